@@ -144,7 +144,8 @@ INSIDE = {
     ],
     "cli": [
         *("subcommand", "command_tree", "ask_password", "qr_code", "item"),
-        *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "demo_team", "demo"),
+        *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "simulate_fleet"),
+        *("demo_team", "demo"),
         *("arguments", "completion", "manual"),
     ],
 }

@@ -114,7 +114,8 @@ SESSIONS = "IMEI,Date,Credits\n300234010000001,2026-09-21,4\n"
 
 
 def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
-    set_up, push, settings, programs, groups, webhook, letters, usage, passkeys = reader.blocks(HUB)
+    blocks = reader.blocks(HUB)
+    set_up, push, settings, programs, groups, webhook, letters, usage, passkeys, fleet = blocks
     # It installs for the whole machine: the version that it asks for is the one that is tried.
     (wanted,) = re.findall(r"'(webauthn[^']+)'", passkeys)
     assert wanted in SETUP.replace("webauthn ", "webauthn")
@@ -152,6 +153,10 @@ def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
         reader.types(letters, typed=f"{'5a' * 32}\n")
         (reader.home / "sessions.csv").write_text(SESSIONS)
         assert "kit-ada" in reader.types(usage)
+        for shown_there, tried in (("10000", "20"), ("--every 60 --minutes 5", "--minutes 0.05")):
+            assert shown_there in fleet
+            fleet = fleet.replace(shown_there, tried)
+        assert "links: 20 of 20 open at the end" in reader.types(fleet)
 
 
 def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> None:

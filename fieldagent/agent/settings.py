@@ -129,7 +129,7 @@ def _hours(value: str) -> float | None:
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def _hub(value: str) -> str:
+def hub_address(value: str) -> str:
     parts = urlsplit(url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise WrongProperty(f"must be https:// and a host, with a port perhaps, not {value!r}")
@@ -317,7 +317,7 @@ KEYS = (
     ),
     Key(
         "hub-address",
-        _hub,
+        hub_address,
         None,
         "the hub: https://host or https://host:port (http:// to this machine only)",
     ),

@@ -19,6 +19,7 @@ from fieldagent.cli.subcommand import (
     Subparsers,
     add_item_arguments,
     command,
+    count,
     duration,
 )
 from fieldagent.system.exit_codes import MEANINGS, USAGE
@@ -231,7 +232,7 @@ def _add_track(commands: Subparsers) -> None:
     )
     track.add_argument(
         "--batch",
-        type=_count,
+        type=count,
         metavar="SECONDS",
         help="keep every position, to 1.1 m; over satellite they wait so long to share a message,"
         " and --collapse-key and --satellite-factor do not count",
@@ -258,7 +259,7 @@ def _add_watching(commands: Subparsers) -> None:
         help="only what stands so",
     )
     sent.add_argument("--kind", choices=("message", "location", "waypoint", "data"))
-    sent.add_argument("--limit", type=_count, default=100, help="how many at most (100)")
+    sent.add_argument("--limit", type=count, default=100, help="how many at most (100)")
     _add_local(sent)
     queue = command(commands, "queue", ("cli.kit.watch", "queue"), "show or clear what waits")
     queue.add_argument("--channel", **CHANNEL)
@@ -452,6 +453,53 @@ def _add_simulate(commands: Subparsers) -> None:
         "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
     )
     _add_simulated_radios(kinds)
+    _add_fleet(kinds)
+
+
+def _add_fleet(kinds: Subparsers) -> None:
+    summary = "very many kits on IP links to a hub of yours, and a report"
+    fleet = command(kinds, "fleet", ("cli.simulate_fleet", "fleet"), summary)
+    fleet.add_argument("--hub", required=True, metavar="URL", help="your hub, as hub-address")
+    fleet.add_argument(
+        "--tokens",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="of test kits of that hub: `fieldagent hub device make` writes it",
+    )
+    fleet.add_argument("--kits", type=count, metavar="N", help="how many (all of the file)")
+    fleet.add_argument(
+        "--first", type=count, default=1, metavar="N", help="begin with that token (1)"
+    )
+    fleet.add_argument(
+        "--every", type=_pace, default=60.0, metavar="SECONDS", help="a position of each kit (60)"
+    )
+    fleet.add_argument(
+        "--minutes", type=_positive, default=5.0, metavar="M", help="how long (5); Ctrl-C ends it"
+    )
+    fleet.add_argument(
+        "--connect-rate",
+        type=_positive,
+        default=100.0,
+        metavar="R",
+        help="kits that call for the first time, a second (100)",
+    )
+    fleet.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="of this machine, to call from; several take turns",
+    )
+    fleet.add_argument("--ca-file", type=Path, metavar="FILE", help="as hub-ca-file")
+    fleet.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _pace(value: str) -> float:
+    seconds = _positive(value)
+    if seconds < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is too often: once a second at most")
+    return seconds
 
 
 def _add_simulated_radios(kinds: Subparsers) -> None:
@@ -529,12 +577,6 @@ def _add_help(commands: Subparsers) -> None:
     )
 
 
-def _count(value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value[:8]) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 1000000")
-    return int(value[:8])
-
-
 def _several(value: str) -> int:
     if not value.isdecimal() or not 1 <= int(value[:4]) <= 100:
         raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 100")
@@ -555,5 +597,5 @@ def _packet(value: str) -> int:
 
 def _positive(value: str) -> float:
     if not 0 < float(value) < 1e12:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a rate above 0")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
     return float(value)

@@ -51,6 +51,13 @@ def command(
     return parser
 
 
+def count(text: str) -> int:
+    """Raises ArgumentTypeError."""
+    if not text.isdecimal() or not 1 <= int(text[:8]) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000")
+    return int(text[:8])
+
+
 def duration(text: str) -> float:
     """Read 90m, 12h or 2d as seconds, 5 minutes at least. Raises ArgumentTypeError."""
     number, unit = text[:-1], {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:])

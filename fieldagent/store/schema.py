@@ -7,6 +7,13 @@ from collections.abc import Mapping
 
 from fieldagent.system.lazy_dataclass import dataclass
 
+WRITTEN_LATER = (
+    "{} was written by a later version of fieldagent ({}), and is left as it is: install the later"
+    " version again, or put back the copy from before the upgrade"
+)
+"""What people are told of it, and why, wherever it is. `docs/operating.md` has the same words under
+Rollback; a test holds them together."""
+
 
 class TooNew(sqlite3.DatabaseError):
     """A later version of the program has written it."""

@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from fieldagent.store.schema import TooNew
+from fieldagent.store.schema import WRITTEN_LATER, TooNew
 
 FULL_BYTES = 64 << 10
 """Less than that free is full: a log's index takes 32 KiB."""
@@ -38,10 +38,7 @@ def is_damage(error: BaseException) -> bool:
 def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
     """What people are told of an error that is no damage."""
     if isinstance(error, TooNew):
-        return Newer(
-            f"{path} was written by a later version of fieldagent ({error}), and is left as it is:"
-            " install that version again, or move the file away to begin with nothing"
-        )
+        return Newer(WRITTEN_LATER.format(path, error))
     what, remedy = _reason(path, error)
     return Unusable(f"{path} cannot be used: {what}; it is left as it is. {remedy}")
 

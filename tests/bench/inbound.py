@@ -23,11 +23,12 @@ from fieldagent.agent.channels.hub_connection import HubAddress, open_stream, op
 from fieldagent.http.link_session import LinkSession
 from fieldagent.hub.store.opening import is_postgres
 from fieldagent.package.package import Location
+from fieldagent.simulator.fleet import Silence
 from fieldagent.wire.envelope import Entry, encode
 from tests.bench.hook_receiver import receiver
 from tests.bench.process import processor
 from tests.bench.pushes import statements
-from tests.bench.silent_links import Silence, devices_of
+from tests.bench.silent_links import devices_of
 from tests.bench.table import row
 from tests.postgres import new_database, server
 from tests.processes import administer, hub, started

@@ -1,14 +1,13 @@
 """Ten thousand kits that are linked over TLS to one hub on PostgreSQL, and say nothing.
 
 Run as `python -m tests.bench.links [HOW MANY]`. The kits' ends are in other processes, at addresses
-of this machine's own (127.0.0.0/8), and come back as an agent does: after a random share of a pause
-that doubles from 1 to 60 s. Told are the seconds until all are linked; what the hub takes for each,
-at rest; the seconds until all are linked again after it was killed; and what a push took meanwhile.
+of this machine's own (127.0.0.0/8), and come back as an agent does. Told are the seconds until all
+are linked; what the hub takes for each, at rest; the seconds until all are linked again after it
+was killed; and what a push took meanwhile.
 """
 
 from __future__ import annotations
 
-import random
 import ssl
 import statistics
 import subprocess
@@ -18,7 +17,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,12 +24,11 @@ from typing import Any, NamedTuple
 import trio
 import trustme
 
-from fieldagent.agent.channels.hub_connection import HubAddress, Unreachable, open_web_socket
-from fieldagent.http.link_session import LinkSession
-from fieldagent.http.secure import secured
+from fieldagent.agent.channels.hub_connection import HubAddress
+from fieldagent.simulator.fleet import Fleet, Plan
 from tests.bench.process import processor, resident
 from tests.bench.pushes import admitted
-from tests.bench.silent_links import Silence, devices_of
+from tests.bench.silent_links import devices_of, sources_of
 from tests.bench.table import row
 from tests.postgres import new_database, server
 from tests.processes import Hub, hub, started
@@ -39,10 +36,6 @@ from tests.processes import Hub, hub, started
 LINKS = 10_000
 CLIENTS = 2
 """Processes."""
-OF_ONE_ADDRESS = 100
-PAUSES = (1.0, 60.0)
-COMING = 150
-"""Of a process at one moment: a kit has a processor for itself, and these share one."""
 REST = 30.0
 PATIENCE = 600.0
 
@@ -67,55 +60,18 @@ class Come(NamedTuple):
     """Seconds that each took meanwhile."""
 
 
-@dataclass
-class _Ends:
-    """The kits' ends of some links: how many are open is told when it changes, once a tenth."""
-
-    address: HubAddress
-    context: ssl.SSLContext
-    open: int = 0
-    told: int = -1
-    coming: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(COMING))
-
-    async def keep(self, token: str, local: str) -> None:
-        hub = HubAddress(self.address.address, token)
-        pause, longest = PAUSES
-        while True:
-            linked = False
-
-            def count() -> None:
-                nonlocal linked
-                linked = True
-                self.open += 1
-
-            try:
-                async with self.coming:
-                    plain = await trio.open_tcp_stream("127.0.0.1", hub.port, local_address=local)
-                    stream = await secured(plain, self.context, hub.host)
-                    socket = await open_web_socket(hub, stream)
-                await LinkSession(socket, Silence(), opened=count).run()
-            except (Unreachable, OSError, trio.BrokenResourceError):
-                pass
-            self.open -= linked
-            pause = PAUSES[0] if linked else min(2 * pause, longest)
-            await trio.sleep(random.uniform(0.05, 1) * pause)
-
-    async def tell(self) -> None:
-        while True:
-            if self.open != self.told:
-                self.told = self.open
-                print(self.open, flush=True)
-            await trio.sleep(0.1)
-
-
 async def _hold(address: str, ca_file: str, first: int, tokens: list[str]) -> None:
-    ends = _Ends(HubAddress(address, ""), ssl.create_default_context(cafile=ca_file))
+    """The kits' ends of some links: how many are open is told when it changes, once a tenth."""
+    hub = HubAddress(address, "", Path(ca_file))
+    fleet = Fleet(hub, tokens, Plan(sources=sources_of(len(tokens), first)))
+    told = -1
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(ends.tell)
-        for number, token in enumerate(tokens, first):
-            source = number // OF_ONE_ADDRESS
-            local = f"127.1.{source // 250}.{source % 250 + 1}"
-            nursery.start_soon(ends.keep, token, local)
+        nursery.start_soon(fleet.run)
+        while True:
+            if fleet.figures.open != told:
+                told = fleet.figures.open
+                print(told, flush=True)
+            await trio.sleep(0.1)
 
 
 @contextmanager

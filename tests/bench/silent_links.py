@@ -8,30 +8,31 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psycopg
 import trio
 
 from fieldagent.agent.channels.hub_connection import HubAddress as Address
-from fieldagent.agent.channels.hub_connection import Unreachable, open_stream, open_web_socket
-from fieldagent.http.link_session import LinkSession
 from fieldagent.hub.access import directory
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
+from fieldagent.simulator.fleet import Fleet, Plan
 from tests.bench.process import processor, resident
 from tests.bench.table import row
 from tests.postgres import new_database, server
 from tests.processes import Hub, administer, hub
 
 AGENTS = 1_000
+OF_ONE_ADDRESS = 100
+"""Kits: a hub takes so many calls of one address at a moment."""
 REST = 20.0
 """Seconds that links are left alone, and then watched."""
 
 
-class Fleet(NamedTuple):
+class LinkCost(NamedTuple):
     """A hub with very many agents that say nothing."""
 
     bytes_each: float
@@ -49,7 +50,7 @@ class Rest(NamedTuple):
     """A second."""
 
 
-def fleet() -> Fleet:
+def fleet() -> LinkCost:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         database = str(home / "hub.sqlite3")
@@ -60,7 +61,7 @@ def fleet() -> Fleet:
         with hub(home, {"database": database}) as second:
             # As after a power cut of the hub: all come at once.
             reconnect, _ = trio.run(_measure, second, tokens)
-    return Fleet((used - alone) / AGENTS, connect, reconnect)
+    return LinkCost((used - alone) / AGENTS, connect, reconnect)
 
 
 def _devices(database: str) -> list[str]:
@@ -84,20 +85,10 @@ def devices_of(database: str, devices: int) -> list[str]:
     return tokens
 
 
-class Silence:
-    """A post that has nothing to send."""
-
-    async def greeted(self, journal: int) -> None: ...
-    async def next(self, *, urgent: bool) -> Any:
-        await trio.sleep_forever()
-
-    async def stored(self, item: Any) -> None: ...
-    async def returned(self, items: list[Any], reason: str) -> None: ...
-    async def take_in(self, body: bytes) -> None: ...
-    async def next_note(self) -> Any:
-        await trio.sleep_forever()
-
-    async def take_note(self, body: bytes) -> None: ...
+def sources_of(kits: int, first: int = 0) -> tuple[str, ...]:
+    """Return addresses of this machine's own for so many kits, of which `first` are elsewhere."""
+    numbers = range(first // OF_ONE_ADDRESS, -(-(first + kits) // OF_ONE_ADDRESS))
+    return tuple(f"127.1.{number // 250}.{number % 250 + 1}" for number in numbers)
 
 
 async def _measure(running: Hub, tokens: list[str]) -> tuple[float, int]:
@@ -111,29 +102,12 @@ async def _measure(running: Hub, tokens: list[str]) -> tuple[float, int]:
 
 @asynccontextmanager
 async def _linked(running: Hub, tokens: list[str]) -> AsyncIterator[None]:
-    linked = 0
-    all_linked = trio.Event()
-
-    def count() -> None:
-        nonlocal linked
-        linked += 1
-        if linked == len(tokens):
-            all_linked.set()
-
-    async def link(token: str) -> None:
-        address = Address(running.address, token)
-        while True:
-            # They come from one address, which may have so many calls at one moment.
-            with suppress(Unreachable):
-                async with await open_stream(address) as stream:
-                    socket = await open_web_socket(address, stream)
-                    await LinkSession(socket, Silence(), opened=count).run()
-            await trio.sleep(1)
-
+    plan = Plan(sources=sources_of(len(tokens)))
+    fleet = Fleet(Address(running.address, ""), tokens, plan)
     async with trio.open_nursery() as nursery:
-        for token in tokens:
-            nursery.start_soon(link, token)
-        await all_linked.wait()
+        nursery.start_soon(fleet.run)
+        while fleet.figures.open < len(tokens):
+            await trio.sleep(0.05)
         yield
         nursery.cancel_scope.cancel()
 

@@ -97,7 +97,7 @@ def test_init_says_where_the_database_is(tmp_path: Path) -> None:
         (["device", "add", "x", "--user", "Nobody"], "no user 'Nobody' is in that workspace"),
         (["device", "add", "x", "--user", "push", "--imei", "1"], "an IMEI has 15 digits"),
         (["key", "revoke", "99"], "no key 99 is in force"),
-        (["key", "rate", "1", "--burst", "0"], "--burst: invalid number from 1 to 1000000"),
+        (["key", "rate", "1", "--burst", "0"], "--burst: '0' is not a number from 1 to 1000000"),
         (["init", "Again"], "there are workspaces already"),
         (["webhook", "add", "ftp://x"], "must be a URL"),
         (["webhook", "add", "http://127.0.0.1:1/"], "127.0.0.1 is no public address"),

@@ -47,6 +47,8 @@ ATTEMPT_MAX = 60.0
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
 """Seconds between two attempts: at random up to the first, which doubles, up to the last. A
 thousand agents do not come back to a hub at one moment."""
+SHARE = (0.05, 1.0)
+"""Of the longest pause: the random one is between them."""
 SOON = 4.0
 """The same after a link that the hub ended in order: it stops, and another hub is there, or its
 database is away for a moment."""
@@ -143,7 +145,7 @@ async def run(
 
 
 @dataclass(slots=True)
-class _Pace:
+class LinkPace:
     """How long the pause before the next attempt may be."""
 
     tries: int = 0
@@ -157,6 +159,10 @@ class _Pace:
             return min(PAUSE_MAX, max(1.0, self.wish))
         return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.tries - 1, 10)))
 
+    def comes_soon(self, ended: LinkEnd) -> bool:
+        """Return whether the hub ended the link in order, so that SOON is its wish."""
+        return ended.by_peer and ended.code in _IN_ORDER and self.tries < SOON_TRIES
+
 
 @dataclass(slots=True)
 class CellularDriver:
@@ -169,7 +175,7 @@ class CellularDriver:
     journal: int
     progress: Callable[[], None]
     turn: IpTurn
-    pace: _Pace = field(default_factory=_Pace)
+    pace: LinkPace = field(default_factory=LinkPace)
     dead_since: float = field(default_factory=trio.current_time)
     """When the hub last said something."""
 
@@ -240,7 +246,7 @@ class CellularDriver:
             self.link.reason = self.keepalive.note()
 
     def _judge(self, ended: LinkEnd) -> None:
-        if ended.by_peer and ended.code in _IN_ORDER and self.pace.tries < SOON_TRIES:
+        if self.pace.comes_soon(ended):
             self._note_wish(SOON)
         fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None
         if fault is not None:
@@ -269,7 +275,7 @@ class CellularDriver:
         longest = self.pace.longest()
         if self.link.state is LinkState.FAULT:
             longest = PAUSE_MAX
-        pause = self.random.uniform(0.05, 1) * longest
+        pause = self.random.uniform(*SHARE) * longest
         self.link.next_look = trio.current_time() + pause
         self.link.next_urgent = trio.current_time() + min(pause, URGENT_PAUSE)
         with waits.move_on_after(pause):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,6 +31,9 @@ UPGRADE_REQUIRED = 426
 CHECK_MAX = 10.0
 """Seconds in which the hub closes a WebSocket that was opened to see whether that works."""
 
+IP_BIND_ADDRESS_NO_PORT = 24
+"""linux/in.h; Python has no name for it before 3.12."""
+
 _PORTS = {"http": 80, "https": 443}
 _BUSY = {408, 429, 500, 502, 503, 504}
 
@@ -45,6 +49,10 @@ class Unreachable(Exception):
         """Seconds after which a hub that was reached wants to be asked again."""
 
 
+class TokenRefused(Unreachable):
+    """The hub is there, and no device of it has the token."""
+
+
 @dataclass(frozen=True, slots=True)
 class HubAddress:
     """Where the hub is, what it wants to see, and over what it is reached."""
@@ -55,6 +63,8 @@ class HubAddress:
     ca_file: Path | None = None
     """Instead of the system's authorities."""
     interface: str | None = None
+    source: str | None = None
+    """An address of this machine to call from; the system chooses one otherwise."""
 
     @property
     def host(self) -> str:
@@ -70,14 +80,20 @@ class HubAddress:
         return urlsplit(self.address).scheme == "https"
 
 
-async def open_stream(hub: HubAddress) -> trio.abc.Stream:
-    """Connected, and in TLS with the hub proven to be who it says. Raises Unreachable."""
-    if not hub.secure:
-        return await _connect(hub)
+def trust(hub: HubAddress) -> ssl.SSLContext | None:
+    """Return whom to believe that they are the hub; None without TLS. Raises Unreachable."""
     try:
-        context = tls.trust(hub.ca_file)
+        return tls.trust(hub.ca_file) if hub.secure else None
     except tls.UnusableTrust as unusable:
         raise Unreachable(LinkState.FAULT, f"hub-ca-file {unusable}") from unusable
+
+
+async def open_stream(hub: HubAddress, context: ssl.SSLContext | None = None) -> trio.abc.Stream:
+    """Connected, and in TLS with the hub proven to be who it says. `context` is what `trust` has
+    returned, for those who connect often. Raises Unreachable."""
+    context = context or trust(hub)
+    if context is None:
+        return await _connect(hub)
     plain = await _connect(hub)
     try:
         return await secured(plain, context, hub.host)
@@ -118,8 +134,8 @@ async def probe(hub: HubAddress) -> None:
 
 def _refusal(refused: HandshakeRefused) -> Unreachable:
     if refused.status == 401:
-        what = "the hub refuses the token: correct hub-token"
-    elif refused.status == UPGRADE_REQUIRED:
+        return TokenRefused(LinkState.FAULT, "the hub refuses the token: correct hub-token")
+    if refused.status == UPGRADE_REQUIRED:
         what = (
             "the hub is there, but something between takes the header Upgrade away (HTTP 426): its"
             " proxy must pass WebSockets at /link, as docs/hub.md has it for nginx and others"
@@ -138,7 +154,7 @@ async def _connect(hub: HubAddress) -> trio.SocketStream:
     for family, kind, protocol, _, address in await _look_up(hub):
         with trio.move_on_after(ADDRESS_MAX):
             try:
-                return await _connect_to(address, family, kind, protocol, hub.interface)
+                return await _connect_to(hub, address, family, kind, protocol)
             except OSError as error:
                 why = os.strerror(error.errno).lower() if error.errno else str(error)
                 last = Unreachable(LinkState.NO_SERVICE, f"{hub.host}: {why}")
@@ -161,16 +177,20 @@ async def _look_up(
 
 
 async def _connect_to(
+    hub: HubAddress,
     address: tuple[str | int, ...],
     family: socket.AddressFamily,
     kind: socket.SocketKind,
     protocol: int,
-    interface: str | None,
 ) -> trio.SocketStream:
     sock = trio.socket.socket(family, kind, protocol)
     try:
-        if interface is not None:
-            _bind(sock, interface)
+        if hub.interface is not None:
+            _bind(sock, hub.interface)
+        if hub.source is not None:
+            # No port is taken before the peer is known (ip(7)): each peer leaves all of them.
+            sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+            await sock.bind((hub.source, 0))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await sock.connect(address)
         return trio.SocketStream(sock)

@@ -10,6 +10,7 @@ from fieldagent.cli.subcommand import (
     Subparsers,
     add_item_arguments,
     command,
+    count,
     duration,
 )
 
@@ -231,6 +232,7 @@ def _add_device(actions: Subparsers) -> None:
     address = "with --card and --qr: where the kit finds the hub"
     add.add_argument("--address", metavar="URL", help=address)
     _add_cloud_init(add)
+    _add_making(device)
     token = _action(
         device, "token", ("cli.hub.device", "device_token"), "give a device a new link token"
     )
@@ -260,6 +262,17 @@ def _add_device(actions: Subparsers) -> None:
     _add_disabling(device, "device", "device")
     _add_deletion(device, "device")
     _action(device, "list", ("cli.hub.device", "device_list"), "list devices")
+
+
+def _add_making(device: Subparsers) -> None:
+    summary = "make test kits for `fieldagent simulate fleet`, in a workspace of their own"
+    make = command(device, "make", ("cli.hub.test_kits", "device_make"), summary)
+    make.add_argument("kits", type=count, metavar="N", help="how many")
+    make.add_argument("--workspace", required=True, metavar="NAME", help="a new one")
+    make.add_argument(
+        "--tokens", required=True, type=Path, metavar="FILE", help="where their tokens are written"
+    )
+    _add_listing(make)
 
 
 def _add_satellite(device: Subparsers) -> None:
@@ -355,7 +368,7 @@ def _update_action(actions: Subparsers, name: str, summary: str) -> CommandParse
 def _waves(text: str) -> tuple[int | None, ...]:
     """None is all that are left, and comes last."""
     *sizes, last = text.split(",")
-    return (*map(_count, sizes), None if last == "all" else _count(last))
+    return (*map(count, sizes), None if last == "all" else count(last))
 
 
 _waves.__name__ = "list of numbers such as 1,10,all"
@@ -430,17 +443,6 @@ def _number(text: str) -> int:
 _number.__name__ = "number of those that `list` shows"
 
 
-def _count(text: str) -> int:
-    """1 at the least: a key that may never be used is revoked instead."""
-    number = int(text)
-    if not 1 <= number <= 1_000_000:
-        raise ValueError
-    return number
-
-
-_count.__name__ = "number from 1 to 1000000"  # what argparse calls it
-
-
 def _minute(text: str) -> int:
     hour, minute = text.split(":")
     if not (0 <= int(hour) < 24 and 0 <= int(minute) < 60):
@@ -489,15 +491,15 @@ def _add_key(actions: Subparsers) -> None:
     add.add_argument(
         "--administer", action="store_true", help="an administrator may say who is who with it"
     )
-    add.add_argument("--per-minute", type=_count, default=60, help="calls a minute (60)")
-    add.add_argument("--burst", type=_count, default=60, help="calls at once (60)")
+    add.add_argument("--per-minute", type=count, default=60, help="calls a minute (60)")
+    add.add_argument("--burst", type=count, default=60, help="calls at once (60)")
     add.add_argument("--days", type=float, help="days until it expires (never)")
     rate = _action(
         key, "rate", ("cli.hub.credentials", "key_rate"), "change how often a key may be used"
     )
     rate.add_argument("id", type=_number)
-    rate.add_argument("--per-minute", type=_count, help="calls a minute")
-    rate.add_argument("--burst", type=_count, help="calls at once")
+    rate.add_argument("--per-minute", type=count, help="calls a minute")
+    rate.add_argument("--burst", type=count, help="calls at once")
     _add_credential(key, "key")
 
 

@@ -9,12 +9,15 @@ from contextlib import suppress
 
 from fieldagent.cli.hub.opened_store import show, with_store
 from fieldagent.hub.access import subject
+from fieldagent.hub.access.directory import Row
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import deletion
 from fieldagent.hub.administration.deletion import Pause
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.exit_codes import REFUSED
+
+NAMED = 20
 
 
 def delete(given: argparse.Namespace) -> int:
@@ -24,13 +27,24 @@ def delete(given: argparse.Namespace) -> int:
         )
         plan = store.once(lambda db: deletion.plan(db, found))
         if not given.yes:
-            show(given, {**plan, "deleted": False})
+            show(given, _told(given, {**plan, "deleted": False}))
             print("Nothing is deleted yet: say so with --yes.", file=sys.stderr)
             return REFUSED
         _delete(store, found)
-        return show(given, {**plan, "deleted": True})
+        return show(given, _told(given, {**plan, "deleted": True}))
 
     return with_store(given, carry_out)
+
+
+def _told(given: argparse.Namespace, plan: Row) -> Row:
+    """Without --json, of very many names the first ones."""
+    if given.json:
+        return plan
+    deletes = {
+        what: [*names[:NAMED], *([f"and {len(names) - NAMED} more"] if names[NAMED:] else [])]
+        for what, names in plan["deletes"].items()
+    }
+    return {**plan, "deletes": deletes}
 
 
 def _delete(store: Store, found: Subject) -> None:

@@ -166,7 +166,7 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
         users = [member for (member,) in db.execute(_ALONE, subject.id, subject.id)]
     for device in gone:
         db.execute("DELETE FROM device WHERE id = ?", device)
-        _leave_number(db, ("device add", "device imei", "device rename"), device)
+    _leave_numbers(db, ("device add", "device imei", "device rename"), gone)
     for member in users:
         forget_name(db, member)
         for (workspace,) in db.execute("SELECT workspace FROM membership WHERE member = ?", member):
@@ -174,15 +174,15 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
         # What they read stands there with their name.
         db.execute("DELETE FROM reached WHERE member = ?", member)
         db.execute("DELETE FROM member WHERE id = ?", member)
-        _leave_number(db, ("user add",), member)
         db.execute(
             "UPDATE audit SET detail = ? WHERE action = 'token add' AND detail LIKE ?",
             f"of {member}",
             f"% of {member}",
         )
+    _leave_numbers(db, ("user add",), users)
     if subject.kind == "workspace":
         db.execute("DELETE FROM workspace WHERE id = ?", subject.id)
-        _leave_number(db, ("workspace add",), subject.id)
+        _leave_numbers(db, ("workspace add",), [subject.id])
     lines = [
         AuditLine(workspace, by, f"{subject.kind} delete", str(subject.id))
         for workspace in workspaces
@@ -201,12 +201,12 @@ _ALONE = (
 """Users who have nothing in any other workspace."""
 
 
-def _leave_number(db: Db, actions: Sequence[str], id_: int) -> None:
-    """Of the lines that tell a name, or an IMEI, only whose they are."""
-    for action in actions:
-        db.execute(
-            "UPDATE audit SET detail = ? WHERE action = ? AND detail LIKE ?",
-            str(id_),
-            action,
-            f"{id_} %",
-        )
+def _leave_numbers(db: Db, actions: Sequence[str], ids: Sequence[int]) -> None:
+    """Of the lines that tell a name, or an IMEI, only whose they are. Looks once through them, for
+    however many."""
+    gone = {str(id_) for id_ in ids}
+    for action in actions if gone else ():
+        for line, detail in db.execute("SELECT id, detail FROM audit WHERE action = ?", action):
+            number, named, _ = detail.partition(" ")
+            if named and number in gone:
+                db.execute("UPDATE audit SET detail = ? WHERE id = ?", number, line)

@@ -1,0 +1,240 @@
+"""`fieldagent simulate fleet`: very many emulated kits against an operator's own hub, and what came
+of it."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import random
+import resource
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.hub_connection import (
+    HubAddress,
+    TokenRefused,
+    Unreachable,
+    probe,
+)
+from fieldagent.agent.settings import hub_address
+from fieldagent.simulator.fleet import Fleet, Plan
+from fieldagent.simulator.fleet_figures import FleetCost, as_expected, lines, report
+from fieldagent.simulator.fleet_tokens import NoTokens, read_tokens
+from fieldagent.system import waits
+from fieldagent.system.exit_codes import ERROR, OK, REFUSED, UNAVAILABLE, USAGE
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import WrongProperty
+from fieldagent.system.signals import Asks, run_heeding
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import counted, reason_of
+
+FILES_BESIDE = 64
+"""Open files of this program that are no links."""
+TELL_EVERY = 5.0
+SETTLE = 30.0
+"""Seconds in which the hub may confirm what is under way in the end."""
+PROBES = 3
+"""Tokens that are tried before the fleet: a hub that refuses all of them is not theirs."""
+BUSY = 0.9
+"""Of a processor: from there on what is measured is this program."""
+PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class _NotBegun(Exception):
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def fleet(given: argparse.Namespace) -> int:
+    try:
+        hub, tokens = _hub(given), _tokens(given)
+        _check_sources(given.source)
+        _raise_open_files(len(tokens))
+        run = _Run(given, hub, tokens)
+        run_heeding(run.run)
+    except _NotBegun as none:
+        complain(escaped(str(none)))
+        return none.code
+    told = run.told
+    if given.json:
+        print(json.dumps(told))
+    else:
+        print("\n".join(escaped(line) for line in lines(told)))
+    return OK if as_expected(told) else ERROR
+
+
+def _hub(given: argparse.Namespace) -> HubAddress:
+    try:
+        address = hub_address(given.hub)
+    except WrongProperty as wrong:
+        raise _NotBegun(f"--hub {wrong}", USAGE) from None
+    return HubAddress(address, "", given.ca_file)
+
+
+def _tokens(given: argparse.Namespace) -> list[str]:
+    try:
+        tokens = read_tokens(given.tokens.read_text())
+    except (NoTokens, OSError, UnicodeDecodeError) as error:
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else reason_of(error)
+        raise _NotBegun(f"--tokens {given.tokens}: {why}", USAGE) from None
+    wanted = len(tokens) - given.first + 1 if given.kits is None else given.kits
+    chosen = tokens[given.first - 1 :][: max(0, wanted)]
+    if not chosen or len(chosen) < wanted:
+        raise _NotBegun(
+            f"{given.tokens} has {counted(len(tokens), 'token')}: from {given.first} on there are"
+            f" not {max(1, wanted)}; `fieldagent hub device make` makes more",
+            USAGE,
+        )
+    return chosen
+
+
+def _check_sources(addresses: Sequence[str]) -> None:
+    for address in addresses:
+        try:
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probing:
+                probing.bind((address, 0))
+        except OSError:
+            raise _NotBegun(f"--source {address} is no address of this machine", USAGE) from None
+
+
+def _raise_open_files(links: int) -> None:
+    needed = links + FILES_BESIDE
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < needed:
+        raise _NotBegun(
+            f"{links} links take {needed} open files, and this process may have {most}: raise its"
+            " hard limit (LimitNOFILE of its systemd unit, `ulimit -Hn` as root, `hard nofile` in"
+            f" /etc/security/limits.conf), or take --kits {max(1, most - FILES_BESIDE)} and another"
+            " machine with --first",
+            USAGE,
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+class _Run:
+    def __init__(self, given: argparse.Namespace, hub: HubAddress, tokens: list[str]) -> None:
+        self.told: dict[str, Any] = {}
+        self._seconds = given.minutes * 60
+        self._hub = hub
+        self._tokens = tokens
+        self._plan = Plan(given.every, given.connect_rate, tuple(given.source))
+        self._began = 0.0
+
+    async def run(self, asks: Asks) -> None:
+        """Raises _NotBegun."""
+        await self._try_some()
+        memory, processor = _memory(), time.process_time()
+        self._began = trio.current_time()
+        all_kits = Fleet(self._hub, self._tokens, self._plan)
+        async with trio.open_nursery() as nursery:
+            over = trio.Event()
+            nursery.start_soon(_until_given_up, all_kits, over)
+            nursery.start_soon(self._show, all_kits)
+            with waits.move_on_after(self._seconds):
+                await _first_of(asks, over)
+            all_kits.stop()
+            with trio.move_on_after(SETTLE):
+                async with trio.open_nursery() as waiting:
+                    waiting.start_soon(_break_off, asks, waiting.cancel_scope)
+                    await all_kits.settled()
+                    waiting.cancel_scope.cancel()
+            seconds = trio.current_time() - self._began
+            cost = FleetCost(seconds, time.process_time() - processor, _memory(), memory)
+            figures = all_kits.figures
+            self.told = report(figures, len(self._tokens), all_kits.waiting(), cost)
+            self.told["advice"] = self._advice(cost)
+            nursery.cancel_scope.cancel()
+
+    async def _try_some(self) -> None:
+        """Raises _NotBegun where this is not the hub of these tokens, or none."""
+        some = random.sample(self._tokens, min(PROBES, len(self._tokens)))
+        for token in some:
+            try:
+                return await probe(replace(self._hub, token=token))
+            except TokenRefused:
+                continue
+            except Unreachable as trouble:
+                code = REFUSED if trouble.state is LinkState.FAULT else UNAVAILABLE
+                text = trouble.reason.replace("hub-ca-file", "--ca-file")
+                raise _NotBegun(f"no kit was emulated: {text}", code) from None
+        raise _NotBegun(
+            f"no kit was emulated: the hub at {self._hub.address} refuses"
+            f" {counted(len(some), 'token')} of the file: it is another hub, or these test kits"
+            " were deleted there. Make some at your hub by `fieldagent hub device make`",
+            REFUSED,
+        )
+
+    async def _show(self, all_kits: Fleet) -> NoReturn:
+        figures, kits = all_kits.figures, len(self._tokens)
+        while True:
+            await trio.sleep(TELL_EVERY)
+            minutes, seconds = divmod(int(trio.current_time() - self._began), 60)
+            print(
+                f"[fleet] {minutes:02}:{seconds:02}  {figures.open} of {kits} links open,"
+                f" {figures.sent} items sent, {figures.confirmed} confirmed,"
+                f" {figures.refused.total()} attempts refused, {figures.lost.total()} links lost",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _advice(self, cost: FleetCost) -> list[str]:
+        """What limited the run, and what to do about it."""
+        refused, links = self.told["links"]["refused"], self.told["links"]
+        found = []
+        if any(reason.endswith(_error(errno.EMFILE)) for reason in refused):
+            found.append("Open files ran out: raise the hard limit of this process.")
+        if any(reason.endswith(_error(errno.EADDRNOTAVAIL)) for reason in refused):
+            low, high = PORT_RANGE.read_text().split()
+            found.append(
+                f"Ports ran out: one address of this machine has {int(high) - int(low) + 1} to one"
+                " hub (net.ipv4.ip_local_port_range). Give it more addresses, each with --source."
+            )
+        if cost.processor > BUSY * cost.seconds:
+            found.append(
+                "This program had no processor left, so that the times are its own, too: share the"
+                " kits among several processes or machines, by --first and --kits."
+            )
+        if links["givenUp"]:
+            found.append(
+                f"{counted(links['givenUp'], 'kit')} gave up, for the reasons above: their tokens"
+                " are not of this hub any more, or somebody else uses them."
+            )
+        return found
+
+
+def _error(number: int) -> str:
+    return os.strerror(number).lower()
+
+
+async def _until_given_up(all_kits: Fleet, over: trio.Event) -> None:
+    await all_kits.run()
+    over.set()
+
+
+async def _first_of(asks: Asks, over: trio.Event) -> None:
+    """Wait until somebody wants it to stop, or nothing is left to go on with."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_break_off, asks, nursery.cancel_scope)
+        await over.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _break_off(asks: Asks, scope: trio.CancelScope) -> None:
+    await asks.receive()
+    scope.cancel()
+
+
+def _memory() -> int:
+    """Return the bytes of memory that are this process's own (proc_pid_statm(5))."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

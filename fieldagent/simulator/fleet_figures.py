@@ -1,0 +1,162 @@
+"""What came of a fleet of emulated kits: counted as it happens, told in the end. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import field
+from typing import Any
+
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.wording import counted
+
+REASONS = 20
+"""Most of them that are told apart."""
+
+
+class Reasons(Counter[str]):
+    """Why something happened, and how often; beyond REASONS of them in one sum."""
+
+    def __setitem__(self, reason: str, times: int) -> None:
+        if reason not in self and len(self) >= REASONS:
+            reason, times = "other reasons", self["other reasons"] + 1
+        super().__setitem__(reason, times)
+
+
+@dataclass(slots=True)
+class FleetFigures:
+    open: int = 0
+    most_open: int = 0
+    opened: int = 0
+    """Links, each time that one was opened."""
+    refused: Reasons = field(default_factory=Reasons)
+    """Attempts that no link came of."""
+    lost: Reasons = field(default_factory=Reasons)
+    given_up: int = 0
+    """Kits that the hub does not want."""
+    sent: int = 0
+    """Items, each once."""
+    sent_again: int = 0
+    confirmed: int = 0
+    delays: array[float] = field(default_factory=lambda: array("f"))
+    """Seconds from the making of each to its confirmation."""
+    came: Counter[str] = field(default_factory=Counter)
+    """What the hub sent, by kind."""
+    messages: int = 0
+    came_bytes: int = 0
+
+    def open_one(self) -> None:
+        self.open += 1
+        self.opened += 1
+        self.most_open = max(self.most_open, self.open)
+
+    def confirm(self, due: Iterable[float], now: float) -> None:
+        for each in due:
+            self.delays.append(now - each)
+            self.confirmed += 1
+
+    def take(self, size: int, kinds: Iterable[str]) -> None:
+        self.messages += 1
+        self.came_bytes += size
+        self.came.update(kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCost:
+    """What this program took."""
+
+    seconds: float
+    processor: float
+    """Seconds of one."""
+    memory: int
+    """Bytes, with all links open."""
+    memory_before: int
+    """Before the first."""
+
+
+def percentile(ordered: array[float], share: float) -> float | None:
+    """Return the smallest that so large a share is not above; None of nothing."""
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def report(figures: FleetFigures, kits: int, waiting: int, cost: FleetCost) -> dict[str, Any]:
+    """Return all of it as JSON has it; times in seconds."""
+    ordered = array("f", sorted(figures.delays))
+    each = (cost.memory - cost.memory_before) / figures.most_open if figures.most_open else 0.0
+    return {
+        "kits": kits,
+        "seconds": round(cost.seconds, 1),
+        "links": {
+            "open": figures.open,
+            "mostOpen": figures.most_open,
+            "opened": figures.opened,
+            "refused": dict(figures.refused.most_common()),
+            "lost": dict(figures.lost.most_common()),
+            "givenUp": figures.given_up,
+        },
+        "items": {
+            "sent": figures.sent,
+            "sentAgain": figures.sent_again,
+            "confirmed": figures.confirmed,
+            "unconfirmed": figures.sent - figures.confirmed,
+            "notSent": waiting,
+        },
+        "confirmedAfter": {
+            "median": _rounded(percentile(ordered, 0.5)),
+            "p95": _rounded(percentile(ordered, 0.95)),
+            "worst": _rounded(percentile(ordered, 1.0)),
+        },
+        "cameDown": {
+            "messages": figures.messages,
+            "bytes": figures.came_bytes,
+            "kinds": dict(figures.came.most_common()),
+        },
+        "tool": {
+            "memoryBytes": cost.memory,
+            "memoryPerKitBytes": max(0, round(each)),
+            "processorSeconds": round(cost.processor, 1),
+        },
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+def as_expected(told: dict[str, Any]) -> bool:
+    """Return whether each kit has its link in the end, and all that was made is confirmed."""
+    links, items = told["links"], told["items"]
+    return links["open"] == told["kits"] and not items["unconfirmed"] and not items["notSent"]
+
+
+def lines(told: dict[str, Any]) -> list[str]:
+    """Return the same for people."""
+    links, items, tool = told["links"], told["items"], told["tool"]
+    after, came = told["confirmedAfter"], told["cameDown"]
+    text = [
+        f"links: {links['open']} of {told['kits']} open at the end, {links['mostOpen']} at most;"
+        f" opened {counted(links['opened'], 'time')}",
+        *(f"  refused {times} x: {reason}" for reason, times in links["refused"].items()),
+        *(f"  lost {times} x: {reason}" for reason, times in links["lost"].items()),
+        f"items: {items['sent']} sent, {items['confirmed']} confirmed, {items['unconfirmed']} sent"
+        f" and not confirmed, {items['notSent']} not sent; {items['sentAgain']} sent again",
+    ]
+    if after["worst"] is not None:
+        text.append(
+            f"confirmed after: median {after['median']:g} s, 95 % {after['p95']:g} s, worst"
+            f" {after['worst']:g} s, from the making of an item"
+        )
+    kinds = ", ".join(f"{times} {kind}" for kind, times in came["kinds"].items())
+    text.append(
+        f"came down: {counted(came['messages'], 'message')}, {counted(came['bytes'], 'byte')}"
+        + (f": {kinds}" if kinds else "")
+    )
+    memory, for_each = tool["memoryBytes"] / 2**20, tool["memoryPerKitBytes"] / 1024
+    text.append(
+        f"this program: {memory:.0f} MiB of memory, {for_each:.0f} KiB for each kit;"
+        f" {tool['processorSeconds']:g} s of a processor in {told['seconds']:g} s"
+    )
+    return [*text, *told["advice"]]

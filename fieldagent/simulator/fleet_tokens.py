@@ -1,0 +1,40 @@
+"""The file of test kits' tokens: `fieldagent hub device make` writes it, `simulate fleet` reads it.
+
+Its heading tells them from tokens of real kits, which would lose their links to emulated ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+HEADING = "# Tokens of test kits for `fieldagent simulate fleet`"
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+class NoTokens(ValueError):
+    """The text is no such file; the exception says why and what to do."""
+
+
+def write_tokens(workspace: str, tokens: Sequence[str]) -> str:
+    """Return the file's text."""
+    of = f"# {len(tokens)} in workspace {workspace!r}"
+    gone = "# `fieldagent hub workspace delete` with that name takes all of it away again"
+    return "\n".join([HEADING, of, gone, *tokens, ""])
+
+
+def read_tokens(text: str) -> list[str]:
+    """Return the tokens in their order. Raises NoTokens."""
+    heading, *lines = text.split("\n")
+    if heading != HEADING:
+        raise NoTokens(
+            "it is not a file of `fieldagent hub device make`, and a real kit would lose its link"
+            " to an emulated one: make test kits at your hub"
+        )
+    tokens = [line for line in map(str.strip, lines) if line and line[0] != "#"]
+    for number, token in enumerate(tokens, 1):
+        if not _TOKEN.fullmatch(token):
+            raise NoTokens(f"token {number} of {len(tokens)} is damaged: take that line out")
+    if not tokens:
+        raise NoTokens("it holds no token: make test kits anew")
+    return tokens

@@ -1,0 +1,119 @@
+"""Going back one version: what hub and agent say of a later one's tables is what the docs say, and
+what they say to do helps."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from fieldagent.agent.journal.high_water import HighWaterFile
+from fieldagent.hub.store.opening import is_postgres
+from tests.processes import MODULE, PATIENCE, administer, agent, hub
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROLLBACK = (DOCS / "operating.md").read_text().partition("\n## Rollback\n")[2]
+CODE = int(re.findall(r"exit code ([0-9]+)", ROLLBACK)[0])
+REMEDY = "install the later version again, or put back the copy from before the upgrade"
+
+
+def refusal() -> str:
+    """The words of the docs, as a pattern that takes any numbers of versions."""
+    (line,) = re.findall(r"^> … (.+)$", ROLLBACK, re.MULTILINE)
+    return re.sub("[0-9]+", "[0-9]+", re.escape(line))
+
+
+def written_later(database: str) -> None:
+    """As a program leaves it that knows one version more."""
+    if is_postgres(database):
+        with psycopg.connect(database) as connection:
+            connection.execute("UPDATE fieldagent_schema SET version = version + 1")
+        return
+    later(Path(database))
+
+
+def later(file: Path) -> int:
+    with closing(sqlite3.connect(file)) as connection:
+        ((version,),) = connection.execute("PRAGMA user_version")
+        connection.execute(f"PRAGMA user_version = {version + 1}")
+    return int(version) + 1
+
+
+def fieldagent(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MODULE, *words], capture_output=True, text=True, timeout=PATIENCE)
+
+
+COMMANDS: Sequence[Sequence[str]] = [
+    ("user", "list"),
+    ("migrate",),
+    ("init", "Alps"),
+    ("restored",),
+    ("run",),
+]
+
+
+def test_every_hub_command_refuses_a_later_versions_tables_as_the_docs_say(
+    database: str, tmp_path: Path
+) -> None:
+    administer(database, "init", "Alps")
+    written_later(database)
+    for words in COMMANDS:
+        done = fieldagent("hub", *words, "--database", database)
+        assert (words, done.returncode) == (words, CODE), done.stderr
+        assert re.search(refusal(), done.stderr), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_the_copy_from_before_helps_a_hub(tmp_path: Path) -> None:
+    database, copy = tmp_path / "hub.sqlite3", tmp_path / "copy.sqlite3"
+    administer(str(database), "init", "Alps")
+    administer(str(database), "backup", str(copy))
+    written_later(str(database))
+    with pytest.raises(AssertionError, match=refusal()):
+        administer(str(database), "workspace", "list")
+    for end in ("", "-wal", "-shm"):
+        database.with_name(database.name + end).unlink(missing_ok=True)
+    shutil.copyfile(copy, database)
+    administer(str(database), "restored")
+    with hub(tmp_path, {"database": str(database)}) as running:
+        assert running.stop() == 0
+
+
+def test_an_agent_says_the_same_and_uses_the_copy_that_is_put_back(tmp_path: Path) -> None:
+    settings = {"satellite-port": str(tmp_path / "nobody")}
+    journal = tmp_path / "state/journal.sqlite3"
+    waiting = {"message": {"content": "still here"}}
+    with agent(tmp_path, settings) as kit:
+        assert kit.call("POST", "/api/package/async", waiting).status == 202
+        assert kit.stop() == 0
+    with closing(sqlite3.connect(journal)) as before, closing(sqlite3.connect(tmp_path / "c")) as c:
+        before.backup(c)
+    mark = HighWaterFile(journal.with_name(f"{journal.name}-mark"))
+    mark.open_as(later(journal))
+    mark.close()
+    with agent(tmp_path, settings) as kit:
+        refused = kit.post("ordinary")
+        assert refused.status == 507
+        assert re.search(refusal(), refused.body["detail"]), refused.body
+        assert re.search(refusal(), "\n".join(kit.output()))
+        kit.stop()
+    for end in ("", "-wal", "-shm"):
+        journal.with_name(journal.name + end).unlink(missing_ok=True)
+    shutil.copyfile(tmp_path / "c", journal)
+    with agent(tmp_path, settings) as kit:
+        (left,) = kit.call("GET", "/api/queue").body["packages"]
+        assert left["summary"] == "still here"
+
+
+def test_the_table_of_troubles_says_the_same() -> None:
+    lines = (DOCS / "troubleshooting.md").read_text().splitlines()
+    (line,) = [line for line in lines if "was written by a later version" in line]
+    assert REMEDY in line
+    assert REMEDY in refusal().replace("\\", "")
