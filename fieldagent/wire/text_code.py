@@ -17,9 +17,9 @@ from fieldagent.wire.text_models import (
     FOLDED,
     ORDER,
     SCRIPTS,
-    Alphabet,
     Block,
     Model,
+    TextAlphabet,
     table,
 )
 
@@ -61,7 +61,7 @@ class CodedText:
         self.characters: list[str] = []
 
     @property
-    def alphabet(self) -> Alphabet:
+    def alphabet(self) -> TextAlphabet:
         return self._model.alphabet
 
     def symbol(self, symbol: int = 0) -> int:

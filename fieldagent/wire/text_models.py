@@ -76,7 +76,7 @@ CAPITAL = {
 FOLDED = {capital: letter for letter, capital in CAPITAL.items()}
 
 
-class Alphabet:
+class TextAlphabet:
     """Characters by their symbols. Behind those stand four more: any digit, that the letter behind
     it is a capital, any other character, and the end."""
 
@@ -108,7 +108,7 @@ class Alphabet:
 
 
 class Model(Protocol):
-    alphabet: Alphabet
+    alphabet: TextAlphabet
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
         """Code the symbol that follows, and return it; a decoder finds it."""
@@ -123,7 +123,7 @@ class Table:
     levels.
     """
 
-    def __init__(self, alphabet: Alphabet, table: bytes) -> None:
+    def __init__(self, alphabet: TextAlphabet, table: bytes) -> None:
         self.alphabet = alphabet
         columns = []
         while table:
@@ -173,7 +173,7 @@ class Block:
 
     def __init__(self, number: int) -> None:
         letters = "".join(map(chr, range(number << 8, (number + 1) << 8)))
-        self.alphabet = Alphabet(BETWEEN + letters)
+        self.alphabet = TextAlphabet(BETWEEN + letters)
         self._weights = [48, *[4] * (len(BETWEEN) - 1), *[1] * 256, 8, 0, 4, 4]
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
@@ -183,8 +183,8 @@ class Block:
 
 
 @cache
-def alphabet(script: str) -> Alphabet:
-    return Alphabet(SCRIPTS[script].characters)
+def alphabet(script: str) -> TextAlphabet:
+    return TextAlphabet(SCRIPTS[script].characters)
 
 
 @cache

@@ -2,6 +2,12 @@
 twelve each in five languages, four each in Greek and Arabic. Written for this: no table was ever
 trained on them."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fieldagent.wire.text_code import pack
+
 HIKERS = {
     "en": """
 At the pass, wind is strong but fine
@@ -431,3 +437,10 @@ FIELD_TEXTS: dict[str, tuple[str, ...]] = {
     for language in HIKERS
 }
 """By language."""
+
+
+def packed_share(texts: Sequence[str]) -> float:
+    """Return the bytes of the texts alone, packed where that is shorter, over those of UTF-8."""
+    sent = [pack(text) for text in texts]
+    sizes = [len(each if isinstance(each, bytes) else each.encode()) for each in sent]
+    return sum(sizes) / sum(len(text.encode()) for text in texts)

@@ -32,7 +32,7 @@ from fieldagent.wire.text_code import (
     unpack,
 )
 from fieldagent.wire.text_models import CAPITAL, ORDER, SCRIPTS, table
-from tests.bench.field_texts import FIELD_TEXTS
+from tests.bench.field_texts import FIELD_TEXTS, packed_share
 from tests.wire.field_messages import FIELD_MESSAGES
 
 TIME = 1_790_000_000
@@ -45,24 +45,14 @@ MOST = {"en": 0.48, "de": 0.48, "fr": 0.46, "es": 0.47, "uk": 0.30, "el": 0.29, 
 LANGUAGE = {"latin": "en", "cyrillic": "uk", "greek": "el", "arabic": "ar"}
 
 
-def packed_size(text: str) -> int:
-    packed = pack(text)
-    return len(packed if isinstance(packed, bytes) else packed.encode())
-
-
 def test_messages_that_no_table_was_trained_on_take_less_than_half() -> None:
-    ratios = {
-        language: sum(map(packed_size, texts)) / sum(len(text.encode()) for text in texts)
-        for language, texts in FIELD_MESSAGES.items()
-    }
+    ratios = {language: packed_share(texts) for language, texts in FIELD_MESSAGES.items()}
     assert max(ratios.values()) <= 0.5, ratios
 
 
 @pytest.mark.parametrize("language", FIELD_TEXTS)
 def test_texts_of_each_language_are_short(language: str) -> None:
-    texts = FIELD_TEXTS[language]
-    plain = sum(len(text.encode()) for text in texts)
-    assert sum(map(packed_size, texts)) <= MOST[language] * plain
+    assert packed_share(FIELD_TEXTS[language]) <= MOST[language]
 
 
 def test_every_language_has_texts_of_each_trade() -> None:
@@ -91,7 +81,7 @@ def test_every_language_has_texts_of_each_trade() -> None:
     ],
 )
 def test_other_languages_are_short_too(text: str, most: float) -> None:
-    assert packed_size(text) <= most * len(text.encode())
+    assert packed_share([text]) <= most
     packed = pack(text)
     assert isinstance(packed, bytes)
     assert unpack(packed) == text
