@@ -48,14 +48,14 @@ assert len(_OTHERS) == TABLE + len(SCRIPTS)
 
 
 class CodedText:
-    """A text as far as it is coded. Both ends make the same steps; a decoder finds what it is not
-    given."""
+    """A text as far as it is coded, at either end. Both make the same steps: the encoder is given
+    each symbol and character, the decoder finds them."""
 
     def __init__(self, coder: Coder) -> None:
         self._coder = coder
         self._model: Model = table(_SCRIPTS[0])
         self._own = TABLE
-        """As what the model was chosen."""
+        """What the model was chosen as: BLOCK, or TABLE and up."""
         self._before = [self._model.alphabet.end]
         self._block = _FIRST_BLOCK
         self.characters: list[str] = []
@@ -65,13 +65,13 @@ class CodedText:
         return self._model.alphabet
 
     def symbol(self, symbol: int = 0) -> int:
-        """What follows in the model."""
+        """Code the symbol that follows in the model, and return it."""
         found = self._model.code(self._coder, self._before, symbol)
         self._before.append(found)
         return found
 
     def known(self, symbol: int, character: str = "\0") -> None:
-        """The character that the symbol, no OTHER, stands for."""
+        """Append the character of a symbol that is neither shift, other, nor the end."""
         known = self.alphabet
         if symbol == known.digit:
             self.characters.append(DIGITS[self._coder.choose(_TEN, DIGITS.find(character))])
@@ -90,14 +90,15 @@ class CodedText:
         return bool(self._coder.choose(_CAPITALS[capitals == [True, True]], int(upper)))
 
     def other(self, chosen: int = 0) -> int:
-        """What stands where the model does not know a character: NEAR, FAR, BLOCK or a TABLE."""
+        """Code what stands behind the symbol *other*, and return it: NEAR, FAR, BLOCK, or TABLE and
+        up."""
         weights = list(_OTHERS)
         if self._own != BLOCK:
             weights[self._own] = 0
         return self._coder.choose(weights, chosen)
 
     def alone(self, how: int, character: str = "\0") -> None:
-        """A character that the model does not know."""
+        """Append a character that the model does not know, NEAR or FAR."""
         number = ord(character)
         if how == FAR:
             self._choose_block(number >> 8)
@@ -105,7 +106,7 @@ class CodedText:
         self.characters.append(chr(number))
 
     def change(self, to: int, block: int = 0) -> None:
-        """Go on in another model."""
+        """Go on in another model: BLOCK, or TABLE and up."""
         if to == BLOCK:
             self._choose_block(block)
             self._model = Block(self._block)
@@ -122,7 +123,7 @@ class CodedText:
             raise RemoteProtocolError("packed text holds half of a surrogate pair")
 
     def write(self, text: str, at: int) -> None:
-        """The character that stands there."""
+        """Code the character at that index."""
         character = text[at]
         if self.alphabet.symbol(character) == self.alphabet.other:
             self.symbol(self.alphabet.other)
@@ -137,7 +138,8 @@ class CodedText:
         self.known(symbol, character)
 
     def _how(self, text: str, at: int) -> int:
-        """Stay in the model where the word goes on in it, or the next one is of it."""
+        """Return what a character that the model does not know goes as. It goes alone where the
+        next letter is of the model: to change there and back costs more."""
         character, number = text[at], ord(text[at])
         script = _LETTERS.get(FOLDED.get(character, character))
         follow = (each for each in text[at + 1 : at + _AHEAD] if each not in _BETWEEN)
@@ -153,7 +155,7 @@ class CodedText:
 # A text that waits is encoded again with each that may ride beside it.
 @lru_cache(maxsize=64)
 def pack(text: str) -> bytes | str:
-    """The text as it is where plain UTF-8 is as short."""
+    """Return the text packed, or as it is where plain UTF-8 is as short."""
     if len(text) > LONGEST:
         return text
     coder = Encoder()
@@ -167,7 +169,7 @@ def pack(text: str) -> bytes | str:
 
 
 def unpack(packed: bytes) -> str:
-    """RemoteProtocolError where it is damaged."""
+    """Return the text. Raises RemoteProtocolError where it is damaged."""
     coded = CodedText(Decoder(packed))
     owed = 0
     while len(coded.characters) <= min(LONGEST, PER_BYTE * len(packed)):

@@ -91,8 +91,8 @@ class TextAlphabet:
         return self._symbol.get(FOLDED.get(character, ""), self.other) if direct is None else direct
 
     def symbols(self, text: Iterable[str], *, capitals: bool = False) -> Iterator[int]:
-        """As which symbols it is coded, behind a capital or not. A capital after a capital has no
-        shift ahead."""
+        """Yield the symbols of a text, which stands behind a capital or not. A capital after a
+        capital has no shift ahead."""
         for character in text:
             symbol = self.symbol(character)
             upper = character in FOLDED
@@ -102,7 +102,7 @@ class TextAlphabet:
             capitals = upper
 
     def capital(self, symbol: int) -> str | None:
-        """Return the capital that has the same symbol."""
+        """Return the capital that has the same symbol, or None."""
         capital = CAPITAL.get(self.characters[symbol])
         return None if capital in self._symbol else capital
 
@@ -135,7 +135,7 @@ class Table:
         self._follow = array("H", accumulate(follow, initial=0))
 
     def contexts(self, before: list[int]) -> list[int]:
-        """Those that end what stands before, the longest first."""
+        """Return those that end what stands before, the longest first."""
         found = [0]
         for symbol in before[: -ORDER - 1 : -1]:
             start, end = self._below[found[-1]], self._below[found[-1] + 1]
@@ -189,5 +189,5 @@ def alphabet(script: str) -> TextAlphabet:
 
 @cache
 def table(script: str) -> Table:
-    """Read at the first text that needs it: who sends none does without."""
+    """Return a script's table, which is read for the first text that needs it."""
     return Table(alphabet(script), read_data("fieldagent.wire", f"text_table_{script}.bin"))
