@@ -1,12 +1,13 @@
-"""Makes the table of `fieldagent.wire.text_code`: what follows what in short messages.
+"""Makes a table of `fieldagent.wire.text_models`: what follows what in short messages of a script.
 
-    build/text_table.py LOCALE TABLE
+    build/text_table.py SCRIPT LOCALE TABLE
 
-What it counts is dialogue and frequencies of words, in five languages: the texts of Battle for
-Wesnoth 1.16.9 and their translations (GPL-2.0-or-later), of which LOCALE is the folder (in Debian
-12 `/usr/share/games/wesnoth/1.16/locale`, once wesnoth-1.16-did, -dw, -httt, -l, -nr, -thot, -tsg,
--ttb and -utbs are installed), and wordfreq 3.1.1 (CC BY-SA 4.0), which must be installed. The table
-holds no text of either. It is on air: another one gets another number, and this one stays.
+What it counts is dialogue and frequencies of words, in the languages of the script: the texts of
+Battle for Wesnoth 1.16.9 and their translations (GPL-2.0-or-later), of which LOCALE is the folder
+(in Debian 12 `/usr/share/games/wesnoth/1.16/locale`, once wesnoth-1.16-did, -dw, -httt, -l, -nr,
+-thot, -tsg, -ttb and -utbs are installed), and wordfreq 3.1.1 (CC BY-SA 4.0), which must be
+installed. The table holds no text of either. It is on air: another one gets another number, and
+this one stays.
 """
 
 from __future__ import annotations
@@ -19,16 +20,50 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import wordfreq
 
-from fieldagent.wire.text_code import END, ORDER, SYMBOLS, WEIGHTS, symbols
+from fieldagent.wire.text_models import ORDER, WEIGHTS, alphabet
 
-LANGUAGES = ("en", "de", "fr", "es", "it")
-WORDS = 400_000
-"""Words of each list that count."""
-FOLLOWERS = 10_000
-"""Half as many are 10 kB less, and 0.02 more of UTF-8; twice as many 20 kB more, and 0.01 less."""
+
+class Language(NamedTuple):
+    lines: int
+    """How often each message counts."""
+    words: int
+    """Words of its list that count; 0 where there is none in this script."""
+
+
+class Training(NamedTuple):
+    languages: dict[str, Language]
+    followers: int
+    """How many the table has."""
+
+
+TRAININGS = {
+    # Half as many followers are 10 kB less, and 0.02 more of UTF-8; twice as many 20 kB more, and
+    # 0.01 less.
+    "latin": Training(dict.fromkeys(("en", "de", "fr", "es", "it"), Language(2, 400_000)), 10_000),
+    "cyrillic": Training(
+        {
+            "uk": Language(8, 400_000),
+            "ru": Language(1, 100_000),
+            "bg": Language(1, 100_000),
+            "sr": Language(1, 0),
+            "mk": Language(1, 50_000),
+        },
+        10_000,
+    ),
+    "greek": Training({"el": Language(2, 400_000)}, 4_000),
+    "arabic": Training({"ar": Language(2, 400_000)}, 4_000),
+}
+UNITS = {
+    "cyrillic": {"km": "км", "min": "хв", "h": "год"},
+    "greek": {"km": "χλμ", "min": "λεπτά", "h": "ώρες"},
+    "arabic": {"km": "كم", "min": "دقيقة", "h": "ساعة"},
+}
+"""As Latin ones are written in it."""
+UNKNOWN = "\ufffd"
 LEAST = 8
 """Times that a context must be seen."""
 
@@ -79,9 +114,9 @@ def number(chance: random.Random) -> str:
     )
 
 
-def dialogue(locale: Path) -> dict[str, list[str]]:
+def dialogue(locale: Path, languages: Iterable[str]) -> dict[str, list[str]]:
     texts: defaultdict[str, set[str]] = defaultdict(set)
-    for language in LANGUAGES[1:]:
+    for language in languages:
         for path in sorted((locale / language / "LC_MESSAGES").glob("*.mo")):
             with path.open("rb") as file:
                 catalog = gettext.GNUTranslations(file)._catalog
@@ -94,24 +129,50 @@ def dialogue(locale: Path) -> dict[str, list[str]]:
     }
 
 
-def training(locale: Path) -> list[tuple[bytes, int]]:
+def training(script: str, locale: Path) -> list[tuple[bytes, int]]:
     """What is counted, in symbols from END to END, and how often each counts. Of a word only what
     stands within it."""
     chance = random.Random(1)
     found: Counter[bytes] = Counter()
-    lines = dialogue(locale)
-    for language in LANGUAGES:
+    languages = TRAININGS[script].languages
+    lines = dialogue(locale, languages)
+    for language, counts in languages.items():
         for line in lines[language]:
             for message in messages(line, chance):
-                found[coded(message)] += 2
-        for word, frequency in sorted(wordfreq.get_frequency_dict(language, "small").items()):
-            if times := round(frequency * WORDS):
-                found[coded(f" {word} ")[1:-1]] += times
+                if written := of_script(script, message):
+                    found[coded(script, written)] += counts.lines
+        for word, times in words(language, counts.words):
+            if written := of_script(script, word):
+                found[coded(script, f" {written} ")[1:-1]] += times
     return sorted(found.items())
 
 
-def coded(message: str) -> bytes:
-    return bytes([END, *(symbol for symbol, _ in symbols(message)), END])
+def words(language: str, count: int) -> Iterator[tuple[str, int]]:
+    listed = wordfreq.get_frequency_dict(language, "small") if count else {}
+    for word, frequency in sorted(listed.items()):
+        if times := round(frequency * count):
+            # The list is folded further than people write.
+            yield re.sub("σ$", "ς", word), times
+
+
+def of_script(script: str, text: str) -> str:
+    """Return it as that script's model meets it: a word in Latin letters is one choice of another
+    model. Empty where nothing of it is in the script."""
+    if script == "latin":
+        return text
+    for unit, own in UNITS[script].items():
+        text = re.sub(rf"(?<=\d) ?{unit}\b", f" {own}", text)
+    text = re.sub(r"[A-Za-zÀ-ž]+(?:['-][A-Za-zÀ-ž]+)*", UNKNOWN, text)
+    known = alphabet(script)
+    letters = sum(
+        len(known.characters) > known.symbol(each) > 0 and each.isalpha() for each in text
+    )
+    return text if letters or text.isdigit() else ""
+
+
+def coded(script: str, message: str) -> bytes:
+    known = alphabet(script)
+    return bytes([known.end, *known.symbols(message), known.end])
 
 
 Counts = dict[bytes, Counter[int]]
@@ -134,7 +195,7 @@ def counted(texts: Sequence[tuple[bytes, int]]) -> Counts:
     return counts
 
 
-def chosen(counts: Counts) -> dict[bytes, list[int]]:
+def chosen(counts: Counts, symbols: int, followers: int) -> dict[bytes, list[int]]:
     """Those contexts and followers that save the most."""
     gains = []
     for context, after in counts.items():
@@ -147,8 +208,8 @@ def chosen(counts: Counts) -> dict[bytes, list[int]]:
             if times >= 4 and likely > likely_shorter:
                 gains.append((times * math.log2(likely / likely_shorter), context, symbol))
     gains.sort(reverse=True)
-    kept: dict[bytes, list[int]] = {b"": list(range(SYMBOLS))}
-    for _, context, symbol in gains[:FOLLOWERS]:
+    kept: dict[bytes, list[int]] = {b"": list(range(symbols))}
+    for _, context, symbol in gains[:followers]:
         kept.setdefault(context, []).append(symbol)
         while context := context[1:]:
             kept.setdefault(context, [])
@@ -206,11 +267,13 @@ def table(weights: dict[bytes, tuple[dict[int, float], float]]) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="build/text_table.py")
+    parser.add_argument("script", choices=TRAININGS)
     parser.add_argument("locale", type=Path)
     parser.add_argument("table", type=Path)
     given = parser.parse_args()
-    texts = training(given.locale)
-    kept = chosen(counted(texts))
+    texts = training(given.script, given.locale)
+    symbols = alphabet(given.script).end + 1
+    kept = chosen(counted(texts), symbols, TRAININGS[given.script].followers)
     given.table.write_bytes(table(weighed(kept, texts)))
     print(f"{len(kept)} contexts, {given.table.stat().st_size} bytes")
 

@@ -1,225 +1,193 @@
-"""Text in fewer bytes than UTF-8: a static model of short messages, and an arithmetic coder.
+"""Text in fewer bytes than UTF-8: static models of short messages, and an arithmetic coder.
 
 A few dozen bytes teach a general compressor nothing, so what is likely to follow what is known
-beforehand: `text_table_1.bin` holds it, which `build/text_table.py` makes. It is prediction by
-partial matching (Cleary and Witten 1984): the longest context that the table knows tells what may
-follow, or that it is something else, which a shorter one then tells. Everything is integers, so
-that every machine reads the same. Described in `docs/on-air.md`.
+beforehand (`text_models`). A text begins in the Latin model, and changes to that of another script
+at a letter of it. Described in `docs/on-air.md`.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
-from itertools import accumulate
-from typing import Protocol
+from functools import lru_cache
 
-from fieldagent.system.data_files import read_data
+from fieldagent.wire.arithmetic_code import Coder, Decoder, Encoder
 from fieldagent.wire.errors import RemoteProtocolError
-
-CHARACTERS = (
-    " abcdefghijklmnopqrstuvwxyzàáâäãåæçèéêëìíîïñòóôöõøœùúûüß\n.,!?-:;()'\"/+&%@#=*_<>€°$¿¡"
+from fieldagent.wire.text_models import (
+    BETWEEN,
+    DIGITS,
+    FOLDED,
+    ORDER,
+    SCRIPTS,
+    Block,
+    Model,
+    TextAlphabet,
+    table,
 )
-"""Those that the model knows, by their symbol. A digit has the symbol DIGIT, and a capital letter
-follows SHIFT, or another one."""
-DIGIT, SHIFT, OTHER, END = range(len(CHARACTERS), len(CHARACTERS) + 4)
-SYMBOLS = END + 1
-ORDER = 6
-"""Symbols of a context, at most."""
-WEIGHTS = tuple(max(1, (1 << 12) * 2**level // 3**level) for level in range(16))
-"""What a level in the table stands for: each is two thirds of the one before."""
+
 PER_BYTE = 8
 """Characters that a packed byte may stand for, at most: it bounds what a hostile one costs."""
 LONGEST = 2_000
 """Characters of a text that is packed; longer ones go as they are."""
-_LOWER = "abcdefghijklmnopqrstuvwxyzàáâäãåæçèéêëìíîïñòóôöõøœùúûü"
-_UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZÀÁÂÄÃÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÖÕØŒÙÚÛÜ"
-# Not `str.lower`, which differs from one version of Unicode to the next.
-_FOLDED = dict(zip(_UPPER, _LOWER, strict=True))
-_CAPITAL = dict(zip(_LOWER, _UPPER, strict=True))
-_SYMBOL = {character: symbol for symbol, character in enumerate(CHARACTERS)}
 _CAPITALS = ((39, 1), (2, 30))
 """A letter after one capital, and after two or more, is none; or is one."""
-_DIGITS, _TEN = "0123456789", [1] * 10
-_CODE_POINT = ([64, 8] + [1] * 15, [1] * 256, [1] * 256)
-"""Of anything else: the plane of Unicode, and the two bytes below it."""
-_BITS, _LEAST = 32, 1 << 24
+_TEN, BYTE = [1] * 10, [1] * 256
+PLANES = [16, 8] + [1] * 15
+"""Of Unicode. The second has the emoji."""
+NEAR, FAR, BLOCK, TABLE = range(4)
+"""What stands where a model does not know a character: this one alone, of the block of 256 code
+points that was named last, or of another; or another model for it and what follows, of a block, or
+of a script (TABLE is the first of those)."""
+_OTHERS = (8, 4, 2, 4, 4, 1, 2)
+_FIRST_BLOCK = 1
+"""Before one is named: it has the accented letters of Central Europe and of Turkish."""
+_SCRIPTS = tuple(SCRIPTS)
+_LETTERS = {letter: script for script, known in SCRIPTS.items() for letter in known.letters}
+_BETWEEN = frozenset(BETWEEN + DIGITS)
+_AHEAD = 16
+"""Characters that are looked at, at most, for whether a word of another script is alone."""
+assert len(_OTHERS) == TABLE + len(SCRIPTS)
 
 
-class Coder(Protocol):
-    """Either end of the arithmetic code. Both make the same steps: the encoder is given each
-    choice, the decoder finds it."""
+class CodedText:
+    """A text as far as it is coded, at either end. Both make the same steps: the encoder is given
+    each symbol and character, the decoder finds them."""
 
-    def choose(self, weights: Sequence[int], chosen: int) -> int: ...
+    def __init__(self, coder: Coder) -> None:
+        self._coder = coder
+        self._model: Model = table(_SCRIPTS[0])
+        self._own = TABLE
+        """What the model was chosen as: BLOCK, or TABLE and up."""
+        self._before = [self._model.alphabet.end]
+        self._block = _FIRST_BLOCK
+        self.characters: list[str] = []
 
+    @property
+    def alphabet(self) -> TextAlphabet:
+        return self._model.alphabet
 
-class Encoder:
-    def __init__(self) -> None:
-        self._low, self._range, self._bytes = 0, 1 << _BITS, _BITS // 8
+    def symbol(self, symbol: int = 0) -> int:
+        """Code the symbol that follows in the model, and return it."""
+        found = self._model.code(self._coder, self._before, symbol)
+        self._before.append(found)
+        return found
 
-    def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Of so many, each of its weight, this one."""
-        unit = self._range // sum(weights)
-        self._low += unit * sum(weights[:chosen])
-        self._range = unit * weights[chosen]
-        while self._range < _LEAST:
-            self._low, self._range, self._bytes = self._low << 8, self._range << 8, self._bytes + 1
-        return chosen
+    def known(self, symbol: int, character: str = "\0") -> None:
+        """Append the character of a symbol that is neither shift, other, nor the end."""
+        known = self.alphabet
+        if symbol == known.digit:
+            self.characters.append(DIGITS[self._coder.choose(_TEN, DIGITS.find(character))])
+            return
+        found, capital = known.characters[symbol], known.capital(symbol)
+        if capital and self._is_capital(character == capital):
+            found = capital
+        self.characters.append(found)
 
-    def finish(self) -> bytes:
-        """The shortest number within what is left; zeros at its end are left out."""
-        for cut in range(self._bytes * 8, -1, -8):
-            number = -(-self._low >> cut) << cut
-            if number < self._low + self._range:
-                return number.to_bytes(self._bytes).rstrip(b"\0")
-        raise AssertionError("the last cut fits")
+    def _is_capital(self, upper: bool) -> bool:
+        if self._before[-2] == self.alphabet.shift:
+            return True
+        capitals = [each in FOLDED for each in self.characters[-2:]]
+        if not any(capitals[-1:]):
+            return False
+        return bool(self._coder.choose(_CAPITALS[capitals == [True, True]], int(upper)))
 
+    def other(self, chosen: int = 0) -> int:
+        """Code what stands behind the symbol *other*, and return it: NEAR, FAR, BLOCK, or TABLE and
+        up."""
+        weights = list(_OTHERS)
+        if self._own != BLOCK:
+            weights[self._own] = 0
+        return self._coder.choose(weights, chosen)
 
-class Decoder:
-    def __init__(self, body: bytes) -> None:
-        self._rest = iter(body)
-        self._range, self._code = 1 << _BITS, 0
-        for _ in range(_BITS // 8):
-            self._code = self._code << 8 | next(self._rest, 0)
+    def alone(self, how: int, character: str = "\0") -> None:
+        """Append a character that the model does not know, NEAR or FAR."""
+        number = ord(character)
+        if how == FAR:
+            self._choose_block(number >> 8)
+        number = self._block << 8 | self._coder.choose(BYTE, number & 255)
+        self.characters.append(chr(number))
 
-    def choose(self, weights: Sequence[int], chosen: int) -> int:
-        ends = list(accumulate(weights))
-        unit = self._range // ends[-1]
-        target = min(self._code // unit, ends[-1] - 1)
-        chosen = next(index for index, end in enumerate(ends) if target < end)
-        self._code -= unit * (ends[chosen] - weights[chosen])
-        self._range = unit * weights[chosen]
-        while self._range < _LEAST:
-            self._code, self._range = self._code << 8 | next(self._rest, 0), self._range << 8
-        return chosen
+    def change(self, to: int, block: int = 0) -> None:
+        """Go on in another model: BLOCK, or TABLE and up."""
+        if to == BLOCK:
+            self._choose_block(block)
+            self._model = Block(self._block)
+        else:
+            self._model = table(_SCRIPTS[to - TABLE])
+        self._own = to
+        last = self.characters[-ORDER:]
+        self._before = [self.alphabet.end, *self.alphabet.symbols(last)]
 
+    def _choose_block(self, block: int) -> None:
+        plane = self._coder.choose(PLANES, block >> 8)
+        self._block = plane << 8 | self._coder.choose(BYTE, block & 255)
+        if 0xD8 <= self._block < 0xE0:
+            raise RemoteProtocolError("packed text holds half of a surrogate pair")
 
-class Model:
-    """The table, as a tree of contexts: below one, those that are a symbol longer at its front.
+    def write(self, text: str, at: int) -> None:
+        """Code the character at that index."""
+        character = text[at]
+        if self.alphabet.symbol(character) == self.alphabet.other:
+            self.symbol(self.alphabet.other)
+            how = self.other(self._how(text, at))
+            if how < BLOCK:
+                self.alone(how, character)
+                return
+            self.change(how, ord(character) >> 8)
+        capitals = bool(self.characters) and self.characters[-1] in FOLDED
+        for symbol in self.alphabet.symbols(character, capitals=capitals):
+            self.symbol(symbol)
+        self.known(symbol, character)
 
-    At its root, the empty context, every symbol may follow. The columns stand one after another,
-    the length of each in 4 bytes ahead: of each context how many are below it, their front symbols,
-    how many symbols may follow it, and the level of anything else; then those symbols, and their
-    levels.
-    """
-
-    def __init__(self, table: bytes) -> None:
-        columns = []
-        while table:
-            size = 4 + int.from_bytes(table[:4])
-            columns.append(table[4:size])
-            table = table[size:]
-        below, self._fronts, follow, self._escapes, self._symbols, self._levels = columns
-        self._below = array("H", accumulate(below, initial=0))
-        self._follow = array("H", accumulate(follow, initial=0))
-
-    def contexts(self, before: list[int]) -> list[int]:
-        """Those that end what stands before, the longest first."""
-        found = [0]
-        for symbol in before[: -ORDER - 1 : -1]:
-            start, end = self._below[found[-1]], self._below[found[-1] + 1]
-            child = self._fronts.find(symbol, start, end)
-            if child < 0:
-                break
-            # The root is below none.
-            found.append(child + 1)
-        return found[::-1]
-
-    def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
-        """The symbol that follows; a decoder finds it."""
-        excluded: set[int] = set()
-        for context in self.contexts(before):
-            start, end = self._follow[context], self._follow[context + 1]
-            known, weights = [], []
-            for place in range(start, end):
-                each = self._symbols[place]
-                if each not in excluded:
-                    known.append(each)
-                    weights.append(WEIGHTS[self._levels[place]])
-            if not known:
-                continue
-            if context:
-                weights.append(WEIGHTS[self._escapes[context]])
-            at = coder.choose(weights, known.index(symbol) if symbol in known else len(known))
-            if at < len(known):
-                return known[at]
-            excluded.update(known)
-        raise RemoteProtocolError("packed text rules out every symbol")
-
-
-@cache
-def _model() -> Model:
-    """Read at the first text: who sends none does without."""
-    return Model(read_data("fieldagent.wire", "text_table_1.bin"))
-
-
-def symbols(text: str) -> Iterator[tuple[int, str]]:
-    """As which symbols it is coded; SHIFT comes with the character that it is for."""
-    capitals = False
-    for character in text:
-        folded = _FOLDED.get(character, character)
-        if folded != character and not capitals:
-            yield SHIFT, character
-        capitals = folded != character
-        yield DIGIT if character in _DIGITS else _SYMBOL.get(folded, OTHER), character
+    def _how(self, text: str, at: int) -> int:
+        """Return what a character that the model does not know goes as. It goes alone where the
+        next letter is of the model: to change there and back costs more."""
+        character, number = text[at], ord(text[at])
+        script = _LETTERS.get(FOLDED.get(character, character))
+        follow = (each for each in text[at + 1 : at + _AHEAD] if each not in _BETWEEN)
+        following = next(follow, character)
+        if self.alphabet.symbol(following) == self.alphabet.other:
+            if script:
+                return TABLE + _SCRIPTS.index(script)
+            if [ord(each) >> 8 for each in text[at + 1 : at + 2]] == [number >> 8]:
+                return BLOCK
+        return NEAR if number >> 8 == self._block else FAR
 
 
 # A text that waits is encoded again with each that may ride beside it.
 @lru_cache(maxsize=64)
 def pack(text: str) -> bytes | str:
-    """The text as it is where plain UTF-8 is as short."""
+    """Return the text packed, or as it is where plain UTF-8 is as short."""
     if len(text) > LONGEST:
         return text
-    coder, model, before, capitals = Encoder(), _model(), [END], 0
-    for symbol, character in symbols(text):
-        shifted = before[-1] == SHIFT
-        before.append(model.code(coder, before, symbol))
-        if symbol != SHIFT:
-            _character(coder, symbol, capitals, shifted, character)
-            capitals = min(capitals + 1, 2) if character in _FOLDED else 0
-    model.code(coder, before, END)
+    coder = Encoder()
+    coded = CodedText(coder)
+    for at in range(len(text)):
+        coded.write(text, at)
+    coded.symbol(coded.alphabet.end)
     packed = coder.finish()
     worth = len(packed) < len(text.encode()) and len(text) <= PER_BYTE * len(packed)
     return packed if worth else text
 
 
 def unpack(packed: bytes) -> str:
-    """RemoteProtocolError where it is damaged."""
-    coder, model, before, capitals = Decoder(packed), _model(), [END], 0
-    text: list[str] = []
-    while len(text) <= min(LONGEST, PER_BYTE * len(packed)):
-        symbol = model.code(coder, before)
-        if symbol == END:
-            return "".join(text)
-        if symbol != SHIFT:
-            character = _character(coder, symbol, capitals, before[-1] == SHIFT)
-            capitals = min(capitals + 1, 2) if character in _FOLDED else 0
-            text.append(character)
-        elif before[-1] == SHIFT:
+    """Return the text. Raises RemoteProtocolError where it is damaged."""
+    coded = CodedText(Decoder(packed))
+    owed = 0
+    while len(coded.characters) <= min(LONGEST, PER_BYTE * len(packed)):
+        known, symbol = coded.alphabet, coded.symbol()
+        if symbol == known.end:
+            return "".join(coded.characters)
+        makes_none = {known.other: 1, known.shift: 2}.get(symbol, 0)
+        # Behind a change comes no other change, behind a shift neither: it would be without end.
+        if 0 < makes_none <= owed:
             break
-        before.append(symbol)
+        owed = makes_none
+        if symbol == known.other:
+            how = coded.other()
+            if how < BLOCK:
+                coded.alone(how)
+                owed = 0
+            else:
+                coded.change(how)
+        elif symbol != known.shift:
+            coded.known(symbol)
     raise RemoteProtocolError("packed text has no end")
-
-
-def _character(
-    coder: Coder, symbol: int, capitals: int, shifted: bool, character: str = "\0"
-) -> str:
-    """What stands there for a symbol; a decoder finds it. So many `capitals` stand before it."""
-    if symbol == DIGIT:
-        return _DIGITS[coder.choose(_TEN, _DIGITS.find(character))]
-    if symbol == OTHER:
-        number = ord(character)
-        parts = (number >> 16, number >> 8 & 255, number & 255)
-        found = [coder.choose(*each) for each in zip(_CODE_POINT, parts, strict=True)]
-        number = found[0] << 16 | found[1] << 8 | found[2]
-        if 0xD800 <= number < 0xE000:
-            raise RemoteProtocolError("packed text holds half of a surrogate pair")
-        return chr(number)
-    known = CHARACTERS[symbol]
-    if known not in _CAPITAL:
-        return known
-    upper = shifted or (
-        capitals and coder.choose(_CAPITALS[capitals - 1], int(character in _FOLDED))
-    )
-    return _CAPITAL[known] if upper else known

@@ -24,7 +24,7 @@ from fieldagent.wire import imt, sbd
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.fragments import split
-from tests.bench.field_texts import FIELD_TEXTS
+from tests.bench.field_texts import FIELD_TEXTS, packed_share
 from tests.bench.table import row
 from tests.processes import agent, until
 
@@ -56,6 +56,7 @@ def main() -> None:
     row(f"sbd: credits of the {len(texts)} texts of the corpus", sum(map(credits_for, sizes)))
     row(f"imt: bytes of the {len(texts)} texts of the corpus", sum(sizes))
     for language, own in FIELD_TEXTS.items():
+        row(f"packed text over UTF-8, {language}", packed_share(own))
         row(
             f"sbd: credits of its {len(own)} in {language}",
             sum(map(credits_for, message_bytes(own))),

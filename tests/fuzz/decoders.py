@@ -52,6 +52,7 @@ from fieldagent.wire import (
     sms_modem,
     sms_pdu,
     strict_cbor,
+    text_code,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.lora import LoraSettings
@@ -94,6 +95,16 @@ def read_tagged(data: bytes) -> None:
 def read_cbor(data: bytes) -> None:
     with suppress(RemoteProtocolError):
         strict_cbor.loads(data)
+
+
+def read_text(data: bytes) -> None:
+    packed = data[: envelope.PACKED_BYTES]
+    with suppress(RemoteProtocolError):
+        text = text_code.unpack(packed)
+        assert len(text) <= min(text_code.LONGEST, text_code.PER_BYTE * len(packed))
+        # What was packed in another way is packed again, unless it is as short in UTF-8.
+        again = text_code.pack(text)
+        assert text == (text_code.unpack(again) if isinstance(again, bytes) else again)
 
 
 def join_slices(data: bytes) -> None:
@@ -453,6 +464,7 @@ DECODERS: dict[str, Decoder] = {
     "envelope": read_envelope,
     "tagged": read_tagged,
     "cbor": read_cbor,
+    "text": read_text,
     "fragments": join_slices,
     "link": read_link,
     "modem": converse,

@@ -62,7 +62,7 @@ def test_compiled_code_finds_its_data(packages: list[Path], tmp_path: Path) -> N
         for path in found
         if path.suffix not in (".py", ".pyc") and path.name != "py.typed"
     ]
-    assert any(name.endswith("text_table_1.bin") for name in data)
+    assert any(name.endswith("text_table_latin.bin") for name in data)
     done = subprocess.run(
         [sys.executable, program / "read_all.py", *data], capture_output=True, text=True
     )

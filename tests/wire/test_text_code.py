@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,29 +14,102 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fieldagent.package.package import Message, Waypoint
+from fieldagent.wire import text_code
+from fieldagent.wire.arithmetic_code import Decoder, Encoder
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import PACKED_BYTES, Entry, decode, digest_of, encode
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.text_code import CHARACTERS, LONGEST, PER_BYTE, pack, unpack
+from fieldagent.wire.text_code import (
+    BLOCK,
+    BYTE,
+    FAR,
+    LONGEST,
+    PER_BYTE,
+    PLANES,
+    TABLE,
+    CodedText,
+    pack,
+    unpack,
+)
+from fieldagent.wire.text_models import CAPITAL, ORDER, SCRIPTS, table
+from tests.bench.field_texts import FIELD_TEXTS, packed_share
 from tests.wire.field_messages import FIELD_MESSAGES
 
 TIME = 1_790_000_000
 NUMBER = 50_000_000
 """As a kit's journal gives them."""
 SAID = [text for texts in FIELD_MESSAGES.values() for text in texts]
-
-
-def packed_size(text: str) -> int:
-    packed = pack(text)
-    return len(packed if isinstance(packed, bytes) else packed.encode())
+WRITTEN = [text for texts in FIELD_TEXTS.values() for text in texts]
+MOST = {"en": 0.48, "de": 0.48, "fr": 0.46, "es": 0.47, "uk": 0.30, "el": 0.29, "ar": 0.33}
+"""Of UTF-8, by language."""
+LANGUAGE = {"latin": "en", "cyrillic": "uk", "greek": "el", "arabic": "ar"}
 
 
 def test_messages_that_no_table_was_trained_on_take_less_than_half() -> None:
-    ratios = {
-        language: sum(map(packed_size, texts)) / sum(len(text.encode()) for text in texts)
-        for language, texts in FIELD_MESSAGES.items()
-    }
+    ratios = {language: packed_share(texts) for language, texts in FIELD_MESSAGES.items()}
     assert max(ratios.values()) <= 0.5, ratios
+
+
+@pytest.mark.parametrize("language", FIELD_TEXTS)
+def test_texts_of_each_language_are_short(language: str) -> None:
+    assert packed_share(FIELD_TEXTS[language]) <= MOST[language]
+
+
+def test_every_language_has_texts_of_each_trade() -> None:
+    assert {language: len(texts) for language, texts in FIELD_TEXTS.items()} == {
+        **dict.fromkeys(("en", "de", "fr", "es", "uk"), 60),
+        **dict.fromkeys(("el", "ar"), 20),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("Мы дошли до перевала, всё хорошо", 0.35),
+        ("Стигнахме до хижата, всичко е наред", 0.35),
+        ("Дођосмо до куће, киша пада", 0.4),
+        ("ما خوبیم و فردا صبح برمی‌گردیم", 0.55),
+        # Without a table.
+        ("שלום, אנחנו בסדר ונחזור מחר בבוקר", 0.55),
+        ("Մենք լավ ենք, վաղը կվերադառնանք", 0.55),
+        ("ჩვენ კარგად ვართ, ხვალ დავბრუნდებით", 0.4),
+        ("हम ठीक हैं, कल सुबह लौटेंगे", 0.45),
+        # A word of another script, and a letter.
+        ("Прибули, GPS не працює, ETA 18:00", 0.6),
+        ("Team at Київ, all ok", 0.7),
+        ("Jsme v pořádku, zítra se vrátíme, voda není", 0.75),
+    ],
+)
+def test_other_languages_are_short_too(text: str, most: float) -> None:
+    assert packed_share([text]) <= most
+    packed = pack(text)
+    assert isinstance(packed, bytes)
+    assert unpack(packed) == text
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_table_knows_each_letter_small_and_capital(script: str) -> None:
+    known = SCRIPTS[script]
+    assert len(set(known.characters)) == len(known.characters)
+    # The others are capitals of none, or are written as two.
+    with_capital = known.letters[: len(known.capitals)]
+    assert with_capital.upper() == known.capitals
+    assert {CAPITAL[letter] for letter in with_capital} == set(known.capitals)
+    # What is rare is worth no model alone.
+    beside = " ".join(FIELD_TEXTS[LANGUAGE[script]][:4])
+    for letter in known.letters:
+        upper = CAPITAL.get(letter, letter)
+        text = f"{beside} {letter}{letter} {upper}{letter} {letter}{upper} {upper}{upper}{letter}"
+        packed = pack(text)
+        assert isinstance(packed, bytes)
+        assert unpack(packed) == text
+
+
+def test_a_table_is_read_once_it_is_needed() -> None:
+    table.cache_clear()
+    for text, tables in [("all well", 1), ("ok 👍 שלום", 1), ("все добре", 2), ("بخير", 3)]:
+        pack.__wrapped__(text)
+        assert table.cache_info().currsize == tables
 
 
 def test_nearly_all_of_them_are_a_credit() -> None:
@@ -65,15 +140,31 @@ def test_there_are_vectors() -> None:
     assert len(vectors()) >= 5
 
 
-known = st.text(st.sampled_from(CHARACTERS + CHARACTERS.upper() + "0123456789"), max_size=200)
+DIGITS = "0123456789"
+
+
+def written(script: str) -> st.SearchStrategy[str]:
+    known = SCRIPTS[script]
+    return st.text(st.sampled_from(known.characters + known.capitals + DIGITS), max_size=30)
+
+
+known = st.sampled_from(sorted(SCRIPTS)).flatmap(written)
+hebrew = st.text(st.characters(min_codepoint=0x5D0, max_codepoint=0x5EA) | st.just(" "))
+mixed = st.lists(known | hebrew | st.sampled_from(WRITTEN)).map("".join)
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 
-@given(known | any_text | st.sampled_from(SAID).map(str.upper))
+@given(known | mixed | any_text | st.sampled_from(SAID + WRITTEN).map(str.upper))
 @example("")
 @example("👍 ok, à 14h30 au col 🏔️")
 @example("نحن بخير")
 @example("McDonald ABC aBC ÉÀ ß ẞ İ ſ ǅ")
+@example("ДДA AAД Дa aД ΣΑΣ ς ЁЙ")
+@example("Сектор B4, ETA 14:10, №5 — «Ok»")
+@example("שלום 5 ABC אב Б א")
+@example("ѣѣ Ѣ Ѡѡ А")
+@example("Д" * 500)
+@example("一二三 \U00020000\U00020001")
 @example("a" * 500)
 @example("ok " * LONGEST)
 @example("\0\x7f\ufeff\U0010ffff")
@@ -86,7 +177,18 @@ def test_every_text_comes_back_and_is_never_longer(text: str) -> None:
         assert packed == text
 
 
-@given(st.binary(max_size=PACKED_BYTES) | st.binary(max_size=8).map(lambda b: b + bytes(400)))
+beginnings = [
+    packed
+    for text in [*WRITTEN, "שלום חברים", "👍👍👍 ok Д"]
+    if isinstance(packed := pack(text), bytes)
+]
+hostile = st.binary(max_size=PACKED_BYTES) | st.binary(max_size=8).map(lambda b: b + bytes(400))
+behind = st.tuples(st.sampled_from(beginnings), st.integers(0, 60), hostile).map(
+    lambda each: (each[0][: each[1]] + each[2])[:PACKED_BYTES]
+)
+
+
+@given(hostile | behind)
 @example(b"")
 @example(bytes(PACKED_BYTES))
 @example(b"\xff" * PACKED_BYTES)
@@ -99,7 +201,63 @@ def test_any_bytes_are_refused_or_read_as_bounded_text(packed: bytes) -> None:
     text.encode()
 
 
-@given(st.sampled_from(SAID), st.integers(0, 400))
+class Counting(Decoder):
+    choices = 0
+
+    def choose(self, weights: Sequence[int], chosen: int) -> int:
+        type(self).choices += 1
+        return super().choose(weights, chosen)
+
+
+@given(hostile | behind)
+def test_any_bytes_cost_bounded_work(packed: bytes) -> None:
+    """Three symbols a character at the most, each in the contexts of it, and what says which."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_code, "Decoder", Counting)
+        Counting.choices = 0
+        with suppress(RemoteProtocolError):
+            unpack(packed)
+    symbols = 4 * (1 + min(LONGEST, PER_BYTE * len(packed)))
+    assert Counting.choices <= (ORDER + 1 + 4) * symbols
+
+
+LATIN, CYRILLIC = TABLE, TABLE + 1
+
+
+def test_models_that_change_without_end_are_refused() -> None:
+    """A change is behind each change, or behind a capital that does not come, or two of those."""
+    for what in (["change"], ["change", "shift"], ["shift"]):
+        coder = Encoder()
+        coded = CodedText(coder)
+        for turn in range(100):
+            if "change" in what:
+                to = (CYRILLIC, LATIN)[turn % 2]
+                coded.symbol(coded.alphabet.other)
+                coded.other(to)
+                coded.change(to)
+            if "shift" in what:
+                coded.symbol(coded.alphabet.shift)
+        for character in range(3):
+            coded.symbol(character)
+            coded.known(character, coded.alphabet.characters[character])
+        coded.symbol(coded.alphabet.end)
+        with pytest.raises(RemoteProtocolError, match="no end"):
+            unpack(coder.finish())
+
+
+@pytest.mark.parametrize("how", [FAR, BLOCK])
+def test_half_of_a_surrogate_pair_is_refused(how: int) -> None:
+    coder = Encoder()
+    coded = CodedText(coder)
+    coded.symbol(coded.alphabet.other)
+    coded.other(how)
+    for weights, chosen in ((PLANES, 0), (BYTE, 0xD8), (BYTE, 0)):
+        coder.choose(weights, chosen)
+    with pytest.raises(RemoteProtocolError, match="surrogate"):
+        unpack(coder.finish())
+
+
+@given(st.sampled_from(SAID + WRITTEN), st.integers(0, 400))
 def test_a_bit_that_is_wrong_raises_nothing_else(text: str, bit: int) -> None:
     packed = pack(text)
     assert isinstance(packed, bytes) or text in ("ok",)

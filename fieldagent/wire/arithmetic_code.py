@@ -1,0 +1,57 @@
+"""An arithmetic code: choices, each of its weight, as one number. Described in `docs/on-air.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Protocol
+
+_BITS, _LEAST = 32, 1 << 24
+
+
+class Coder(Protocol):
+    """Either end of the arithmetic code. Both make the same steps: the encoder is given each
+    choice, the decoder finds it."""
+
+    def choose(self, weights: Sequence[int], chosen: int) -> int: ...
+
+
+class Encoder:
+    def __init__(self) -> None:
+        self._low, self._range, self._bytes = 0, 1 << _BITS, _BITS // 8
+
+    def choose(self, weights: Sequence[int], chosen: int) -> int:
+        """Of so many, each of its weight, this one."""
+        unit = self._range // sum(weights)
+        self._low += unit * sum(weights[:chosen])
+        self._range = unit * weights[chosen]
+        while self._range < _LEAST:
+            self._low, self._range, self._bytes = self._low << 8, self._range << 8, self._bytes + 1
+        return chosen
+
+    def finish(self) -> bytes:
+        """The shortest number within what is left; zeros at its end are left out."""
+        for cut in range(self._bytes * 8, -1, -8):
+            number = -(-self._low >> cut) << cut
+            if number < self._low + self._range:
+                return number.to_bytes(self._bytes).rstrip(b"\0")
+        raise AssertionError("the last cut fits")
+
+
+class Decoder:
+    def __init__(self, body: bytes) -> None:
+        self._rest = iter(body)
+        self._range, self._code = 1 << _BITS, 0
+        for _ in range(_BITS // 8):
+            self._code = self._code << 8 | next(self._rest, 0)
+
+    def choose(self, weights: Sequence[int], chosen: int) -> int:
+        ends = list(accumulate(weights))
+        unit = self._range // ends[-1]
+        target = min(self._code // unit, ends[-1] - 1)
+        chosen = next(index for index, end in enumerate(ends) if target < end)
+        self._code -= unit * (ends[chosen] - weights[chosen])
+        self._range = unit * weights[chosen]
+        while self._range < _LEAST:
+            self._code, self._range = self._code << 8 | next(self._rest, 0), self._range << 8
+        return chosen
