@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 import trio
 import trustme
 
-from fieldagent.agent.channels.hub_connection import HubAddress, Unreachable, open_web_socket
+from fieldagent.agent.channels.connecting import Unreachable
+from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
 from fieldagent.http.link_session import LinkSession
 from fieldagent.http.secure import secured
 from tests.bench.process import processor, resident
@@ -90,8 +91,10 @@ class _Ends:
 
             try:
                 async with self.coming:
-                    plain = await trio.open_tcp_stream("127.0.0.1", hub.port, local_address=local)
-                    stream = await secured(plain, self.context, hub.host)
+                    plain = await trio.open_tcp_stream(
+                        "127.0.0.1", hub.server.port, local_address=local
+                    )
+                    stream = await secured(plain, self.context, hub.server.host)
                     socket = await open_web_socket(hub, stream)
                 await LinkSession(socket, Silence(), opened=count).run()
             except (Unreachable, OSError, trio.BrokenResourceError):

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import psycopg
 import trio
 
+from fieldagent.agent.channels.connecting import Unreachable, open_stream
 from fieldagent.agent.channels.hub_connection import HubAddress as Address
-from fieldagent.agent.channels.hub_connection import Unreachable, open_stream, open_web_socket
+from fieldagent.agent.channels.hub_connection import open_web_socket
 from fieldagent.http.link_session import LinkSession
 from fieldagent.hub.access import directory
 from fieldagent.hub.store.contract import Db
@@ -125,7 +126,7 @@ async def _linked(running: Hub, tokens: list[str]) -> AsyncIterator[None]:
         while True:
             # They come from one address, which may have so many calls at one moment.
             with suppress(Unreachable):
-                async with await open_stream(address) as stream:
+                async with await open_stream(address.server) as stream:
                     socket = await open_web_socket(address, stream)
                     await LinkSession(socket, Silence(), opened=count).run()
             await trio.sleep(1)
