@@ -101,6 +101,14 @@ class Pingresp(NamedTuple):
 
 FromBroker = Connack | Published | Puback | Suback | Pingresp
 
+_SIZES: dict[int, range] = {
+    PacketType.CONNACK: range(2, 3),
+    PacketType.PUBACK: range(2, 3),
+    PacketType.SUBACK: range(3, 3 + 16),
+    PacketType.PINGRESP: range(1),
+}
+"""Of the rest of what a broker sends. We subscribe to a few topics at a time."""
+
 PINGREQ = bytes((PacketType.PINGREQ << 4, 0))
 DISCONNECT = bytes((PacketType.DISCONNECT << 4, 0))
 """With which a client takes its leave: its will is not published."""
@@ -209,18 +217,19 @@ class PacketReader:
             return None
         start, size = head
         kind, flags = self._buffer[0] >> 4, self._buffer[0] & 0x0F
+        if kind != PacketType.PUBLISH and size not in _SIZES.get(kind, ()):
+            # Told at once: what is no broker would be waited for.
+            raise RemoteProtocolError(f"a packet of type {kind} and {size} bytes makes no sense")
         if size > PACKET_MAX:
-            return self._next_long(kind, flags, start, size)
+            return self._next_long(flags, start, size)
         if len(self._buffer) < start + size:
             return None
         rest = bytes(self._buffer[start : start + size])
         del self._buffer[: start + size]
         return _read(kind, flags, rest)
 
-    def _next_long(self, kind: int, flags: int, start: int, size: int) -> Published | None:
-        """Read the beginning of one that is too long, and skip the rest of it."""
-        if kind != PacketType.PUBLISH:
-            raise RemoteProtocolError(f"a packet of type {kind} has {size} bytes")
+    def _next_long(self, flags: int, start: int, size: int) -> Published | None:
+        """Read the beginning of a PUBLISH that is too long, and skip the rest of it."""
         needed = start + 2 + TOPIC_MAX + 2
         if len(self._buffer) < needed:
             return None
@@ -248,17 +257,16 @@ def _read(kind: int, flags: int, rest: bytes) -> FromBroker:
         return _read_publish(flags, rest, len(rest))
     if flags:
         raise RemoteProtocolError(f"a packet of type {kind} bears the flags {flags}")
-    if kind == PacketType.CONNACK and len(rest) == 2 and rest[0] <= 1:
-        return Connack(rest[1], bool(rest[0]))
-    if kind == PacketType.PUBACK and len(rest) == 2:
-        return Puback(_number(rest))
-    if kind == PacketType.SUBACK and len(rest) > 2:
-        codes = tuple(rest[2:])
-        if all(code <= 2 or code == REFUSED for code in codes):
-            return Suback(_number(rest), codes)
-    if kind == PacketType.PINGRESP and not rest:
+    if kind == PacketType.PINGRESP:
         return Pingresp()
-    raise RemoteProtocolError(f"a packet of type {kind} and {len(rest)} bytes makes no sense here")
+    if kind == PacketType.PUBACK:
+        return Puback(_number(rest))
+    if kind == PacketType.CONNACK and rest[0] <= 1:
+        return Connack(rest[1], bool(rest[0]))
+    codes = tuple(rest[2:])
+    if kind == PacketType.SUBACK and all(code <= 2 or code == REFUSED for code in codes):
+        return Suback(_number(rest), codes)
+    raise RemoteProtocolError(f"a packet of type {kind} holds {rest.hex()}, which makes no sense")
 
 
 def _read_publish(flags: int, beginning: bytes, size: int) -> Published:

@@ -192,6 +192,9 @@ def _document(body: bytes) -> Any:
     """Read JSON; what is no object is a message's text."""
     if body.lstrip()[:1] == b"{":
         return load_document(body)
+    if not body.strip():
+        # Who clears a retained message sends that to those who are there, too.
+        raise NotJson("nothing was queued: it is empty")
     try:
         return {"message": {"content": body.decode().strip()}}
     except UnicodeDecodeError as error:
