@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.processes import PATIENCE, Running, until
 
@@ -29,7 +30,8 @@ class Mosquitto(Running):
         assert MOSQUITTO is not None
         self.port = port
         config = home / f"mosquitto-{port}.conf"
-        lines = [f"listener {port} 127.0.0.1", *(more or ("allow_anonymous true",))]
+        # As another user it would not get into the folders of tests that root runs.
+        lines = ["user root", f"listener {port} 127.0.0.1", *(more or ("allow_anonymous true",))]
         config.write_text("".join(f"{line}\n" for line in lines))
         super().__init__([MOSQUITTO, "-c", str(config), "-v"], " running")
 
@@ -58,13 +60,13 @@ class Neighbour:
     def __init__(self, port: int, user: str | None = None, password: str | None = None) -> None:
         self.got: list[Got] = []
         self._subscribed = threading.Event()
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        self.client = Client(CallbackAPIVersion.VERSION2)
         if user is not None:
             self.client.username_pw_set(user, password)
         self.client.on_connect = lambda client, *_: client.subscribe("#", 1)
         self.client.on_subscribe = lambda *_: self._subscribed.set()
         self.client.on_message = lambda client, data, message: self.got.append(
-            Got(message.topic, message.retain, message.payload)
+            Got(message.topic, message.retain, bytes(message.payload))
         )
         self.client.connect("127.0.0.1", port)
         self.client.loop_start()
