@@ -19,7 +19,7 @@ from tests.agent.mqtt.brokers import (
     neighbour,
     password_file,
 )
-from tests.processes import MODULE, Agent, agent, free_port, sky, until
+from tests.processes import MODULE, Agent, agent, free_port, imt_sky, sky, until
 
 pytestmark = needs_mosquitto
 BASE = "fieldagent/kit"
@@ -256,6 +256,45 @@ def test_nothing_costs_money_unless_a_sender_is_listed_and_has_a_budget(camp: Ca
     camp.await_ready()
     assert camp.mqtt()["creditsToday"] == 3
     assert camp.send(message("after a restart"))["withheld"].keys() == {"Satellite"}
+
+
+def test_an_sms_costs_as_a_credit_does(camp: Camp) -> None:
+    by_sms = {
+        "satellite_port": None,
+        "hub_address": f"http://127.0.0.1:{free_port()}",
+        "hub_token": "fal_c29tZQ",
+        "sms_port": "/nowhere",
+        "sms_hub_number": "+41791234567",
+    }
+    camp.begin(**PAYS, **by_sms)
+    camp.await_ready()
+    assert refused(camp.send(message("x"), "stranger"), "Cellular: stranger is not in mqtt-senders")
+    assert camp.send(message("x"))["channels"] == {"Cellular": {"status": None}}
+    assert camp.mqtt()["creditsToday"] == 1
+    assert refused(camp.send(message("x" * 400)), "Cellular: it takes", "of the 2 left of 3")
+
+
+def test_bytes_that_are_paid_for_count_as_credits(tmp_path: Path) -> None:
+    with (
+        imt_sky(tmp_path),
+        Mosquitto(tmp_path, free_port()) as broker,
+        neighbour(broker.port) as other,
+    ):
+        settings = {
+            "mqtt-address": f"mqtt://127.0.0.1:{broker.port}",
+            "mqtt-senders": "house",
+            "mqtt-credits-per-day": "3",
+            "satellite-modem": "imt",
+        }
+        with agent(tmp_path, settings) as kit:
+            other.await_one(f"{BASE}/state", lambda state: state["satellite"] == "ready")
+            until(lambda: kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready")
+            other.say(f"{BASE}/send/house", message("x" * 400))
+            told = other.await_one(f"{BASE}/result/house")
+            assert refused(told, "Satellite: it takes", "of the 3 left")
+            other.say(f"{BASE}/send/house", message("short"))
+            other.await_one(f"{BASE}/package/1", lambda body: body["status"] == "Delivered")
+            assert kit.call("GET", "/api/status").body["mqtt"]["creditsToday"] == 1
 
 
 def test_who_is_not_listed_names_nobody(camp: Camp) -> None:
