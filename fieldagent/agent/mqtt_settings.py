@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from fieldagent.system.properties import Key, WrongProperty, absolute_path, one_of, text, whole
+from fieldagent.system.properties import (
+    Key,
+    WrongProperty,
+    absolute_path,
+    one_of,
+    text,
+    url_parts,
+    whole,
+)
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 """As IANA has them."""
@@ -50,13 +58,8 @@ class MqttSettings(NamedTuple):
 
 
 def _address(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        port = parts.port
-    except ValueError as error:
-        raise WrongProperty(f"is no address: {error}") from None
-    beside = parts.path not in ("", "/") or parts.query or parts.fragment
-    if parts.scheme not in PORTS or not parts.hostname or port == 0 or beside:
+    parts = url_parts(value, *PORTS)
+    if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise WrongProperty(
             "must be mqtts:// and a host, or mqtt:// without TLS, with a port perhaps, not"
             f" {value!r}"

@@ -10,8 +10,8 @@
 
 Whoever can publish at the broker can send, under any client id. So a sender is the last level of
 the topic, which the broker's own rules can keep for one. Only those of `mqtt-senders` use what
-costs, and name people: on whose account that is delivered the kit cannot know. All of them together
-have one budget.
+costs, name people (on whose account that is delivered the kit cannot know), and replace what waits.
+All of them together have one budget.
 """
 
 from __future__ import annotations
@@ -147,8 +147,14 @@ class Door:
             raise Problem(403, "nothing was queued: mqtt-sos does not let MQTT raise an SOS")
         if package.sos and not listed:
             raise Problem(403, f"nothing was queued: {who}, and raises no SOS")
-        for person, member in ((package.to, "to"), (package.author, "from")):
-            if person is not None and not listed:
+        said = {
+            "to": package.to,
+            "from": package.author,
+            # It would take the place of another program's Package.
+            "collapseKey": package.collapse_key,
+        }
+        for member, value in said.items():
+            if value is not None and not listed:
                 raise Problem(403, f"nothing was queued: {who}, and cannot say `{member}`")
 
     def _affordable(self, sender: str, package: Package) -> tuple[Package, dict[str, str], int]:

@@ -54,7 +54,7 @@ class Reporter:
     async def run(self, session: MqttSession, status: Callable[[], Mapping[str, Any]]) -> None:
         """Until cancelled. Raises Unreachable."""
         async with trio.open_nursery() as nursery:
-            if self._topics.discovery:
+            if self._topics.config:
                 nursery.start_soon(self._keep_announced, session, status)
             nursery.start_soon(self._tell_state, session, status)
             nursery.start_soon(self._tell_position, session)

@@ -166,7 +166,8 @@ class MqttService:
     def _admit(self, put: trio.MemorySendChannel[MqttCommand], command: MqttCommand) -> bool:
         """Return whether it waits to be carried out from here on."""
         if command.came.again and command.identity in self._handled_before:
-            self._handled_before.remove(command.identity)
+            # This acknowledgement may be lost, too.
+            self._handled.append(command.identity)
             return False
         why = self._door.refuse_entry(command.came)
         if not why:

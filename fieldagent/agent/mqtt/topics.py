@@ -18,38 +18,16 @@ from typing import NamedTuple
 
 class MqttTopics(NamedTuple):
     base: str
-    discovery: str
-    """Prefix; empty for none."""
+    online: str
+    state: str
+    position: str
+    inbound: str
+    send: str
     device: str
     """What Home Assistant knows this kit by."""
-
-    @property
-    def online(self) -> str:
-        return f"{self.base}/online"
-
-    @property
-    def state(self) -> str:
-        return f"{self.base}/state"
-
-    @property
-    def position(self) -> str:
-        return f"{self.base}/position"
-
-    @property
-    def inbound(self) -> str:
-        return f"{self.base}/inbound"
-
-    @property
-    def send(self) -> str:
-        return f"{self.base}/send"
-
-    @property
-    def config(self) -> str:
-        return f"{self.discovery}/device/{self.device}/config"
-
-    @property
-    def birth(self) -> str:
-        return f"{self.discovery}/status"
+    config: str
+    birth: str
+    """Empty, as `config` is, where it is told nothing."""
 
     def package(self, id_: int) -> str:
         return f"{self.base}/package/{id_}"
@@ -59,7 +37,7 @@ class MqttTopics(NamedTuple):
 
     def filters(self) -> list[str]:
         """Return what is subscribed to."""
-        return [self.send, f"{self.send}/+", *([self.birth] if self.discovery else [])]
+        return [self.send, f"{self.send}/+", *([self.birth] if self.birth else [])]
 
     def sender(self, topic: str) -> str | None:
         """Return who sends by this topic, empty for nobody in particular; None where it is none of
@@ -71,4 +49,15 @@ class MqttTopics(NamedTuple):
 
 
 def topics_of(prefix: str, name: str, discovery: str) -> MqttTopics:
-    return MqttTopics(f"{prefix}/{name}", discovery, f"fieldagent-{name}")
+    base, device = f"{prefix}/{name}", f"fieldagent-{name}"
+    return MqttTopics(
+        base=base,
+        online=f"{base}/online",
+        state=f"{base}/state",
+        position=f"{base}/position",
+        inbound=f"{base}/inbound",
+        send=f"{base}/send",
+        device=device,
+        config=f"{discovery}/device/{device}/config" if discovery else "",
+        birth=f"{discovery}/status" if discovery else "",
+    )

@@ -302,6 +302,7 @@ def test_who_is_not_listed_names_nobody(camp: Camp) -> None:
     camp.await_ready()
     assert refused(camp.send(message("x", to="+41791234567"), "stranger"), "cannot say `to`")
     assert refused(camp.send(message("x", **{"from": "Ada"}), "stranger"), "cannot say `from`")
+    assert refused(camp.send(message("x", collapseKey=4), "stranger"), "cannot say `collapseKey`")
     assert camp.send(message("x", to="Ada", **{"from": "Ben"}))["accepted"]
 
 
