@@ -35,7 +35,7 @@ class MqttSettings(NamedTuple):
     senders: frozenset[str] = frozenset()
     credits_per_day: int = 0
     commands_per_hour: int = 60
-    sos: bool = False
+    sos: str = "off"
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -89,10 +89,6 @@ def _senders(value: str) -> frozenset[str]:
     return frozenset(_one_level(each) for each in value.replace(",", " ").split())
 
 
-def _switch(value: str) -> bool:
-    return one_of("off", "on")(value) == "on"
-
-
 KEYS = (
     Key(
         "mqtt-address",
@@ -141,17 +137,18 @@ KEYS = (
     ),
     Key(
         "mqtt-sos",
-        _switch,
-        False,
+        one_of("off", "on"),
+        "off",
         "on: mqtt-senders may raise an SOS; an automation that errs raises one, too (off)",
     ),
 )
 EXAMPLES = {
     "mqtt-address": "mqtt://127.0.0.1",
     "mqtt-user": "fieldagent",
+    "mqtt-ca-file": "/etc/fieldagent/broker-ca.pem",
     "mqtt-senders": "home-assistant",
 }
 NEEDS = {
-    **{key.name: "mqtt-address" for key in KEYS[1:]},
+    **{key.name: "mqtt-address" for key in KEYS[1:] if key.default is None},
     "mqtt-password": "mqtt-user",
 }

@@ -115,7 +115,7 @@ def test_every_key_is_read() -> None:
     assert settings.satellite_receipts == "at-once"
     assert (settings.mqtt.host, settings.mqtt.port) == ("broker.hut.example", 8884)
     assert settings.mqtt.secure
-    assert settings.mqtt.sos
+    assert settings.mqtt.sos == "on"
     assert settings.mqtt.senders == {"home-assistant", "node_red"}
     assert settings.mqtt.place == ("alps/west", "hut_7", "")
     assert settings.satellite_key == (bytes(32), b"\xff" * 32)

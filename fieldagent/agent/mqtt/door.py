@@ -143,7 +143,7 @@ class Door:
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
         listed = sender in self._settings.senders
         who = NOT_LISTED.format(sender=sender or "who sends without a name")
-        if package.sos and not self._settings.sos:
+        if package.sos and self._settings.sos == "off":
             raise Problem(403, "nothing was queued: mqtt-sos does not let MQTT raise an SOS")
         if package.sos and not listed:
             raise Problem(403, f"nothing was queued: {who}, and raises no SOS")
