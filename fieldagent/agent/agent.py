@@ -98,6 +98,7 @@ class Agent:
             "confirmationsRefused": self.parts.inbox.mismatches,
             "faults": self._faults(),
             "mesh": None if self.parts.people is None else self.parts.people.status(),
+            "mqtt": None if self.parts.mqtt is None else self.parts.mqtt.status(),
         }
 
     def _notices(self) -> list[str]:
@@ -286,7 +287,8 @@ async def _run_parts(
         for name, part in KEEPERS.items():
             nursery.start_soon(keep, name, partial(part, agent))
         for hook in agent.parts.hooks:
-            nursery.start_soon(keep, f"the {hook.name}", partial(_run_hook, agent, hook))
+            if hook.by_itself:
+                nursery.start_soon(keep, f"the {hook.name}", partial(_run_hook, agent, hook))
         for channel, outbox in agent.parts.outboxes.items():
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
             driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress)
@@ -294,6 +296,9 @@ async def _run_parts(
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
         if agent.parts.people is not None:
             nursery.start_soon(keep, "people's radio", agent.parts.people.run)
+        if (mqtt := agent.parts.mqtt) is not None:
+            notes = agent.supervisor.notes("MQTT")
+            nursery.start_soon(keep, "MQTT", partial(mqtt.run, agent.status, notes))
         if agent.parts.station is not None:
             nursery.start_soon(keep, "the rounds on the air", agent.parts.station.repeating.run)
         await _serve_api(agent, listeners, stopping, task_status)

@@ -38,6 +38,7 @@ from fieldagent.wire.incident_proof import proof_key, token_digest
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
     from fieldagent.agent.mesh.station import Station, StationTerms
+    from fieldagent.agent.mqtt.service import MqttService, Publisher
     from fieldagent.agent.people.service import PeopleService
 
 
@@ -62,6 +63,7 @@ class Parts:
     receptions: Mapping[Channel, Reception]
     station: Station | None
     people: PeopleService | None
+    mqtt: MqttService | None
     proof_keys: Sequence[bytes]
     """What this kit and the hub alone share, for words about its incidents; the first is used."""
     incident_status: Callable[[], dict[str, Any]]
@@ -71,7 +73,12 @@ class Parts:
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """What waited before is queued again. `emit` takes the lines that a script prints."""
-    hooks = [*hooks_of(settings, emit), *_people_hooks(settings, journal)]
+    publisher = _publisher(settings)
+    hooks = [
+        *hooks_of(settings, emit),
+        *_people_hooks(settings, journal),
+        *([] if publisher is None else [publisher.hook]),
+    ]
     inbox = _inbox(settings, journal, hooks)
     channels = _channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
@@ -132,6 +139,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         receptions,
         station,
         people,
+        _mqtt(settings, journal, intake, inbox, outboxes, publisher),
         _proof_keys(settings),
         partial(
             incident_status,
@@ -175,6 +183,35 @@ def _people_hooks(settings: Settings, journal: Journal) -> list[Hook]:
     kind = peoples_radio(settings.mesh.protocol)
     handles = Handles(journal, settings.mesh.people or {}, kind.is_handle)
     return [people_hook(handles, settings.package_time_to_live)]
+
+
+def _publisher(settings: Settings) -> Publisher | None:
+    if settings.mqtt.address is None:
+        return None
+    from fieldagent.agent.mqtt.service import Publisher
+    from fieldagent.agent.mqtt.topics import topics_of
+
+    return Publisher(topics_of(*settings.mqtt.place).inbound)
+
+
+def _mqtt(
+    settings: Settings,
+    journal: Journal,
+    intake: Intake,
+    inbox: Inbox,
+    outboxes: Mapping[Channel, ChannelOutbox],
+    publisher: Publisher | None,
+) -> MqttService | None:
+    if publisher is None:
+        return None
+    from fieldagent.agent.mqtt.door import Door
+    from fieldagent.agent.mqtt.service import MqttService
+    from fieldagent.agent.outbound.purse import MQTT, DayPurse
+
+    purse = DayPurse(journal, MQTT, settings.mqtt.credits_per_day)
+    has_sms = settings.sms.port is not None
+    door = Door(settings.mqtt, journal, intake, outboxes, purse, has_sms=has_sms)
+    return MqttService(settings.mqtt, journal, inbox, publisher, door)
 
 
 def _proof_keys(settings: Settings) -> list[bytes]:

@@ -113,7 +113,7 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
 
 
 def _sms(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> Part:
-    from fieldagent.agent.outbound.purse import DayPurse
+    from fieldagent.agent.outbound.purse import sms_purse
     from fieldagent.agent.sms import carrier
 
     assert settings.hub_token is not None
@@ -126,7 +126,7 @@ def _sms(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> 
         parts.receptions[Channel.CELLULAR],
         outbox.link,
         turn,
-        DayPurse(parts.journal, settings.sms.per_day),
+        sms_purse(parts.journal, settings.sms.per_day),
         settings.state_directory,
         link,
         no_healing if healer is None else healer.attend,

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from fieldagent.agent import mqtt_settings
 from fieldagent.agent.channels.healing import (
     HealingStep,
     healing_faults,
     read_steps,
     read_steps_of_link,
 )
+from fieldagent.agent.mqtt_settings import MqttSettings
 from fieldagent.agent.people_settings import KEYS as PEOPLE_KEYS
 from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.agent.radios.known import RADIOS, own_keys, radio, unfit
@@ -102,6 +104,7 @@ class Settings:
     radio_relay: frozenset[Channel]
     radio_relay_credits_per_day: int
     mesh: PeopleSettings
+    mqtt: MqttSettings
     fan_out: FanOut
     fan_out_until: str
     fan_out_head_start: int
@@ -449,6 +452,7 @@ KEYS = (
         former="radio-carry-credits-per-day",
     ),
     *PEOPLE_KEYS,
+    *mqtt_settings.KEYS,
     Key(
         "fan-out",
         _fan_out,
@@ -577,6 +581,7 @@ EXAMPLES = {
     "cellular-heal": "usb:1-1.2 command",
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     **sms_settings.EXAMPLES,
+    **mqtt_settings.EXAMPLES,
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",
     "radio-callsign": "N0CALL",
@@ -636,6 +641,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     sms_keys = sms_settings.KEYS
     values["sms"] = SmsSettings(*(values.pop(key.attribute) for key in sms_keys))
     values["mesh"] = PeopleSettings(*(values.pop(key.attribute) for key in PEOPLE_KEYS))
+    values["mqtt"] = MqttSettings(*(values.pop(key.attribute) for key in mqtt_settings.KEYS))
     values["radio_own"] = {key.name: values.pop(key.attribute) for key in own}
     faults += _incomplete(pairs, values)
     if faults:
@@ -657,6 +663,7 @@ NEEDS = {
     "cellular-heal": "hub-address",
     "cellular-recovery-command": "hub-address",
     **sms_settings.NEEDS,
+    **mqtt_settings.NEEDS,
     "radio-port": "radio-station",
     "satellite-heal": "satellite-port",
     "satellite-recovery-command": "satellite-port",

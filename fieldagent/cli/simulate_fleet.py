@@ -19,13 +19,9 @@ from typing import Any, NoReturn
 
 import trio
 
+from fieldagent.agent.channels.connecting import Unreachable
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.channels.hub_connection import (
-    HubAddress,
-    TokenRefused,
-    Unreachable,
-    probe,
-)
+from fieldagent.agent.channels.hub_connection import HubAddress, TokenRefused, probe
 from fieldagent.agent.settings import hub_address
 from fieldagent.simulator.fleet import Fleet, Plan
 from fieldagent.simulator.fleet_figures import FleetCost, as_expected, lines, report

@@ -16,15 +16,9 @@ from typing import Any, NamedTuple
 import trio
 
 from fieldagent.agent.channels.cellular import ATTEMPT_MAX, PAUSE_MAX, SHARE, SOON, LinkPace
+from fieldagent.agent.channels.connecting import Unreachable, open_stream, trust
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.channels.hub_connection import (
-    HubAddress,
-    TokenRefused,
-    Unreachable,
-    open_stream,
-    open_web_socket,
-    trust,
-)
+from fieldagent.agent.channels.hub_connection import HubAddress, TokenRefused, open_web_socket
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.package.package import Location
 from fieldagent.simulator.fleet_figures import FleetFigures
@@ -170,7 +164,7 @@ class Fleet:
     async def run(self) -> None:
         """Let all call, and return when the last has given up. Raises Unreachable where the
         authorities to be trusted cannot be read."""
-        context, began = trust(self._hub), trio.current_time()
+        context, began = trust(self._hub.server), trio.current_time()
         async with trio.open_nursery() as nursery:
             for place, token in enumerate(self._tokens):
                 await trio.sleep_until(began + place / self.plan.connect_rate)
@@ -239,10 +233,10 @@ class Fleet:
         try:
             async with self._coming:
                 with trio.move_on_after(ATTEMPT_MAX) as opening:
-                    stream = await open_stream(hub, context)
+                    stream = await open_stream(hub.server, context)
                     socket = await open_web_socket(hub, stream)
             if opening.cancelled_caught:
-                text = f"{hub.host} does not answer within {ATTEMPT_MAX:g} s"
+                text = f"{hub.server.host} does not answer within {ATTEMPT_MAX:g} s"
                 raise Unreachable(LinkState.NO_SERVICE, text)
             session = LinkSession(socket, kit, keepalive=keepalive, opened=note)
             ended = await session.run()

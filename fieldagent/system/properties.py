@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import pairs as pairs_in
@@ -53,13 +53,18 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-def url(value: str) -> str:
+def url_parts(value: str, *schemes: str) -> SplitResult | None:
+    """Split it; None where it is of another scheme, or has no host. Raises WrongProperty."""
     try:
         parts = urlsplit(value)
         port = parts.port
     except ValueError as error:
         raise WrongProperty(f"is not a URL: {error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+    return None if parts.scheme not in schemes or not parts.hostname or port == 0 else parts
+
+
+def url(value: str) -> str:
+    if url_parts(value, "http", "https") is None:
         raise WrongProperty(f"must be a URL such as https://example.org/inbound, not {value!r}")
     return value
 

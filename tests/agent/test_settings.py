@@ -75,6 +75,17 @@ GOOD = {
     "mesh-word": "@kit",
     "mesh-credits-per-day": "5",
     "mesh-positions": "900",
+    "mqtt-address": "mqtts://broker.hut.example:8884/",
+    "mqtt-user": "kit",
+    "mqtt-password": "a word = or two",
+    "mqtt-ca-file": "/etc/fieldagent/broker.pem",
+    "mqtt-name": "hut_7",
+    "mqtt-prefix": "alps/west",
+    "mqtt-discovery": "none",
+    "mqtt-senders": "home-assistant, node_red",
+    "mqtt-credits-per-day": "5",
+    "mqtt-commands-per-hour": "10",
+    "mqtt-sos": "on",
     "fan-out": "cheapest",
     "fan-out-until": "heard",
     "fan-out-head-start": "300",
@@ -102,6 +113,11 @@ def test_every_key_is_read() -> None:
     assert [str(each) for each in settings.page_listen] == ["192.168.4.0/24", "fd00::/64"]
     assert settings.satellite_mailbox_check == 12 * 3600
     assert settings.satellite_receipts == "at-once"
+    assert (settings.mqtt.host, settings.mqtt.port) == ("broker.hut.example", 8884)
+    assert settings.mqtt.secure
+    assert settings.mqtt.sos == "on"
+    assert settings.mqtt.senders == {"home-assistant", "node_red"}
+    assert settings.mqtt.place == ("alps/west", "hut_7", "")
     assert settings.satellite_key == (bytes(32), b"\xff" * 32)
     assert settings.state_directory == Path("/var/lib/kit")
     assert settings.hub_address == "https://hub.example.org:8443"
@@ -195,6 +211,16 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("cellular-heal=usb", "usb:DEVICE such as usb:1-1.2"),
         ("sms-hub-number=0791234567", "must be a telephone number such as"),
         ("sms-pin=12", "4 to 8 digits"),
+        ("mqtt-address=http://broker", "must be mqtts:// and a host"),
+        ("mqtt-address=mqtt://a/b", "must be mqtts:// and a host"),
+        ("mqtt-address=mqtt://a:b", "is not a URL"),
+        ("mqtt-address=mqtt://me:word@a", "goes into mqtt-user and mqtt-password"),
+        ("mqtt-user=me", "mqtt-user needs mqtt-address"),
+        ("mqtt-address=mqtt://a\nmqtt-password=x", "mqtt-password needs mqtt-user"),
+        ("mqtt-address=mqtt://a\nmqtt-name=a/b", "1 to 40 letters, digits"),
+        ("mqtt-address=mqtt://a\nmqtt-prefix=/a", "with / between"),
+        ("mqtt-address=mqtt://a\nmqtt-senders=a #", "1 to 40 letters, digits"),
+        ("mqtt-address=mqtt://a\nmqtt-sos=yes", "must be off or on"),
         ("x=\\u12", "u"),
     ],
 )

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import trio
 
-from fieldagent.agent.channels.hub_connection import HubAddress, open_stream, open_web_socket
+from fieldagent.agent.channels.connecting import open_stream
+from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
 from fieldagent.http.link_session import LinkSession
 from fieldagent.hub.store.opening import is_postgres
 from fieldagent.package.package import Location
@@ -83,7 +84,7 @@ async def _talk(address: str, tokens: list[str], each: int) -> None:
     async def one(token: str, post: Talk) -> None:
         nonlocal linked
         connection = HubAddress(address, token)
-        socket = await open_web_socket(connection, await open_stream(connection))
+        socket = await open_web_socket(connection, await open_stream(connection.server))
         linked += 1
         await go.wait()
         async with trio.open_nursery() as nursery:

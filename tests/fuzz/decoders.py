@@ -44,6 +44,7 @@ from fieldagent.wire import (
     meshcore_companion,
     meshcore_kiss,
     meshtastic,
+    mqtt,
     node,
     rnode,
     rockblock,
@@ -230,6 +231,28 @@ def read_companion(data: bytes) -> None:
             if text.type != meshcore_companion.TextType.SIGNED:
                 again = meshcore_companion.write_text(text)
                 assert meshcore_companion.read_text(again) == text._replace(snr=text.snr or 0.0)
+
+
+def read_mqtt(data: bytes) -> None:
+    """What a broker sends; a message of a topic that we may send by can be said again."""
+    whole, cut = mqtt.PacketReader(), mqtt.PacketReader()
+    found: list[mqtt.FromBroker] = []
+    again: list[mqtt.FromBroker] = []
+    refused = []
+    for reader, pieces, read in ((whole, [data], found), (cut, in_pieces(data), again)):
+        try:
+            for piece in pieces:
+                for each in reader.receive_data(piece):
+                    read.append(each)
+        except RemoteProtocolError as error:
+            refused.append(str(error))
+    assert found == again
+    assert len(refused) != 1 and len({*refused}) < 2
+    for each in found:
+        if isinstance(each, mqtt.Published) and not each.skipped:
+            same = mqtt.publish(each.topic, each.payload, each.number, retain=each.retained)
+            (read_again,) = mqtt.PacketReader().receive_data(same)
+            assert read_again == each._replace(again=False)
 
 
 OF_A_9704: tuple[Callable[[jspr.JsprLine], Any], ...] = (
@@ -478,6 +501,7 @@ DECODERS: dict[str, Decoder] = {
     "gsm": read_gsm,
     "rnode": read_rnode,
     "meshtastic": read_meshtastic,
+    "mqtt": read_mqtt,
     "cobs": read_cobs,
     "node": read_node,
     "directip": read_directip,

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from fieldagent.agent.channels.hub_connection import HubAddress, open_stream, open_web_socket
+from fieldagent.agent.channels.connecting import open_stream
+from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
 from fieldagent.hub.access import directory
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Store
@@ -128,7 +129,7 @@ def test_hook_and_webhook_are_told_to_doubt_it(tmp_path: Path) -> None:
 async def _brings(port: int, token: str, cleo: int) -> None:
     """Over Ben's link: an SOS and a message that say to be Cleo's."""
     address = HubAddress(f"http://127.0.0.1:{port}", token)
-    stream = await open_stream(address)
+    stream = await open_stream(address.server)
     socket = await open_web_socket(address, stream)
     link = IpLink(LinkHello())
     await socket.send(link.hello())

@@ -119,6 +119,7 @@ SECRETS = {
     *("webhook-secret", "satellite-key", "radio-key", "radio-key-next", "hub-token"),
     *("mesh-join-code", "sms-pin", "rockblock-password", "cloudloop-secret", "twilio-token"),
     *("sms-gate-password", "sms-gate-key", "sms-webhook-token", "sms-webhook-secret"),
+    "mqtt-password",
 }
 """None is shown that somebody could keep."""
 UNKNOWN = {"operators", "contacts"}

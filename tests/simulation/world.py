@@ -32,8 +32,8 @@ from fieldagent.agent.channels import (
     satellite_waits,
     sbd_modem,
 )
+from fieldagent.agent.channels.connecting import Unreachable
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.channels.hub_connection import Unreachable
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh import repeating, station
 from fieldagent.agent.outbound import incident_repeat, piggyback

@@ -18,6 +18,7 @@ from fieldagent.http.openmetrics import Family, Sample
 
 def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
+    families += _mqtt(status["mqtt"])
     return openmetrics.text("fieldagent", families)
 
 
@@ -83,6 +84,19 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         for state in LinkState
     ]
     yield Family("link_state", "stateset", "What the channel is doing.", states)
+
+
+def _mqtt(mqtt: Mapping[str, Any] | None) -> Iterator[Family]:
+    """Nothing where no broker is configured."""
+    if mqtt is None:
+        return
+    linked = Sample(mqtt["state"] == LinkState.READY.value)
+    yield Family("mqtt_linked", "gauge", "1 while the broker is reached.", [linked])
+    waiting = Sample(mqtt["inboundWaiting"])
+    yield Family("mqtt_waiting", "gauge", "Payloads that wait for the broker.", [waiting])
+    found = [Sample(count, {"result": result}) for result, count in mqtt["commands"].items()]
+    about = "Commands by MQTT: taken, refused, or dropped unread and why."
+    yield Family("mqtt_commands", "counter", about, found)
 
 
 def _counted(journal: Journal) -> Iterator[Family]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -30,11 +30,10 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.cost import costs
-from fieldagent.agent.outbound.ending import AgentStopping
-from fieldagent.agent.outbound.intake import Conflict, KeyReused
-from fieldagent.agent.outbound.standing import Standing, UnknownPackage
+from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
+from fieldagent.agent.refusals import told_as_problems
 from fieldagent.http import openapi, openmetrics, server_sent
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
@@ -45,11 +44,8 @@ from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package, Status
-from fieldagent.package.reading import INT32, KINDS, InvalidPackage, parse_package
-from fieldagent.package.strict_json import NotJson
-from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
+from fieldagent.package.reading import INT32, KINDS, parse_package
 from fieldagent.system import waits
-from fieldagent.system.wording import counted
 
 Handler = Callable[..., Awaitable[Response]]
 
@@ -173,12 +169,7 @@ class LocalApi:
 
     async def _accept(self, request: Request) -> Standing:
         key = idempotency_key(request.headers)
-        try:
-            return await self._parts.intake.accept(_package(required_body(request)), key)
-        except Conflict as conflict:
-            # The IETF draft on Idempotency-Key, section 2.7.
-            status = 422 if isinstance(conflict, KeyReused) else 409
-            raise Problem(status, detail=str(conflict)) from None
+        return await self._parts.intake.accept(_package(required_body(request)), key)
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
         standing = stands(self._journal, _id(id))
@@ -323,24 +314,8 @@ def _guarded(handler: Handler) -> Handler:
     """Turns what the layers below raise into problems."""
 
     async def guarded(request: Request, **parts: str) -> Response:
-        try:
-            with _faults_told():
-                return await handler(request, **parts)
-        except KeyReused as reused:
-            raise Problem(422, detail=str(reused)) from None
-        except UnknownPackage as unknown:
-            raise Problem(404, detail=str(unknown)) from None
-        except AgentStopping as stopped:
-            raise Problem(503, detail=str(stopped), headers=(("Retry-After", "10"),)) from None
-        except NotOnDisk as away:
-            detail = f"nothing was accepted but an SOS, which is sent from memory: {away}"
-            raise Problem(507, detail=detail) from None
-        except StoreFull as full:
-            detail = f"nothing was accepted: {full}; free some space and post it again"
-            raise Problem(507, detail=detail) from None
-        except StoreFailed as failed:
-            detail = f"nothing more is accepted: {failed}; check the disk and restart the agent"
-            raise Problem(503, detail=detail, headers=(("Retry-After", "30"),)) from None
+        with told_as_problems():
+            return await handler(request, **parts)
 
     return guarded
 
@@ -380,18 +355,6 @@ async def _end_check_in(parts: Parts, request: Request) -> Response:
 
 def _package(body: bytes) -> Package:
     return parse_package(body)
-
-
-@contextmanager
-def _faults_told() -> Iterator[None]:
-    try:
-        yield
-    except NotJson as error:
-        raise Problem(400, detail=str(error)) from None
-    except InvalidPackage as error:
-        faults = [(fault.detail, fault.pointer) for fault in error.faults]
-        detail = f"nothing was queued: the Package has {counted(len(faults), 'fault')}"
-        raise Problem(422, detail=detail, errors=faults) from None
 
 
 def _id(text: str) -> int:

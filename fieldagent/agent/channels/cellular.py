@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent.agent.channels.connecting import Unreachable, open_stream
 from fieldagent.agent.channels.contract import (
     ChannelLink,
     LinkState,
@@ -24,12 +25,7 @@ from fieldagent.agent.channels.contract import (
     Reception,
     Transmission,
 )
-from fieldagent.agent.channels.hub_connection import (
-    HubAddress,
-    Unreachable,
-    open_stream,
-    open_web_socket,
-)
+from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
 from fieldagent.agent.channels.ip_turn import IP_CARRIAGE, IpTurn
 from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.http.date import read_date
@@ -200,7 +196,7 @@ class CellularDriver:
         """One attempt and, if the hub is reached, its link until that ends. Raises Unreachable."""
         opening = trio.CancelScope(deadline=trio.current_time() + ATTEMPT_MAX)
         with opening:
-            stream = await open_stream(self.hub)
+            stream = await open_stream(self.hub.server)
             try:
                 socket = await open_web_socket(self.hub, stream)
                 opening.deadline = inf
@@ -218,7 +214,7 @@ class CellularDriver:
                 )
             finally:
                 await trio.aclose_forcefully(stream)
-        text = f"{self.hub.host} does not answer within {ATTEMPT_MAX:g} s"
+        text = f"{self.hub.server.host} does not answer within {ATTEMPT_MAX:g} s"
         raise Unreachable(LinkState.NO_SERVICE, text)
 
     async def _exchange(self, exchange: LinkSession[Transmission]) -> LinkEnd:

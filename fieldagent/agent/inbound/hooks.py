@@ -32,6 +32,8 @@ class Hook:
     call: HookCall
     gone: str | None = None
     """Why it is not called any more."""
+    by_itself: bool = True
+    """It is run for as long as the agent; else its owner runs it."""
 
 
 def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:

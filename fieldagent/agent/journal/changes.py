@@ -28,6 +28,12 @@ def newest(journal: Journal) -> int:
     return int(number)
 
 
+def oldest(journal: Journal) -> int:
+    """Return the place before all that is kept."""
+    ((number,),) = journal.read("SELECT min(number) FROM event")
+    return int(number) - 1
+
+
 def is_known(journal: Journal, place: int) -> bool:
     """Whether all that came after that place is still there."""
     ((first, last),) = journal.read("SELECT min(number), max(number) FROM event")

@@ -1,4 +1,4 @@
-"""What a bearer that is paid by the message may still send today, kept over restarts."""
+"""What one door or bearer may still cost today, kept over restarts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.budget import Budget, DayLimit
 from fieldagent.wire.credit import Tariff
 
-SMS = "SMS"
+SMS, MQTT = "SMS", "MQTT"
 """Under which the journal books them, beside the channels."""
 
 
 class DayPurse:
-    """Implements `sms.carrier.Purse`: so many messages a day, a tenth of them for an SOS."""
+    """Implements `sms.carrier.Purse`: `limit` a day, of which `reserve` is for an SOS."""
 
-    def __init__(self, journal: Journal, limit: int) -> None:
+    def __init__(self, journal: Journal, name: str, limit: int, reserve: int = 0) -> None:
         self._journal = journal
-        limits = {SMS: DayLimit(limit, -(-limit // 10))}
+        limits = {name: DayLimit(limit, reserve)}
         self._budget = Budget(
-            SMS, journal, clock=journal.clock.now, limits=limits, tariff=lambda: Tariff(SMS)
+            name, journal, clock=journal.clock.now, limits=limits, tariff=lambda: Tariff(name)
         )
 
     def left(self, *, urgent: bool = False) -> int | None:
@@ -29,3 +29,8 @@ class DayPurse:
 
     async def spend(self, count: int) -> None:
         await self._journal.persist(self._budget.book(Spent(0, count)))
+
+
+def sms_purse(journal: Journal, limit: int) -> DayPurse:
+    """So many messages a day, a tenth of them for an SOS."""
+    return DayPurse(journal, SMS, limit, -(-limit // 10))

@@ -20,6 +20,7 @@ from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.mesh import troubles
 from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.modem_healing import healing_of
+from fieldagent.agent.mqtt_settings import MqttSettings
 from fieldagent.agent.network_page import files_of
 from fieldagent.agent.outbound.budget import sos_reserve
 from fieldagent.agent.radios.known import radio
@@ -112,13 +113,15 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield from _healing(settings)
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
+    if settings.mqtt.address is not None:
+        yield _mqtt(settings.mqtt, settings.mqtt.address)
     if settings.inbound_hook is not None:
         yield _command("inbound-hook", settings.inbound_hook)
     if settings.map_file is not None:
         yield _map(settings.map_file)
     if settings.page_listen:
         yield _page(settings)
-    if settings.inbound_hook is None and settings.webhook_address is None:
+    if not (settings.inbound_hook or settings.webhook_address or settings.mqtt.address):
         yield Finding(True, "no hook is set: what comes in is kept, and handed to nobody")
 
 
@@ -294,11 +297,26 @@ def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
                 yield Finding(True, f"since the agent began {troubles.in_words(trouble, count)}")
 
 
+def _mqtt(settings: MqttSettings, address: str) -> Finding:
+    """Say hello to the broker under another name than the agent's, whose session goes on."""
+    import trio
+
+    from fieldagent.agent.mqtt.probe import probe
+
+    if why := trio.run(probe, settings):
+        return Finding(False, f"MQTT: {why}")
+    text = f"the broker at {address} takes this kit"
+    if not settings.secure:
+        text += "; whoever is on the way reads everything, the password too: mqtts:// is TLS"
+    return Finding(True, text)
+
+
 def _hub(settings: Settings, address: str) -> Finding:
     """A WebSocket over the interface that the link takes, which ends no link."""
     import trio
 
-    from fieldagent.agent.channels.hub_connection import HubAddress, Unreachable, probe
+    from fieldagent.agent.channels.connecting import Unreachable
+    from fieldagent.agent.channels.hub_connection import HubAddress, probe
 
     token, interface = settings.hub_token or "", settings.cellular_interface
     hub = HubAddress(address, token, settings.hub_ca_file, interface)

@@ -1,0 +1,250 @@
+"""One connection to a broker, from CONNECT to its loss.
+
+`publish` returns once the broker has acknowledged: it has what was published then, and whoever
+subscribed may still lack it. A connection that is closed without DISCONNECT lets the broker publish
+our will, so that "offline" is said in one way whatever has ended us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.connecting import ServerPlace, Unreachable, open_stream
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.mqtt_settings import MqttSettings
+from fieldagent.system.error_groups import first_error
+from fieldagent.wire import mqtt
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.mqtt import ConnectCode, FromBroker, Published, Will
+
+KEEPALIVE = 60
+"""Seconds of silence after which either side gives the other up."""
+PING_EVERY = 30.0
+ANSWER_MAX = 15.0
+"""Seconds in which a broker answers a CONNECT or a SUBSCRIBE, and takes what we send."""
+ACK_MAX = 60.0
+"""Seconds in which it acknowledges what was published."""
+NUMBERS = 65_535
+"""Of packets, from 1."""
+RECEIVE_MAX = 16_384
+
+REFUSALS: dict[int, str] = {
+    ConnectCode.VERSION: "the broker does not speak MQTT 3.1.1",
+    ConnectCode.IDENTIFIER: "the broker does not take the client id {client}: correct mqtt-name",
+    ConnectCode.UNAVAILABLE: "the broker says that it cannot serve now",
+    ConnectCode.CREDENTIALS: "the broker refuses the password: correct mqtt-user and mqtt-password",
+    ConnectCode.NOT_AUTHORIZED: (
+        "the broker lets nobody in who is not known to it: correct mqtt-user and mqtt-password"
+    ),
+}
+
+
+def client_of(settings: MqttSettings) -> str:
+    """Return the id by which a broker knows this kit again."""
+    return f"fieldagent-{settings.name}"
+
+
+@asynccontextmanager
+async def connected(
+    settings: MqttSettings, *, client: str, will: Will | None = None
+) -> AsyncIterator[MqttSession]:
+    """Without a will it is a look at the broker, which keeps nothing of it. Raises Unreachable."""
+    place = ServerPlace(
+        settings.host, settings.port, settings.secure, "mqtt-ca-file", settings.ca_file
+    )
+    stream = None
+    with trio.move_on_after(ANSWER_MAX):
+        stream = await open_stream(place)
+    if stream is None:
+        text = f"{settings.host} does not answer within {ANSWER_MAX:g} s"
+        raise Unreachable(LinkState.NO_SERVICE, text)
+    try:
+        session = MqttSession(stream)
+        hello = mqtt.connect(
+            client,
+            KEEPALIVE,
+            clean=will is None,
+            will=will,
+            user=settings.user,
+            password=settings.password,
+        )
+        await session.open(hello, client)
+        yield session
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+class MqttSession:
+    """`open`, then `run`, beside which the others may be called. All raise Unreachable once the
+    connection is lost."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._reader = mqtt.PacketReader()
+        self._early: list[FromBroker] = []
+        """What came behind the CONNACK."""
+        self._sending = trio.Lock()
+        self._waiting: dict[int, trio.Event] = {}
+        """By the number of what is not acknowledged."""
+        self._refused: set[int] = set()
+        self._last_number = 0
+        self._lost: Unreachable | None = None
+        self._ended = trio.Event()
+
+    async def open(self, hello: bytes, client: str) -> None:
+        with trio.move_on_after(ANSWER_MAX):
+            await self._send(hello)
+            answer, *self._early = await self._receive()
+            if not isinstance(answer, mqtt.Connack):
+                raise Unreachable(LinkState.FAULT, "what answers there is no MQTT broker")
+            if answer.code != ConnectCode.ACCEPTED:
+                raise _refusal(answer.code, client)
+            return
+        text = f"the broker does not answer within {ANSWER_MAX:g} s"
+        raise Unreachable(LinkState.NO_SERVICE, text)
+
+    async def run(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
+        """Hand what comes to `take`, which waits for nothing that the broker says."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._ping)
+                nursery.start_soon(self._hear, take)
+                await self._ended.wait()
+                nursery.cancel_scope.cancel()
+        except* Unreachable as lost:
+            self._lose(first_error(lost))
+        finally:
+            self._lose(Unreachable(LinkState.NO_SERVICE, "the agent leaves the broker"))
+        assert self._lost is not None
+        raise self._lost
+
+    def _lose(self, why: BaseException) -> None:
+        """The first reason stays. Whoever waits for the broker is told."""
+        if self._lost is None:
+            assert isinstance(why, Unreachable)
+            self._lost = why
+        self._ended.set()
+        for answered in self._waiting.values():
+            answered.set()
+
+    async def _hear(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
+        found = self._early
+        while True:
+            for packet in found:
+                if isinstance(packet, Published):
+                    await take(packet)
+                else:
+                    self._note(packet)
+            found = await self._listen()
+
+    async def _ping(self) -> NoReturn:
+        while True:
+            await trio.sleep(PING_EVERY)
+            await self._send(mqtt.PINGREQ)
+
+    async def _listen(self) -> list[FromBroker]:
+        with trio.move_on_after(KEEPALIVE):
+            return await self._receive()
+        raise Unreachable(LinkState.NO_SERVICE, f"the broker has been silent for {KEEPALIVE} s")
+
+    def _note(self, packet: FromBroker) -> None:
+        if isinstance(packet, mqtt.Puback | mqtt.Suback):
+            # Of one that nobody waits for any more there is nothing to do.
+            waits = self._waiting.get(packet.number)
+            if isinstance(packet, mqtt.Suback) and mqtt.REFUSED in packet.codes:
+                self._refused.add(packet.number)
+            if waits is not None:
+                waits.set()
+        elif isinstance(packet, mqtt.Connack):
+            raise Unreachable(LinkState.FAULT, "the broker greets a second time")
+
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Returns once the broker has it."""
+        with self._numbered() as (number, answered):
+            await self._send(mqtt.publish(topic, payload, number, retain=retain))
+            await self._wait(answered, ACK_MAX, f"has not acknowledged {topic}")
+
+    async def subscribe(self, filters: list[str]) -> None:
+        with self._numbered() as (number, answered):
+            await self._send(mqtt.subscribe(number, filters))
+            await self._wait(answered, ANSWER_MAX, "has not answered a subscription")
+            if number in self._refused:
+                text = f"the broker lets this kit not subscribe to {', '.join(filters)}"
+                raise Unreachable(LinkState.FAULT, f"{text}: correct its access rules")
+
+    async def acknowledge(self, number: int) -> None:
+        await self._send(mqtt.puback(number))
+
+    async def leave(self) -> None:
+        """Say goodbye: the will is not published."""
+        await self._send(mqtt.DISCONNECT)
+
+    @contextmanager
+    def _numbered(self) -> Iterator[tuple[int, trio.Event]]:
+        """A number that nothing else bears now, and what is set once it is acknowledged."""
+        number = self._last_number
+        while not number or number in self._waiting:
+            number = number % NUMBERS + 1
+        self._last_number = number % NUMBERS + 1
+        answered = self._waiting[number] = trio.Event()
+        try:
+            yield number, answered
+        finally:
+            del self._waiting[number]
+
+    async def _wait(self, answered: trio.Event, most: float, lacks: str) -> None:
+        with trio.move_on_at(trio.current_time() + most):
+            await answered.wait()
+            if self._lost is not None:
+                raise self._lost
+            return
+        lost = Unreachable(LinkState.NO_SERVICE, f"the broker {lacks} within {most:g} s")
+        self._lose(lost)
+        raise lost
+
+    async def _send(self, packet: bytes) -> None:
+        """One packet at a time, and each whole: of a part of one no broker can make sense."""
+        async with self._sending:
+            if self._lost is not None:
+                raise self._lost
+            lost = Unreachable(LinkState.NO_SERVICE, "the broker takes nothing any more")
+            try:
+                with trio.move_on_after(ANSWER_MAX):
+                    await self._stream.send_all(packet)
+                    return
+            except trio.Cancelled:
+                self._lose(lost)
+                raise
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                lost = Unreachable(LinkState.NO_SERVICE, "the connection to the broker broke off")
+            self._lose(lost)
+            raise lost
+
+    async def _receive(self) -> list[FromBroker]:
+        """Return at least one packet."""
+        found: list[FromBroker] = []
+        while not found:
+            try:
+                data = await self._stream.receive_some(RECEIVE_MAX)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                text = "the connection to the broker broke off"
+                raise Unreachable(LinkState.NO_SERVICE, text) from error
+            if not data:
+                raise Unreachable(LinkState.NO_SERVICE, "the broker closed the connection")
+            try:
+                found += self._reader.receive_data(data)
+            except RemoteProtocolError as error:
+                text = f"what the broker says makes no sense: {error}"
+                raise Unreachable(LinkState.FAULT, text) from error
+        return found
+
+
+def _refusal(code: int, client: str) -> Unreachable:
+    if code == ConnectCode.UNAVAILABLE:
+        return Unreachable(LinkState.NO_SERVICE, REFUSALS[ConnectCode.UNAVAILABLE])
+    words = REFUSALS.get(code, f"the broker refuses this kit with the unknown code {code}")
+    return Unreachable(LinkState.FAULT, words.format(client=client))

@@ -1,0 +1,154 @@
+"""The settings of the MQTT broker that the kit speaks to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from fieldagent.system.properties import (
+    Key,
+    WrongProperty,
+    absolute_path,
+    one_of,
+    text,
+    url_parts,
+    whole,
+)
+
+PORTS = {"mqtt": 1883, "mqtts": 8883}
+"""As IANA has them."""
+
+
+class MqttSettings(NamedTuple):
+    """As `KEYS` has them, in that order."""
+
+    address: str | None = None
+    user: str | None = None
+    password: str | None = None
+    ca_file: Path | None = None
+    name: str = "kit"
+    prefix: str = "fieldagent"
+    discovery: str = "homeassistant"
+    """Empty for none."""
+    senders: frozenset[str] = frozenset()
+    credits_per_day: int = 0
+    commands_per_hour: int = 60
+    sos: str = "off"
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Prefix, name and the prefix of discovery, of which its topics are made."""
+        return self.prefix, self.name, self.discovery
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.address or "").hostname or ""
+
+    @property
+    def port(self) -> int:
+        where = urlsplit(self.address or "")
+        return where.port or PORTS[where.scheme]
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is spoken to in TLS."""
+        return (self.address or "").startswith("mqtts:")
+
+
+def _address(value: str) -> str:
+    parts = url_parts(value, *PORTS)
+    if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise WrongProperty(
+            "must be mqtts:// and a host, or mqtt:// without TLS, with a port perhaps, not"
+            f" {value!r}"
+        )
+    if parts.username is not None:
+        raise WrongProperty("holds a user: that goes into mqtt-user and mqtt-password")
+    return value.rstrip("/")
+
+
+def _one_level(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", value):
+        raise WrongProperty(f"must be 1 to 40 letters, digits, - and _, not {value!r}")
+    return value
+
+
+def _levels(value: str) -> str:
+    if len(value) > 200 or not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", value):
+        raise WrongProperty(f"must be letters, digits, - and _, with / between, not {value!r}")
+    return value
+
+
+def _discovery(value: str) -> str:
+    return "" if value == "none" else _levels(value)
+
+
+def _senders(value: str) -> frozenset[str]:
+    return frozenset(_one_level(each) for each in value.replace(",", " ").split())
+
+
+KEYS = (
+    Key(
+        "mqtt-address",
+        _address,
+        None,
+        "an MQTT broker that other programs take messages and state from, and send by, such as"
+        " mqtt://127.0.0.1 or mqtts://host:8883 (docs/bridges.md)",
+    ),
+    Key("mqtt-user", text, None, "the name that this kit has at the broker"),
+    Key("mqtt-password", text, None, "its password there"),
+    Key(
+        "mqtt-ca-file",
+        absolute_path,
+        None,
+        "PEM file of the authority that signed a private broker's certificate, instead of the"
+        " system's",
+    ),
+    Key("mqtt-name", _one_level, "kit", "what this kit is called in topics: no two the same (kit)"),
+    Key("mqtt-prefix", _levels, "fieldagent", "what its topics begin with (fieldagent)"),
+    Key(
+        "mqtt-discovery",
+        _discovery,
+        "homeassistant",
+        "prefix under which Home Assistant looks for devices; none: it is told nothing"
+        " (homeassistant)",
+    ),
+    Key(
+        "mqtt-senders",
+        _senders,
+        frozenset[str](),
+        "who may use what costs, name people, and raise an SOS where mqtt-sos lets them: the names"
+        " behind send/ in the topic, which the broker's own rules must keep for them (nobody)",
+    ),
+    Key(
+        "mqtt-credits-per-day",
+        whole(0, 1_000_000, "credits"),
+        0,
+        "most satellite credits, and SMS, a UTC day that these together may cost, an SOS aside (0:"
+        " none)",
+    ),
+    Key(
+        "mqtt-commands-per-hour",
+        whole(1, 100_000, "commands"),
+        60,
+        "most that is taken in an hour; what is beyond is dropped and counted (60)",
+    ),
+    Key(
+        "mqtt-sos",
+        one_of("off", "on"),
+        "off",
+        "on: mqtt-senders may raise an SOS; an automation that errs raises one, too (off)",
+    ),
+)
+EXAMPLES = {
+    "mqtt-address": "mqtt://127.0.0.1",
+    "mqtt-user": "fieldagent",
+    "mqtt-ca-file": "/etc/fieldagent/broker-ca.pem",
+    "mqtt-senders": "home-assistant",
+}
+NEEDS = {
+    **{key.name: "mqtt-address" for key in KEYS[1:] if key.default is None},
+    "mqtt-password": "mqtt-user",
+}

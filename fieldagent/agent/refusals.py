@@ -1,0 +1,45 @@
+"""What the layers below raise where they take nothing, as the problem that the caller is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fieldagent.agent.outbound.ending import AgentStopping
+from fieldagent.agent.outbound.intake import Conflict, KeyReused
+from fieldagent.agent.outbound.standing import UnknownPackage
+from fieldagent.http.problem import Problem
+from fieldagent.package.reading import InvalidPackage
+from fieldagent.package.strict_json import NotJson
+from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
+from fieldagent.system.wording import counted
+
+
+@contextmanager
+def told_as_problems() -> Iterator[None]:
+    """Raises Problem in their place."""
+    try:
+        yield
+    except NotJson as error:
+        raise Problem(400, detail=str(error)) from None
+    except InvalidPackage as error:
+        faults = [(fault.detail, fault.pointer) for fault in error.faults]
+        detail = f"nothing was queued: the Package has {counted(len(faults), 'fault')}"
+        raise Problem(422, detail=detail, errors=faults) from None
+    except Conflict as conflict:
+        # The IETF draft on Idempotency-Key, section 2.7.
+        status = 422 if isinstance(conflict, KeyReused) else 409
+        raise Problem(status, detail=str(conflict)) from None
+    except UnknownPackage as unknown:
+        raise Problem(404, detail=str(unknown)) from None
+    except AgentStopping as stopped:
+        raise Problem(503, detail=str(stopped), headers=(("Retry-After", "10"),)) from None
+    except NotOnDisk as away:
+        detail = f"nothing was accepted but an SOS, which is sent from memory: {away}"
+        raise Problem(507, detail=detail) from None
+    except StoreFull as full:
+        detail = f"nothing was accepted: {full}; free some space and post it again"
+        raise Problem(507, detail=detail) from None
+    except StoreFailed as failed:
+        detail = f"nothing more is accepted: {failed}; check the disk and restart the agent"
+        raise Problem(503, detail=detail, headers=(("Retry-After", "30"),)) from None
