@@ -109,7 +109,7 @@ def test_an_agent_says_the_same_and_uses_the_copy_that_is_put_back(tmp_path: Pat
     shutil.copyfile(tmp_path / "c", journal)
     with agent(tmp_path, settings) as kit:
         (left,) = kit.call("GET", "/api/queue").body["packages"]
-        assert left["summary"] == "still here"
+        assert left["text"] == "still here"
 
 
 def test_the_table_of_troubles_says_the_same() -> None:
