@@ -121,6 +121,7 @@ class Settings:
     map_file: Path | None
     page_listen: tuple[Network, ...]
     page_port: int
+    canned_messages: tuple[str, ...]
     api_port: int
 
 
@@ -203,6 +204,22 @@ def _modem_name(value: str) -> str:
     if value not in MODEMS:
         modem(value)
     return value
+
+
+CANNED = "All well; On our way; Delayed, all well; Arrived; Please call"
+CANNED_MOST, CANNED_CHARACTERS = 20, 160
+
+
+def _canned(value: str) -> tuple[str, ...]:
+    """`none`, or texts with semicolons between them."""
+    texts = () if value == "none" else tuple(each.strip() for each in value.split(";"))
+    fits = all(0 < len(each) <= CANNED_CHARACTERS for each in texts)
+    if not fits or len(texts) > CANNED_MOST:
+        raise WrongProperty(
+            f"must be none, or at most {CANNED_MOST} texts of 1 to {CANNED_CHARACTERS} characters,"
+            " with semicolons between them"
+        )
+    return texts
 
 
 def _gpsd(value: str) -> tuple[str, int] | None:
@@ -556,11 +573,19 @@ KEYS = (
         " phrase that `fieldagent page --set` sets; none otherwise",
     ),
     Key("page-port", whole(1, 65535, "port"), PAGE_PORT, f"port of that ({PAGE_PORT})"),
+    Key(
+        "canned-messages",
+        _canned,
+        _canned(CANNED),
+        "texts that the page sends in two presses, with semicolons between them, or none"
+        f" ({CANNED})",
+    ),
     Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
 )
 
 
 EXAMPLES = {
+    "canned-messages": "All well; Storm, we stay; Back at the hut",
     "update-address": "https://example.org/fieldagent.pyz",
     "inbound-hook": "/usr/local/lib/fieldagent-hook",
     "webhook-address": "http://127.0.0.1:8080/",

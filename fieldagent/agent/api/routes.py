@@ -97,6 +97,7 @@ class LocalApi:
             Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
             Route("POST", "/api/inbound/{id}/read", _guarded(partial(people.read, self._parts))),
             Route("GET", "/api/people", _guarded(partial(people.people, self._parts))),
+            Route("GET", "/api/messages/canned", _guarded(partial(people.canned, self._parts))),
             Route("GET", "/api/positions", _guarded(partial(places.positions, self._parts))),
             Route("GET", "/api/signals", _guarded(partial(signals.signals, self._parts))),
             Route("GET", "/api/neighbours", _guarded(self.neighbours)),
@@ -293,8 +294,8 @@ class LocalApi:
         return json_response(self._condition.status())
 
     async def listen(self, request: Request) -> Response:
-        topics, last = server_sent.asked(request, TOPICS)
-        return server_sent.answer(partial(self._parts.events.listen, topics, last))
+        asked = server_sent.asked(request, TOPICS)
+        return server_sent.answer(partial(self._parts.events.listen, asked))
 
     async def metrics(self, request: Request) -> Response:
         status, faults = self._condition.status(), self._condition.fault_counts()
