@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +15,10 @@ from typing import Any
 import pytest
 
 from tests import disk
-from tests.browser import SCREENS, browser, faults, keep, page
+from tests.browser import SCREENS, SIGN_OF_LIFE, browser, faults, keep, page
 from tests.disk import Fault
 from tests.page.test_map_file import write_map
-from tests.processes import MODULE, Agent, Running, administer, agent, hub, sky, until
+from tests.processes import MODULE, Agent, Running, administer, agent, frozen, hub, sky, until
 
 SETTINGS: dict[str, str | None] = {
     "satellite-credits-per-day": "200",
@@ -508,14 +507,6 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
             assert [each["text"] for each in packages] == ["kept"]
 
 
-SIGN_OF_LIFE = """
-new Promise(heard => {
-  const source = new EventSource("/api/events?alive=1");
-  source.addEventListener("alive", () => { source.close(); setTimeout(heard, 3500); });
-})
-"""
-
-
 def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -622,16 +613,6 @@ def raise_sos(shown: Any, text: str) -> None:
 def sos_texts(kit: Agent) -> list[str]:
     incident = kit.call("GET", "/api/sos").body["incident"]
     return [each["text"] for each in incident["items"] if "text" in each] if incident else []
-
-
-@contextmanager
-def frozen(running: Running) -> Iterator[None]:
-    """A process that hangs: the kernel still takes connections for it."""
-    running.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        running.process.send_signal(signal.SIGCONT)
 
 
 def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:

@@ -18,11 +18,9 @@ const AGAIN = 6000;
 let events = null;
 let begins;
 
-const AWAY = "The hub is away: what is shown may be old. It is tried again.";
-
 function listen() {
   let here = false;
-  const away = () => trouble(new Error(AWAY));
+  const away = () => trouble(new TypeError());
   // A stream ends now and then, and the browser comes back by itself.
   const unlessBack = act => setTimeout(() => { if (events === mine && !here) act(); }, AGAIN);
   const mine = events = follow("/api/events", {
