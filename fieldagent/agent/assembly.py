@@ -69,8 +69,6 @@ class Parts:
     incident_status: Callable[[], dict[str, Any]]
     price: Price | None = None
     """What a credit costs."""
-    canned: Sequence[str] = ()
-    """Messages that the page offers in a press."""
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
@@ -152,7 +150,6 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
             until=settings.sos_until,
         ),
         settings.satellite_credit_price,
-        settings.canned_messages,
     )
 
 

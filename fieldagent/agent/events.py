@@ -19,7 +19,7 @@ from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.incident_status import as_json, heard_json
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
-from fieldagent.http.server_sent import LISTENING, Asked, event
+from fieldagent.http.server_sent import LISTENING, StreamAsked, event
 from fieldagent.package.delivery import legs_json
 
 TOPICS = ("package", "inbound", "link", "sos")
@@ -54,7 +54,7 @@ class Events:
         self._news.set()
         self._news = trio.Event()
 
-    async def listen(self, asked: Asked) -> AsyncIterator[bytes]:
+    async def listen(self, asked: StreamAsked) -> AsyncIterator[bytes]:
         if not self._listeners:
             # What was told to others may be long ago.
             self._links.clear()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import mqtt_settings
+from fieldagent.agent import mqtt_settings, page_settings
 from fieldagent.agent.channels.healing import (
     HealingStep,
     healing_faults,
@@ -38,7 +38,6 @@ from fieldagent.system.properties import (
     WrongProperty,
     absolute_path,
     endpoint,
-    networks,
     one_of,
     read,
     read_file,
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from fieldagent.agent.radios.contract import RadioPlace
 
 API_PORT = 9091
-PAGE_PORT = 9092
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,22 +202,6 @@ def _modem_name(value: str) -> str:
     if value not in MODEMS:
         modem(value)
     return value
-
-
-CANNED = "All well; On our way; Delayed, all well; Arrived; Please call"
-CANNED_MOST, CANNED_CHARACTERS = 20, 160
-
-
-def _canned(value: str) -> tuple[str, ...]:
-    """`none`, or texts with semicolons between them."""
-    texts = () if value == "none" else tuple(each.strip() for each in value.split(";"))
-    fits = all(0 < len(each) <= CANNED_CHARACTERS for each in texts)
-    if not fits or len(texts) > CANNED_MOST:
-        raise WrongProperty(
-            f"must be none, or at most {CANNED_MOST} texts of 1 to {CANNED_CHARACTERS} characters,"
-            " with semicolons between them"
-        )
-    return texts
 
 
 def _gpsd(value: str) -> tuple[str, int] | None:
@@ -558,28 +540,7 @@ KEYS = (
         Path("/etc/fieldagent/update.pub"),
         "public keys of minisign's that are trusted with that (/etc/fieldagent/update.pub)",
     ),
-    Key(
-        "map-file",
-        absolute_path,
-        None,
-        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the page draws its map with; a"
-        " grid otherwise",
-    ),
-    Key(
-        "page-listen",
-        networks,
-        (),
-        "networks from which people may come to the page and the API, by TLS and with the pass"
-        " phrase that `fieldagent page --set` sets; none otherwise",
-    ),
-    Key("page-port", whole(1, 65535, "port"), PAGE_PORT, f"port of that ({PAGE_PORT})"),
-    Key(
-        "canned-messages",
-        _canned,
-        _canned(CANNED),
-        "texts that the page sends in two presses, with semicolons between them, or none"
-        f" ({CANNED})",
-    ),
+    *page_settings.KEYS,
     Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
 )
 

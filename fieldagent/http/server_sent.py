@@ -19,7 +19,7 @@ QUERY = ("topics", "alive")
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
 
 
-class Asked(NamedTuple):
+class StreamAsked(NamedTuple):
     """What somebody wants to hear."""
 
     topics: frozenset[str]
@@ -36,7 +36,7 @@ def event(id_: int | str, topic: str, text: str) -> bytes:
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 
-def asked(request: Request, known: Sequence[str]) -> Asked:
+def asked(request: Request, known: Sequence[str]) -> StreamAsked:
     """Read what is wanted: `?topics=`, some of `known`, and `?alive=`, seconds from 1 to 60.
 
     Raises Problem 400.
@@ -47,11 +47,11 @@ def asked(request: Request, known: Sequence[str]) -> Asked:
         raise Problem(400, f"?topics= holds some of {','.join(known)}")
     last = request.headers.get("last-event-id", "")
     if "alive" not in query:
-        return Asked(frozenset(topics), last)
+        return StreamAsked(frozenset(topics), last)
     quiet = float(query["alive"]) if NUMBER.fullmatch(query["alive"]) else 0.0
     if not 1 <= quiet <= 60:
         raise Problem(400, "?alive= is seconds, from 1 to 60")
-    return Asked(frozenset(topics), last, quiet, SEEN_ALIVE)
+    return StreamAsked(frozenset(topics), last, quiet, SEEN_ALIVE)
 
 
 def answer(stream: Callable[[], AsyncIterator[bytes]]) -> Response:

@@ -39,12 +39,6 @@ async def people(parts: Parts, request: Request) -> Response:
     )
 
 
-async def canned(parts: Parts, request: Request) -> Response:
-    """What is said to them in a press, as `canned-messages` has it."""
-    refuse_others(request, ())
-    return json_response({"messages": list(parts.canned)})
-
-
 READ = {"by": Field(read_text, "by")}
 
 

@@ -97,7 +97,6 @@ class LocalApi:
             Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
             Route("POST", "/api/inbound/{id}/read", _guarded(partial(people.read, self._parts))),
             Route("GET", "/api/people", _guarded(partial(people.people, self._parts))),
-            Route("GET", "/api/messages/canned", _guarded(partial(people.canned, self._parts))),
             Route("GET", "/api/positions", _guarded(partial(places.positions, self._parts))),
             Route("GET", "/api/signals", _guarded(partial(signals.signals, self._parts))),
             Route("GET", "/api/neighbours", _guarded(self.neighbours)),

@@ -21,7 +21,7 @@ from fieldagent.http import server_sent
 from fieldagent.http.message import Request, Response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.http.server_sent import LISTENING, Asked, event
+from fieldagent.http.server_sent import LISTENING, StreamAsked, event
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading, sos_desk
@@ -103,7 +103,7 @@ class EventStreams:
         asked = server_sent.asked(request, TOPICS)
         return server_sent.answer(partial(self.stream, caller, asked))
 
-    async def stream(self, caller: Caller, asked: Asked) -> AsyncIterator[bytes]:
+    async def stream(self, caller: Caller, asked: StreamAsked) -> AsyncIterator[bytes]:
         """It ends where the database is away: who comes back misses nothing."""
         rings = caller.rings and "sos" in asked.topics
         console = self._leases.console(caller.workspace, caller.member) if rings else nullcontext()
@@ -114,7 +114,7 @@ class EventStreams:
         except NOT_STORED:
             return
 
-    async def _told(self, caller: Caller, asked: Asked) -> AsyncGenerator[bytes, None]:
+    async def _told(self, caller: Caller, asked: StreamAsked) -> AsyncGenerator[bytes, None]:
         newest = await self._store.read(partial(_newest, workspace=caller.workspace))
         places = _places(asked.last, newest)
         unsettled = UNSETTLED if self._store.shared else 0.0
