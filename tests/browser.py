@@ -28,6 +28,15 @@ SCREENS = {
 }
 
 
+SIGN_OF_LIFE = """
+new Promise(heard => {
+  const source = new EventSource("/api/events?alive=1");
+  source.addEventListener("alive", () => { source.close(); setTimeout(heard, 3500); });
+})
+"""
+"""What a page does until it has been told that its server lives."""
+
+
 @contextmanager
 def browser() -> Iterator[Any]:
     """Skips the test where there is none."""

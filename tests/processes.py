@@ -8,6 +8,7 @@ import json
 import os
 import queue
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +45,16 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("each of them is taken")
+
+
+@contextmanager
+def frozen(running: Running) -> Iterator[None]:
+    """A process that hangs: the kernel still takes connections for it."""
+    running.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        running.process.send_signal(signal.SIGCONT)
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -136,6 +136,7 @@ INSIDE = {
             "sms",
             "people_settings",
             "mqtt_settings",
+            "page_settings",
             "settings",
             "modem_healing",
             "from_afar",

@@ -14,6 +14,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import gpsd
+from fieldagent.agent.api import canned
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
@@ -330,8 +331,14 @@ async def _serve_api(
 ) -> None:
     """Returns once `stopping` is set and everyone who waited has an answer."""
     port = port_of(listeners)
-    served = LocalApi(agent.parts, agent).routes() + map_tiles.routes(agent.settings.map_file)
-    judge = router(served)
+    settings = agent.settings
+    judge = router(
+        [
+            *LocalApi(agent.parts, agent).routes(),
+            *map_tiles.routes(settings.map_file),
+            *canned.routes(settings.canned_messages),
+        ]
+    )
     async with trio.open_nursery() as nursery:
         note_fault = agent.supervisor.notes("the local API")
         await nursery.start(
@@ -344,7 +351,7 @@ async def _serve_api(
                 note_fault=note_fault,
             )
         )
-        if agent.settings.page_listen:
+        if settings.page_listen:
             part = _network_page(agent, judge, stopping, note_fault)
             nursery.start_soon(agent.supervisor.keep, "the page for the network", part)
         log.info("the local API answers at http://127.0.0.1:%d", port)

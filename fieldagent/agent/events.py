@@ -19,7 +19,7 @@ from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.incident_status import as_json, heard_json
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
-from fieldagent.http.server_sent import ALIVE, KEEP_ALIVE, LISTENING, event
+from fieldagent.http.server_sent import LISTENING, StreamAsked, event
 from fieldagent.package.delivery import legs_json
 
 TOPICS = ("package", "inbound", "link", "sos")
@@ -54,29 +54,28 @@ class Events:
         self._news.set()
         self._news = trio.Event()
 
-    async def listen(self, topics: frozenset[str], last: str = "") -> AsyncIterator[bytes]:
-        """`last` is the id of the last event that the listener has had."""
+    async def listen(self, asked: StreamAsked) -> AsyncIterator[bytes]:
         if not self._listeners:
             # What was told to others may be long ago.
             self._links.clear()
         self._listeners += 1
         self._somebody.set()
         try:
-            place, beginning = self._begin(last)
+            place, beginning = self._begin(asked.last)
             told: dict[str, Any] = {}
             yield LISTENING + beginning
-            deadline = trio.current_time() + KEEP_ALIVE
+            deadline = trio.current_time() + asked.quiet
             while True:
-                events, place = self._since(place, topics)
-                if "link" in topics:
+                events, place = self._since(place, asked.topics)
+                if "link" in asked.topics:
                     events += self._changed_links(place, told)
                 if not events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
                         continue
-                    events = ALIVE
+                    events = asked.alive
                 yield events
-                deadline = trio.current_time() + KEEP_ALIVE
+                deadline = trio.current_time() + asked.quiet
         finally:
             self._listeners -= 1
             if not self._listeners:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import mqtt_settings
+from fieldagent.agent import mqtt_settings, page_settings
 from fieldagent.agent.channels.healing import (
     HealingStep,
     healing_faults,
@@ -38,7 +38,6 @@ from fieldagent.system.properties import (
     WrongProperty,
     absolute_path,
     endpoint,
-    networks,
     one_of,
     read,
     read_file,
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from fieldagent.agent.radios.contract import RadioPlace
 
 API_PORT = 9091
-PAGE_PORT = 9092
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +119,7 @@ class Settings:
     map_file: Path | None
     page_listen: tuple[Network, ...]
     page_port: int
+    canned_messages: tuple[str, ...]
     api_port: int
 
 
@@ -541,26 +540,13 @@ KEYS = (
         Path("/etc/fieldagent/update.pub"),
         "public keys of minisign's that are trusted with that (/etc/fieldagent/update.pub)",
     ),
-    Key(
-        "map-file",
-        absolute_path,
-        None,
-        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the page draws its map with; a"
-        " grid otherwise",
-    ),
-    Key(
-        "page-listen",
-        networks,
-        (),
-        "networks from which people may come to the page and the API, by TLS and with the pass"
-        " phrase that `fieldagent page --set` sets; none otherwise",
-    ),
-    Key("page-port", whole(1, 65535, "port"), PAGE_PORT, f"port of that ({PAGE_PORT})"),
+    *page_settings.KEYS,
     Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
 )
 
 
 EXAMPLES = {
+    "canned-messages": "All well; Storm, we stay; Back at the hut",
     "update-address": "https://example.org/fieldagent.pyz",
     "inbound-hook": "/usr/local/lib/fieldagent-hook",
     "webhook-address": "http://127.0.0.1:8080/",

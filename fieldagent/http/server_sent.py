@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
@@ -11,6 +13,22 @@ KEEP_ALIVE = 15.0
 """Seconds of silence after which a comment shows that the stream lives."""
 LISTENING = b": listening\n\n"
 ALIVE = b": alive\n\n"
+SEEN_ALIVE = b"event: alive\ndata: {}\n\n"
+"""The same as an event, which has no id: a browser's script sees no comment."""
+QUERY = ("topics", "alive")
+NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
+
+
+class StreamAsked(NamedTuple):
+    """What somebody wants to hear."""
+
+    topics: frozenset[str]
+    last: str = ""
+    """The id of the last event that they have had, or nothing."""
+    quiet: float = KEEP_ALIVE
+    """Seconds without an event after which they are told that the stream lives."""
+    alive: bytes = ALIVE
+    """What tells them."""
 
 
 def event(id_: int | str, topic: str, text: str) -> bytes:
@@ -18,15 +36,22 @@ def event(id_: int | str, topic: str, text: str) -> bytes:
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 
-def asked(request: Request, known: Sequence[str]) -> tuple[frozenset[str], str]:
-    """Which topics; and the id of the last event that the listener has had, or nothing.
+def asked(request: Request, known: Sequence[str]) -> StreamAsked:
+    """Read what is wanted: `?topics=`, some of `known`, and `?alive=`, seconds from 1 to 60.
 
     Raises Problem 400.
     """
-    topics = dict(request.query).get("topics", ",".join(known)).split(",")
+    query = dict(request.query)
+    topics = query.get("topics", ",".join(known)).split(",")
     if not set(topics) <= set(known):
         raise Problem(400, f"?topics= holds some of {','.join(known)}")
-    return frozenset(topics), request.headers.get("last-event-id", "")
+    last = request.headers.get("last-event-id", "")
+    if "alive" not in query:
+        return StreamAsked(frozenset(topics), last)
+    quiet = float(query["alive"]) if NUMBER.fullmatch(query["alive"]) else 0.0
+    if not 1 <= quiet <= 60:
+        raise Problem(400, "?alive= is seconds, from 1 to 60")
+    return StreamAsked(frozenset(topics), last, quiet, SEEN_ALIVE)
 
 
 def answer(stream: Callable[[], AsyncIterator[bytes]]) -> Response:

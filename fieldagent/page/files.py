@@ -18,13 +18,15 @@ from fieldagent.system.data_files import read_data
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self';"
-    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'; img-src 'self' blob:"
+    " manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none';"
+    " img-src 'self' blob:"
 )
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
+    "webmanifest": "application/manifest+json",
 }
 
 GZIP = 31
@@ -33,6 +35,7 @@ _SHARED = {
     "map.css": (__package__, "map.css"),
     "map.js": (__package__, "map.js"),
     "picture.js": (__package__, "picture.js"),
+    "stream.js": (__package__, "stream.js"),
     "text.js": (__package__, "text.js"),
     "leaflet.css": ("xstatic.pkg.leaflet", "data/leaflet.css"),
     "leaflet.js": ("xstatic.pkg.leaflet", "data/leaflet.js"),

@@ -114,7 +114,8 @@ export async function lookAtMap(call, known = [], incidents = null) {
       people.set(sender, { name, track: [where], marked: people.get(sender)?.marked ?? [] });
   for (const { track } of people.values()) track.sort((one, other) => one.at - other.at);
   if (incidents) for (const [sender, one] of people) mark(one, incidents.filter(each => each.sender === sender));
-  put("places", [...people].flatMap(([sender, known]) => entries(sender, known)));
+  const listed = [...people].sort(([one], [other]) => (other === OWN) - (one === OWN));
+  put("places", listed.flatMap(([sender, known]) => entries(sender, known)));
   by("map-nobody").hidden = people.size > 0;
   if (chart) draw(people, incidents ?? []);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +15,10 @@ from typing import Any
 import pytest
 
 from tests import disk
-from tests.browser import SCREENS, browser, faults, keep, page
+from tests.browser import SCREENS, SIGN_OF_LIFE, browser, faults, keep, page
 from tests.disk import Fault
 from tests.page.test_map_file import write_map
-from tests.processes import MODULE, Agent, Running, administer, agent, hub, sky, until
+from tests.processes import MODULE, Agent, Running, administer, agent, frozen, hub, sky, until
 
 SETTINGS: dict[str, str | None] = {
     "satellite-credits-per-day": "200",
@@ -38,7 +39,10 @@ def choose(shown: Any, what: str) -> None:
 
 
 def fill(shown: Any, kind: str, **fields: str) -> None:
-    shown.locator(f"label:has([value={kind}])").click()
+    choice = shown.locator(f"label:has([value={kind}])")
+    if not choice.is_visible():
+        shown.locator("#more-kinds").click()
+    choice.click()
     for name, text in fields.items():
         shown.locator(f"#field-{name}").fill(text)
 
@@ -501,6 +505,114 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
             shown.locator("#conversation li", has_text="kept").wait_for()
             packages = again.call("GET", "/api/packages").body["packages"]
             assert [each["text"] for each in packages] == ["kept"]
+
+
+def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
+    chromium: Any, tmp_path: Path
+) -> None:
+    """Its connections stay open: what tells is that its sign of life does not come, each 3.5 s."""
+    with agent(tmp_path, {"satellite-port": None}) as kit, page(chromium, kit.port) as shown:
+        shown.evaluate(SIGN_OF_LIFE)
+        began = time.monotonic()
+        with frozen(kit):
+            shown.locator("#away", has_text="does not answer since").wait_for()
+            # A call has patience for 20 s: it is not what tells.
+            print(f"noticed after {time.monotonic() - began:.1f} s")
+            assert time.monotonic() - began < 15
+            # An SOS that is pressed now leaves by itself, once.
+            raise_sos(shown, "leg broken")
+            shown.locator("#sos-fault", has_text="leave this open").wait_for()
+        shown.locator("#away").wait_for(state="hidden")
+        shown.locator("#confirm[open]").wait_for(state="hidden")
+        until(lambda: sos_texts(kit) == ["leg broken"])
+
+
+def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_back(
+    chromium: Any, tmp_path: Path
+) -> None:
+    """As an app that was opened once before; nothing of what it showed is kept in the browser."""
+    settings: dict[str, str | None] = {"satellite-port": None}
+    with agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
+        kit.post("hut reached")
+        shown.locator("#conversation li", has_text="hut reached").wait_for()
+        shown.wait_for_function(
+            "caches.open('page').then(kept => kept.keys()).then(all => all.length > 15)"
+        )
+        kit.kill()
+        shown.reload(wait_until="commit")
+        shown.locator("#away", has_text="does not answer").wait_for()
+        assert shown.locator("#conversation li").count() == 0
+        raise_sos(shown, "avalanche")
+        shown.locator("#sos-fault", has_text="leave this open").wait_for()
+        with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:
+            shown.locator("#alarms .own strong", has_text="raised").wait_for()
+            assert sos_texts(again) == ["avalanche"]
+            shown.locator("#conversation li", has_text="hut reached").wait_for()
+
+
+def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit, page(chromium, kit.port) as shown:
+        asked = shown.context.new_cdp_session(shown)
+        found = asked.send("Page.getAppManifest")
+        assert (found["url"].rpartition("/")[2], found["errors"]) == ("kit.webmanifest", [])
+        assert json.loads(found["data"])["start_url"] == "/"
+        shown.wait_for_function("navigator.serviceWorker.ready.then(kept => Boolean(kept.active))")
+        # A test's window keeps nothing, as a private one.
+        private = {"in-incognito"}
+        found = asked.send("Page.getInstallabilityErrors")["installabilityErrors"]
+        assert {each["errorId"] for each in found} <= private
+
+
+def test_what_is_said_often_takes_two_presses(chromium: Any, tmp_path: Path) -> None:
+    settings: dict[str, str | None] = {"canned-messages": "All well; Storm, <b>we stay</b>"}
+    with sky(tmp_path), agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
+        shown.get_by_role("button", name="Storm, <b>we stay</b>").click()
+        # Its price is told before it is sent, as of one that is typed.
+        shown.locator("#cost", has_text="1 credit").wait_for()
+        shown.locator("#submit").click()
+        shown.locator("#conversation li.sent", has_text="Storm, <b>we stay</b>").wait_for()
+        shown.locator("label:has([value=location])").click()
+        assert not shown.locator("#canned").is_visible()
+        assert not faults(shown)
+
+
+def test_a_position_is_put_in_by_a_press_and_never_by_itself(chromium: Any, tmp_path: Path) -> None:
+    here: dict[str, Any] = {
+        "geolocation": {"latitude": 46.5, "longitude": 7.9, "accuracy": 12},
+        "permissions": ["geolocation"],
+    }
+    other = {"location": {"latitude": "47.1", "longitude": "8.2"}}
+    with sky(tmp_path), agent(tmp_path) as kit:
+        kit.call("POST", "/api/package", other)
+        with page(chromium, kit.port, **here) as shown:
+            fill(shown, "location")
+            kits = shown.get_by_role("button", name="Where this kit was")
+            browsers = shown.get_by_role("button", name="as this browser has it, within 12 m")
+            kits.wait_for()
+            browsers.wait_for()
+            assert shown.locator("#field-latitude").input_value() == ""
+            kits.click()
+            assert shown.locator("#field-latitude").input_value() == "47.1"
+            browsers.click()
+            shown.locator("#submit").click()
+            shown.locator("#conversation li.sent", has_text="46.5, 7.9").wait_for()
+            fill(shown, "message")
+            assert not kits.is_visible()
+        # On the list its own place is the first.
+        with page(chromium, kit.port) as shown:
+            shown.locator("#places li").first.wait_for()
+            assert "46.5" in shown.locator("#places li").first.inner_text()
+
+
+def raise_sos(shown: Any, text: str) -> None:
+    hold(shown)
+    shown.locator("#sos-text").fill(text)
+    shown.locator("#sos-send").click()
+
+
+def sos_texts(kit: Agent) -> list[str]:
+    incident = kit.call("GET", "/api/sos").body["incident"]
+    return [each["text"] for each in incident["items"] if "text" in each] if incident else []
 
 
 def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from fieldagent.system.properties import InvalidSettings
 PATH = Path("agent.properties")
 OTHER = "11" * 32
 GOOD = {
+    "canned-messages": "All well; Storm,  we stay ",
     "inbound-hook": "/opt/hook.sh --now",
     "inbound-hook-deadline": "90",
     "inbound-dead-letters": "hook",
@@ -134,6 +135,8 @@ def test_every_key_is_read() -> None:
     people = {"!a1b2c3d4": "Ada", "!0badf00d": "Ben of the hut"}
     known = ("tcp://192.168.4.2", "meshtastic", people, "edelweiss", "@kit", 5, 900)
     assert settings.mesh == known
+    assert settings.canned_messages == ("All well", "Storm,  we stay")
+    assert parse("canned-messages=none", PATH).canned_messages == ()
     assert settings.gpsd == ("::1", 2948)
     assert parse("gpsd=none", PATH).gpsd is None
 
@@ -171,6 +174,9 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("satellite-baud=fast", "satellite-baud must be a whole number"),
         ("satellite-baud=٩٦٠٠", "satellite-baud must be"),
         ("api-port=70000", "from 0 to 65535"),
+        ("canned-messages=All well;;Arrived", "must be none, or at most 20 texts"),
+        (f"canned-messages={'x' * 161}", "texts of 1 to 160 characters"),
+        (f"canned-messages={';'.join('x' * 21)}", "at most 20 texts"),
         ("radio-callsign=n0call\nradio-port=/dev/x\nradio-station=1", "must be a call of up to 6"),
         ("radio-port=/dev/x", "radio-port needs radio-station"),
         (f"radio-key-next={OTHER}", "radio-key-next needs radio-key"),

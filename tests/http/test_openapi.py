@@ -15,6 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from fieldagent.agent.api import canned
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.http import openapi
 from fieldagent.http.routes import Route
@@ -58,7 +59,8 @@ def description(name: str) -> Any:
 def routes(name: str) -> list[Route]:
     nothing = Mock()
     if name == "local":
-        return LocalApi(nothing, nothing).routes() + map_tiles.routes(None)
+        whole = LocalApi(nothing, nothing).routes() + map_tiles.routes(None)
+        return [*whole, *canned.routes(())]
     api = HubApi(nothing, nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
     read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
     health = Health(

@@ -20,7 +20,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.store.opening import open_store
 from tests import browser
 from tests.page.test_map_file import PIXEL, write_map
-from tests.processes import PATIENCE, Hub, administer, agent, free_port, hub, until
+from tests.processes import PATIENCE, Hub, administer, agent, free_port, frozen, hub, until
 
 SECRET = "correct horse\n"
 
@@ -340,14 +340,31 @@ def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: P
             ada.post("leg broken", priority=100)
             shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
             ada.kill()
-            shown.route("**/api/events", lambda route: route.fulfill(status=502))
+            shown.route("**/api/events?*", lambda route: route.fulfill(status=502))
             running.kill()
             shown.locator("#away").get_by_text("hub").wait_for()
             administer(database, "sos", "close", "1", "found", "--by", "Olga")
-            shown.unroute("**/api/events")
+            shown.unroute("**/api/events?*")
             with hub(tmp_path, settings):
                 shown.get_by_text("No SOS is open.").wait_for()
                 assert shown.title() == "fieldagent console"
+
+
+def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Path) -> None:
+    """No connection ends, as where a network is gone between the two: no sign of life comes."""
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
+        kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with console(opened, running, "1280-light") as shown, agent(tmp_path, kit) as ada:
+            sign_in_as_olga(shown)
+            shown.get_by_text("No SOS is open.").wait_for()
+            shown.evaluate(browser.SIGN_OF_LIFE)
+            with frozen(running):
+                shown.locator("#away").get_by_text("The hub does not answer").wait_for()
+                assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+            shown.locator("#away").wait_for(state="hidden")
+            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 import trio
 
+from fieldagent.http.server_sent import StreamAsked
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import AT_ONCE, HELD, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
@@ -56,7 +57,7 @@ def stream(alps: Field, last: str = "", topics: frozenset[str] = BOTH) -> Any:
     judge = Mock()
     leases = Leases(alps.store, "here", clock=alps.clock)
     streams = EventStreams(alps.store, judge, leases, clock=alps.clock)
-    return aclosing(streams.stream(hub_caller(), topics, last))
+    return aclosing(streams.stream(hub_caller(), StreamAsked(topics, last)))
 
 
 def acknowledge(db: Db) -> None:

@@ -40,6 +40,9 @@ TEXT_EVERY = 2.1
 
 class Person:
     def __init__(self, port: int) -> None:
+        self.ready = threading.Event()
+        # What the radio kept comes by the client's own thread, as soon as that is there.
+        pub.subscribe(self.heard, "meshtastic.receive")
         self.radio = TCPInterface("127.0.0.1", portNumber=port)
         self.next_text = 0.0
 
@@ -52,6 +55,7 @@ class Person:
         if "emoji" in decoded:
             told["emoji"] = decoded["emoji"]
         if decoded.get("portnum") != "ROUTING_APP":
+            self.ready.wait()
             tell(**told, id=packet["id"], byKey=packet.get("pkiEncrypted", False))
 
     def give(self, data: bytes, to: str, port: int, *, channel: int = 0, **how: Any) -> None:
@@ -104,7 +108,6 @@ class Person:
 
 def main() -> None:
     person = Person(int(sys.argv[1]))
-    pub.subscribe(person.heard, "meshtastic.receive")
     gone = threading.Event()
 
     def lost(interface: MeshInterface) -> None:
@@ -115,6 +118,7 @@ def main() -> None:
     info = person.radio.myInfo
     assert info is not None
     print(f"ready !{info.my_node_num:08x}", flush=True)
+    person.ready.set()
     for line in sys.stdin:
         person.obey(line)
     person.radio.close()

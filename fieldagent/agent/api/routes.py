@@ -293,8 +293,8 @@ class LocalApi:
         return json_response(self._condition.status())
 
     async def listen(self, request: Request) -> Response:
-        topics, last = server_sent.asked(request, TOPICS)
-        return server_sent.answer(partial(self._parts.events.listen, topics, last))
+        asked = server_sent.asked(request, TOPICS)
+        return server_sent.answer(partial(self._parts.events.listen, asked))
 
     async def metrics(self, request: Request) -> Response:
         status, faults = self._condition.status(), self._condition.fault_counts()

@@ -11,9 +11,11 @@ NAMES = (
     "page.js",
     "agent.js",
     "conversation.js",
+    "events.js",
     "icon.svg",
     "handhelds.js",
     "links.js",
+    "kit.webmanifest",
     "people.js",
     "send.js",
     "sos.js",
@@ -22,5 +24,8 @@ NAMES = (
 
 
 def routes() -> list[Route]:
-    """`GET /`, and beneath `/page/` what it loads."""
-    return files.routes(("/",), "/page", __name__, NAMES)
+    """Return `GET /`, beneath `/page/` what it loads, and what keeps that for later."""
+    return [
+        *files.routes(("/",), "/page", __name__, NAMES),
+        files.alone("/worker.js", __name__, "worker.js"),
+    ]

@@ -1,4 +1,4 @@
-// Calls to the agent, and what it tells by itself.
+// Calls to the agent.
 
 /** The agent refused; `faults` say what and where. */
 export class Refused extends Error {
@@ -46,22 +46,6 @@ export async function call(method, path, body, headers = {}) {
 /** Posts once, however often it has to be tried: the key makes the second one the first. */
 export const post = (body, key) =>
   call("POST", "/api/package/async", body, { "Idempotency-Key": key });
-
-const TOPICS = ["package", "inbound", "link", "sos"];
-const AGAIN = 3_000;
-
-/** Tells of every event, and with `connected` and `lost` when all must be looked at anew. */
-export function listen(happened) {
-  const source = new EventSource(`/api/events?topics=${TOPICS}`);
-  source.onopen = () => happened("connected", {});
-  for (const topic of [...TOPICS, "lost"])
-    source.addEventListener(topic, event => happened(topic, JSON.parse(event.data)));
-  source.onerror = () => {
-    happened("away", {});
-    // The browser tries again by itself, but not where the answer was an error.
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => listen(happened), AGAIN);
-  };
-}
 
 /** Calls of it run one after the other, `pause` apart, and never more than one waits. */
 export function seldom(job, pause, failed) {

@@ -1,8 +1,9 @@
 // Ties all but the raising of an SOS together, which `start.js` does before: what the agent tells by
 // itself decides what is looked at anew.
 
-import { Away, call, listen, onAnswer, seldom } from "./agent.js";
+import { Away, call, onAnswer, seldom } from "./agent.js";
 import { look, lookAt, sentence, setUpConversation } from "./conversation.js";
+import { listen } from "./events.js";
 import { placesOf, showPeople } from "./handhelds.js";
 import { showLinks } from "./links.js";
 import { lookAtMap, setUpMap } from "./map.js";
@@ -14,6 +15,7 @@ import { by, clock, tell } from "./text.js";
 const PAUSE = 500;
 const AROUND_EVERY = 30_000;
 let lastAnswer = 0;
+let gone = false;
 let stale = 0;
 let again = 0;
 let handhelds = [];
@@ -23,12 +25,20 @@ function warn(text) {
   by("away").hidden = text === "";
 }
 
-onAnswer(answered => {
+function note(answered) {
+  gone = !answered;
   if (answered) lastAnswer = Date.now() / 1000;
   const since = lastAnswer ? ` since ${clock(lastAnswer)} UTC; what you see is from then` : "";
   warn(answered ? "" : `The agent does not answer${since}. It may be starting: this page`
     + " tries again by itself. If it stays so, look at systemctl status fieldagent.");
-});
+}
+onAnswer(note);
+
+function lives() {
+  lastAnswer = Date.now() / 1000;
+  if (gone) warn("");
+  gone = false;
+}
 
 const refused = error => { if (!(error instanceof Away)) warn(`The agent answers: ${error.message}`); };
 
@@ -72,8 +82,10 @@ by("leave").addEventListener("click", () => fetch("/enter/session", { method: "D
   .finally(() => location.assign("/enter")));
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
-setUpMap(call).catch(refused).finally(lookAtPlaces);
+setUpMap(call).catch(refused).finally(() => { lookAtPlaces(); keepPage(); });
 listen((what, told) => {
+  if (what === "alive") return lives();
+  if (what === "away") note(false);
   if (what !== "inbound") lookAtState();
   if (what !== "away") lookAtConversation();
   if (!["away", "link"].includes(what)) lookAtPlaces();
@@ -82,3 +94,14 @@ listen((what, told) => {
   if (what === "package") lookAt(told.id).catch(() => {});
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) lookAtAll(); });
+
+/** Lets the browser keep what this page consists of, as an app that opens without its agent. */
+async function keepPage() {
+  if (!navigator.serviceWorker) return;
+  // A browser that was told to trust this kit's certificate for a page alone lets none in.
+  const kept = await navigator.serviceWorker.register("/worker.js").catch(() => null);
+  if (!kept) return;
+  const files = performance.getEntriesByType("resource").map(each => each.name)
+    .filter(name => new URL(name).pathname.startsWith("/page/"));
+  (await navigator.serviceWorker.ready).active.postMessage([location.origin + "/", ...new Set(files)]);
+}

@@ -3,7 +3,8 @@
 import { Away, Refused, call, post } from "./agent.js";
 import { named } from "./people.js";
 import { base64Of, scaled } from "./picture.js";
-import { by, counted, element, tell } from "./text.js";
+import { fixOfBrowser, wordButton } from "./sos.js";
+import { by, clock, counted, element, tell } from "./text.js";
 
 const POSITION = [
   { name: "latitude", label: "Latitude", mode: "decimal", hint: "degrees, such as 47.3769" },
@@ -34,7 +35,7 @@ const TERMS = [
 ];
 const WHOM = { name: "to", label: "To", list: "people",
   hint: "everybody, where it is empty; a name, a group, an e-mail address, a telephone number" };
-const PAUSE = 300;
+const PAUSE = 300, AGAIN = 3_000;
 /** From this priority on it is an SOS (`package.SOS_PRIORITY`). */
 const SOS_PRIORITY = 100;
 
@@ -43,11 +44,18 @@ let key = crypto.randomUUID();
 let touched = new Set();
 let timer = 0;
 let asked = 0;
+let canned = [];
+let placesAsked = 0;
 /** The picture in the size that is chosen, as base64; empty while there is none. */
 let picture = "";
 
 /** Sets the form up; `sent` is called when something was sent. */
 export function setUpForm(sent) {
+  by("more-kinds").onclick = () => {
+    by("more-kinds").remove();
+    by("form").querySelector(".kinds").classList.add("all");
+  };
+  offerCanned();
   by("whom").replaceChildren(field(WHOM, "/to"), element("label", { class: "tick" },
     element("input", { type: "checkbox", id: "receipt" }), "Tell me when a person has read it"));
   by("terms").replaceChildren(...TERMS.map(each => field(each, `/${each.name}`)));
@@ -70,6 +78,51 @@ export function setUpForm(sent) {
       by("submit").disabled = false;
     }
   });
+}
+
+/** What is said often, each a button that puts it into the field; it leaves when it is sent. */
+async function offerCanned() {
+  try {
+    canned = (await call("GET", "/api/messages/canned")).messages;
+  } catch {
+    setTimeout(offerCanned, AGAIN);
+    return;
+  }
+  showCanned();
+}
+
+function showCanned() {
+  by("canned").hidden = kind !== "message" || !canned.length;
+  by("canned").replaceChildren(...canned.map(text => wordButton(text, "field-content", () => {
+    by("field-content").dispatchEvent(new Event("input", { bubbles: true }));
+  })));
+}
+
+/** Buttons that put a position into the fields: nobody sends one that they did not choose. */
+async function offerPlaces() {
+  const question = ++placesAsked;
+  by("own-places").replaceChildren();
+  if (!["location", "waypoint"].includes(kind)) return;
+  const here = fixOfBrowser();
+  const offered = here === null ? []
+    : [[`Here, as this browser has it, within ${here.accuracy} m`, here.latitude, here.longitude]];
+  const { features } = await call("GET", "/api/positions?of=own&limit=1");
+  const last = features.at(-1);
+  if (last) {
+    const [longitude, latitude] = last.geometry.coordinates;
+    const at = Date.parse(last.properties.timestamp) / 1000;
+    offered.push([`Where this kit was ${clock(at)} UTC`, latitude, longitude]);
+  }
+  if (question !== placesAsked) return;
+  by("own-places").replaceChildren(...offered.map(([text, latitude, longitude]) => {
+    const button = element("button", { type: "button" }, text);
+    button.onclick = () => {
+      by("field-latitude").value = latitude;
+      by("field-longitude").value = longitude;
+      by("field-latitude").dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    return button;
+  }));
 }
 
 /** The channels that may be chosen. */
@@ -123,6 +176,8 @@ async function showSizes(file, place) {
 }
 
 function drawFields() {
+  showCanned();
+  offerPlaces().catch(() => {});
   if (kind === "picture") {
     by("fields").className = "";
     drawPicture();
@@ -252,8 +307,11 @@ async function submit(sent) {
   }
   const body = written();
   if (body.priority >= SOS_PRIORITY && !await meantAsSos()) return;
+  const mine = key;
   try {
-    const accepted = await post(body, key);
+    const accepted = await post(body, mine);
+    // What was put in meanwhile is the next one.
+    if (key !== mine) return sent();
     asked += 1;
     key = crypto.randomUUID();
     showFaults([]);

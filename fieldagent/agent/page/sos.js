@@ -102,13 +102,14 @@ export function setUpSos(sent) {
     const latitude = by("sos-latitude").value.trim(), longitude = by("sos-longitude").value.trim();
     const body = { text: by("sos-text").value.trim() };
     if (latitude || longitude) body.position = { latitude, longitude, ...whenOf(latitude, longitude) };
+    const raise = insist("confirm", "sos-fault", "POST", "/api/sos", key);
     try {
-      await call("POST", "/api/sos", body, { "Idempotency-Key": key });
+      await raise(body);
     } catch (error) {
       // A position that is wrong must not keep the words.
       if (!body.position || !error.faults?.length) throw error;
       delete body.position;
-      await call("POST", "/api/sos", body, { "Idempotency-Key": key });
+      await raise(body);
       sent();
       throw new Error("The SOS is raised; its position is not read: "
         + error.faults.map(each => `the ${each.pointer.split("/").pop()} ${each.detail}`).join("; "));
@@ -117,11 +118,12 @@ export function setUpSos(sent) {
   once("answer", "answer-send", "answer-fault", async () => {
     const text = by("answer-text").value.trim();
     if (!text) throw new Error("Say something, or go back.");
-    await call("POST", "/api/sos", { text }, { "Idempotency-Key": answerKey });
+    await insist("answer", "answer-fault", "POST", "/api/sos", answerKey)({ text });
   }, sent);
-  once("call-off", "call-off-send", "call-off-fault", () => call("DELETE", "/api/sos"), sent);
-  once("take", "take-send", "take-fault", () => call(
-    "POST", `/api/sos/${taking.station}/${taking.number}/take`,
+  once("call-off", "call-off-send", "call-off-fault", 
+    insist("call-off", "call-off-fault", "DELETE", "/api/sos"), sent);
+  once("take", "take-send", "take-fault", () => insist(
+    "take", "take-fault", "POST", `/api/sos/${taking.station}/${taking.number}/take`)(
     { by: by("take-by").value, text: by("take-text").value.trim() }), sent);
 }
 
@@ -136,12 +138,18 @@ async function offerWords() {
   }
   const offered = { sos: words.raised, answer: words.fromKit, take: words.fromHelpers };
   for (const [where, texts] of Object.entries(offered))
-    put(`${where}-words`, texts.map(text => {
-      const button = element("button", { type: "button", value: text }, text[0].toUpperCase() + text.slice(1));
-      button.onclick = () => { by(`${where}-text`).value = text; };
-      return button;
-    }));
+    put(`${where}-words`, texts.map(text => wordButton(text, `${where}-text`)));
 }
+
+/** A button that puts a text into a field, and calls `then`. */
+export function wordButton(text, field, then = () => {}) {
+  const button = element("button", { type: "button", value: text }, text[0].toUpperCase() + text.slice(1));
+  button.onclick = () => { by(field).value = text; then(); };
+  return button;
+}
+
+/** Where this browser is, as far as it tells; null otherwise. */
+export const fixOfBrowser = () => fix;
 
 /** Where the browser tells it: over TLS, or on this machine. */
 function watchPosition() {
@@ -167,6 +175,24 @@ function placeIn() {
 const whenOf = (latitude, longitude) => fix && fix.latitude === latitude && fix.longitude === longitude
   ? { timestamp: fix.timestamp, source: "browser" } : { source: "typed" };
 
+/** Calls again and again while the agent does not answer and the dialog is open: nobody in distress
+ * has to press twice. */
+function insist(dialog, fault, method, path, repeatKey) {
+  const headers = repeatKey ? { "Idempotency-Key": repeatKey } : {};
+  return async body => {
+    for (;;) {
+      try {
+        return await call(method, path, body, headers);
+      } catch (error) {
+        if (!(error instanceof Away)) throw error;
+        tell(fault, `${error.message} It is tried again until it does: leave this open.`);
+      }
+      await new Promise(resolve => setTimeout(resolve, AGAIN));
+      if (!by(dialog).open) throw new Away();
+    }
+  };
+}
+
 /** The dialog's answer is carried out once at a time, and closes it where it went well. */
 function once(dialog, button, fault, act, sent) {
   by(dialog).querySelector("form").onsubmit = async event => {
@@ -181,9 +207,7 @@ function once(dialog, button, fault, act, sent) {
     } catch (error) {
       const places = (error.faults ?? []).map(each =>
         `${each.pointer.split("/").pop()} ${each.detail}`);
-      tell(fault, error instanceof Away
-        ? `${error.message} Press again: it is sent once, however often you press.`
-        : places.join("; ") || error.message);
+      tell(fault, places.join("; ") || error.message);
     } finally {
       by(button).disabled = false;
     }

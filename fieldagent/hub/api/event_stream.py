@@ -21,7 +21,7 @@ from fieldagent.http import server_sent
 from fieldagent.http.message import Request, Response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.http.server_sent import ALIVE, KEEP_ALIVE, LISTENING, event
+from fieldagent.http.server_sent import LISTENING, StreamAsked, event
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading, sos_desk
@@ -99,52 +99,47 @@ class EventStreams:
         return Route("GET", "/api/events", self.listen, judge=self._judge)
 
     async def listen(self, request: Request, caller: Caller) -> Response:
-        refuse_others(request, ("topics",))
-        topics, last = server_sent.asked(request, TOPICS)
-        return server_sent.answer(partial(self.stream, caller, topics, last))
+        refuse_others(request, server_sent.QUERY)
+        asked = server_sent.asked(request, TOPICS)
+        return server_sent.answer(partial(self.stream, caller, asked))
 
-    async def stream(
-        self, caller: Caller, topics: frozenset[str], last: str
-    ) -> AsyncIterator[bytes]:
-        """`last` is the id of the last event that the listener has had. It ends where the database
-        is away: who comes back misses nothing."""
-        rings = caller.rings and "sos" in topics
+    async def stream(self, caller: Caller, asked: StreamAsked) -> AsyncIterator[bytes]:
+        """It ends where the database is away: who comes back misses nothing."""
+        rings = caller.rings and "sos" in asked.topics
         console = self._leases.console(caller.workspace, caller.member) if rings else nullcontext()
         try:
-            async with console, aclosing(self._told(caller, topics, last)) as told:
+            async with console, aclosing(self._told(caller, asked)) as told:
                 async for events in told:
                     yield events
         except NOT_STORED:
             return
 
-    async def _told(
-        self, caller: Caller, topics: frozenset[str], last: str
-    ) -> AsyncGenerator[bytes, None]:
+    async def _told(self, caller: Caller, asked: StreamAsked) -> AsyncGenerator[bytes, None]:
         newest = await self._store.read(partial(_newest, workspace=caller.workspace))
-        places = _places(last, newest)
+        places = _places(asked.last, newest)
         unsettled = UNSETTLED if self._store.shared else 0.0
         items, happened = (Follower(each, unsettled) for each in places or newest)
-        lost = bool(last) and places is None
+        lost = bool(asked.last) and places is None
         yield LISTENING + (_event(*newest, "lost", "{}") if lost else b"")
         ends = trio.current_time() + LASTS
-        deadline = trio.current_time() + KEEP_ALIVE
+        deadline = trio.current_time() + asked.quiet
         while trio.current_time() < ends:
             news = self._store.heard(sos.EVENTS)
             found = False
-            async with aclosing(self._since(caller, topics, items, happened)) as pieces:
+            async with aclosing(self._since(caller, asked.topics, items, happened)) as pieces:
                 async for events in pieces:
                     found = True
                     yield events
             if found:
-                deadline = trio.current_time() + KEEP_ALIVE
+                deadline = trio.current_time() + asked.quiet
                 await trio.sleep(REST)
                 continue
             with trio.move_on_at(deadline) as quiet:
                 await news.wait()
                 await trio.sleep(REST)
             if quiet.cancelled_caught:
-                yield ALIVE
-                deadline = trio.current_time() + KEEP_ALIVE
+                yield asked.alive
+                deadline = trio.current_time() + asked.quiet
 
     async def _since(
         self, caller: Caller, topics: frozenset[str], items: Follower, happened: Follower

@@ -8,6 +8,7 @@ import { came, loadTalk, setUpTalk } from "./talk.js";
 import { offerPasskey, showPasskeys, signInByPasskey } from "./passkey.js";
 import { offerNotifications, offerRinging, setUpSound, showSound, stopRinging, wake } from "./ring.js";
 import { setUpHistory } from "./history.js";
+import { follow } from "./stream.js";
 import { by, plain } from "./text.js";
 import { loadPeople, setUpWriting } from "./write.js";
 
@@ -18,19 +19,30 @@ let events = null;
 let begins;
 
 function listen() {
-  events = new EventSource("/api/events");
-  events.addEventListener("item", event => { came(JSON.parse(event.data)); later(); });
-  events.addEventListener("sos", event => { note(JSON.parse(event.data)); later(); });
-  events.addEventListener("lost", () => load().catch(again));
-  events.addEventListener("open", () => trouble());
-  const mine = events;
-  mine.addEventListener("error", () => setTimeout(() => {
-    // A stream ends now and then, and the browser comes back by itself.
-    if (events !== mine || mine.readyState === EventSource.OPEN) return;
-    trouble(new Error("The hub is away: what is shown may be old. It is tried again."));
-    // One that was refused it does not try again.
-    if (mine.readyState === EventSource.CLOSED) begin();
-  }, AGAIN));
+  let here = false;
+  const away = () => trouble(new TypeError());
+  // A stream ends now and then, and the browser comes back by itself.
+  const unlessBack = act => setTimeout(() => { if (events === mine && !here) act(); }, AGAIN);
+  const mine = events = follow("/api/events", {
+    item: told => { came(told); later(); },
+    sos: told => { note(told); later(); },
+    lost: () => load().catch(again),
+  }, {
+    connected: missed => {
+      here = true;
+      trouble();
+      if (missed) load().catch(again);
+    },
+    away: silent => {
+      here = false;
+      if (silent) away();
+      else unlessBack(away);
+    },
+    refused: () => {
+      here = false;
+      unlessBack(() => { away(); begin(); });
+    },
+  });
 }
 
 let waits = null;

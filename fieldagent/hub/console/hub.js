@@ -17,13 +17,22 @@ export class Refused extends Error {
   }
 }
 
+/** Milliseconds in which a hub answers; one that hangs ends no connection. */
+const PATIENCE = 30_000;
+
 async function ask(method, path, body, headers = {}) {
-  const answer = await fetch(path, {
-    method,
-    headers: body ? { "Content-Type": "application/json", ...headers } : headers,
-    body: body && JSON.stringify(body),
-  });
-  const text = await answer.text();
+  let answer, text;
+  try {
+    answer = await fetch(path, {
+      method,
+      headers: body ? { "Content-Type": "application/json", ...headers } : headers,
+      body: body && JSON.stringify(body),
+      signal: AbortSignal.timeout(PATIENCE),
+    });
+    text = await answer.text();
+  } catch {
+    throw new TypeError("The hub does not answer.");
+  }
   const told = text ? read(text) : {};
   const entering = method === "POST" && path.endsWith("/session");
   if (answer.status === 401 && !entering) throw new SignedOut();
@@ -48,7 +57,7 @@ export const push = (body, key) => ask("POST", "/api/package", body, { "Idempote
 export function trouble(error) {
   if (error instanceof SignedOut) return document.dispatchEvent(new Event("signed-out"));
   // The browser's own words for a hub that is away differ, and help nobody.
-  const away = "The hub does not answer. What is shown may be old; try again in a moment.";
+  const away = "The hub does not answer: what is shown may be old. It is tried again.";
   by("away").textContent = error ? error instanceof TypeError ? away : plain(error.message) : "";
   by("away").hidden = !error;
 }

@@ -1,0 +1,20 @@
+"""`GET /api/messages/canned`: what is said often, as `canned-messages` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+
+
+def routes(messages: Sequence[str]) -> list[Route]:
+    """Return the route at which a page asks for them."""
+    return [Route("GET", "/api/messages/canned", partial(_listed, messages))]
+
+
+async def _listed(messages: Sequence[str], request: Request) -> Response:
+    refuse_others(request, ())
+    return json_response({"messages": list(messages)})
