@@ -410,7 +410,10 @@ def _add_place(parser: CommandParser, name: str, place: str, summary: str) -> No
 
 def _add_radio(commands: Subparsers) -> None:
     radio = command(
-        commands, "radio", ("cli.kit.radio", "radio"), "show how a Meshtastic radio is set up"
+        commands,
+        "radio",
+        ("cli.kit.radio", "radio"),
+        "show which radio is at a port, how it is set, and what is wrong",
     )
     radio.add_argument("place", metavar="PORT", help="a serial port, or tcp://host")
     radio.add_argument("--json", action="store_true", help="print JSON")

@@ -1,0 +1,35 @@
+"""A receiver of satellite navigation that speaks NMEA: it is listened to, and asked nothing. It is
+no device of the agent's: gpsd reads it for all programs."""
+
+from __future__ import annotations
+
+from fieldagent.agent.channels.recognition import (
+    DeviceLine,
+    DeviceReport,
+    Recognition,
+    answer_to,
+)
+from fieldagent.wire import nmea
+
+NAME = "gnss"
+BAUD = 9_600
+TELL_MAX = 2.0
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    """It says where it is once a second."""
+    heard: list[str] = []
+
+    def position(said: bytes) -> int | None:
+        heard[:] = nmea.sentences(said)
+        return nmea.satellites(heard)
+
+    count = await answer_to(line, b"", position, TELL_MAX)
+    lines = ["gpsd reads it for the agent, without a setting: `sudo apt install gpsd`"]
+    if count is not None:
+        sees = f"its position rests on {count} satellites" if count else "it has no position yet"
+        lines.insert(0, sees)
+    return DeviceReport("GNSS receiver, NMEA", tuple(lines), facts={"satellites": count})
+
+
+RECOGNITION = Recognition(NAME, 0, BAUD, lambda: b"", lambda said: bool(nmea.sentences(said)), tell)
