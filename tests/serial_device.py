@@ -4,6 +4,7 @@ sent."""
 from __future__ import annotations
 
 import os
+import select
 import threading
 import tty
 from collections.abc import Callable, Iterator
@@ -14,23 +15,29 @@ Answer: TypeAlias = "Callable[[bytes], bytes | None]"
 """What comes back for what was sent; None: it is unplugged."""
 
 
+HUMS_EVERY = 0.1
+"""Seconds."""
+
+
 class SerialDevice:
-    def __init__(self, answer: Answer, says_first: bytes) -> None:
+    def __init__(self, answer: Answer, hums: bytes) -> None:
         self._ours, self._theirs = os.openpty()
         tty.setraw(self._theirs)
         self.port = os.ttyname(self._theirs)
         self.sent = bytearray()
         """All that it was sent."""
-        self._answer = answer
+        self._answer, self._hums = answer, hums
         self._ends = threading.Lock()
         self._is_open = True
-        if says_first:
-            os.write(self._ours, says_first)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        with suppress(OSError):
-            while data := os.read(self._ours, 4096):
+        with suppress(OSError, ValueError):
+            while True:
+                if not select.select([self._ours], [], [], HUMS_EVERY)[0]:
+                    os.write(self._ours, self._hums)
+                    continue
+                data = os.read(self._ours, 4096)
                 self.sent += data
                 back = self._answer(data)
                 if back is None:
@@ -47,10 +54,9 @@ class SerialDevice:
 
 
 @contextmanager
-def serial_device(
-    answer: Answer = lambda data: b"", says_first: bytes = b""
-) -> Iterator[SerialDevice]:
-    device = SerialDevice(answer, says_first)
+def serial_device(answer: Answer = lambda data: b"", hums: bytes = b"") -> Iterator[SerialDevice]:
+    """`hums`: what it says unasked, again and again."""
+    device = SerialDevice(answer, hums)
     try:
         yield device
     finally:

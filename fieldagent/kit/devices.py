@@ -21,6 +21,7 @@ from fieldagent.agent.channels.recognition import (
     Unrecognised,
     recognise,
 )
+from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.channels.serial_port import PortInUse, PortLost
 from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
@@ -44,6 +45,8 @@ class FoundDevice(NamedTuple):
     """For people, where there is no report."""
     in_use: bool = False
     """Another program has the port."""
+    answers: bool = False
+    """Something takes bytes there, whatever it is."""
 
     @property
     def trouble(self) -> tuple[str, ...]:
@@ -61,10 +64,10 @@ def radios() -> list[Recognition]:
 def all_kinds() -> list[Recognition]:
     """Return how each known device is recognised that can be."""
     from fieldagent.agent.sms.recognition import RECOGNITION as GSM
-    from fieldagent.kit.gnss import RECOGNITION as GNSS
+    from fieldagent.kit.gnss import RECOGNITIONS as GNSS
 
     satellites = [each.recognition() for each in map(modem, MODEMS) if each.recognition]
-    return [GNSS, *radios(), GSM, *satellites]
+    return [*GNSS, *radios(), GSM, *satellites]
 
 
 async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
@@ -82,8 +85,10 @@ async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[Foun
 
 async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     """Ask what is at a serial port, or at tcp://host."""
-    if is_serial(place) and (why := _console(place)):
-        return FoundDevice(place, why=why)
+    if is_serial(place):
+        seen = check_serial_port(Path(place))
+        if why := _console(place) if seen.good else seen.text:
+            return FoundDevice(place, why=why)
     found = FoundDevice(place)
     try:
         found = await _ask(place, kinds)
@@ -114,7 +119,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
         raise lost or PortLost(f"{place} is at no port that a known radio listens on")
     # What talks at one speed is noise at the others: the first that was heard tells most.
     told = next((each for each in heard if each.said or each.echoes), heard[0])
-    return FoundDevice(place, why=f"{place}: {told.in_words()}")
+    return FoundDevice(place, why=f"{place}: {told.in_words()}", answers=True)
 
 
 def _openings(

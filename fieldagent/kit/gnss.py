@@ -12,7 +12,8 @@ from fieldagent.agent.channels.recognition import (
 from fieldagent.wire import nmea
 
 NAME = "gnss"
-BAUD = 9_600
+ONCE_A_SECOND = 1.3
+"""Seconds in which one says something."""
 TELL_MAX = 2.0
 
 
@@ -32,4 +33,16 @@ async def tell(line: DeviceLine) -> DeviceReport:
     return DeviceReport("GNSS receiver, NMEA", tuple(lines), facts={"satellites": count})
 
 
-RECOGNITION = Recognition(NAME, 0, BAUD, lambda: b"", lambda said: bool(nmea.sentences(said)), tell)
+RECOGNITIONS = [
+    Recognition(
+        NAME,
+        turn,
+        baud,
+        lambda: b"",
+        lambda said: bool(nmea.sentences(said)),
+        tell,
+        patience=ONCE_A_SECOND,
+    )
+    for turn, baud in ((0, 9_600), (9, 38_400), (10, 4_800))
+]
+"""Receivers differ in their speed; by USB it does not matter."""

@@ -27,8 +27,8 @@ Read = TypeVar("Read")
 GUARD = b"\r"
 ROUNDS = 2
 """How often all are asked: a board that starts as its port is opened misses the first."""
-PATIENCE = 1.2
-"""Seconds for an answer."""
+PATIENCE = 0.8
+"""Seconds for an answer, unless its kind says otherwise."""
 SAID_MAX = 8_192
 """Bytes of what is said that are looked at."""
 SHOWN = 40
@@ -75,6 +75,8 @@ class Recognition:
     PortLost, in groups."""
     tcp_port: int = 0
     """Where it listens if it has a network; 0: it has none."""
+    patience: float = PATIENCE
+    """Seconds for its answer."""
 
 
 class Unrecognised(NamedTuple):
@@ -120,7 +122,8 @@ class _Hearing:
     def said(self) -> bytes:
         said = bytes(self._said)
         for each in self._asked:
-            said = said.replace(each, b"")
+            # Of their ends a terminal makes something of its own.
+            said = said.replace(each.strip(b"\r\0"), b"")
         return said
 
     def verdict(self) -> Unrecognised:
@@ -141,7 +144,7 @@ async def recognise(
             question = kind.question()
             if not question and number:
                 continue
-            with waits.move_on_after(PATIENCE):
+            with waits.move_on_after(kind.patience):
                 if question:
                     hearing.ask(GUARD + question)
                     await line.write(GUARD + question)

@@ -81,4 +81,10 @@ async def tell(line: DeviceLine) -> DeviceReport:
     )
 
 
-RECOGNITION = Recognition(NAME, 4, BAUD, _hello, lambda said: _told(said)[0] is not None, tell)
+def _is_answer(said: bytes) -> bool:
+    """Its hello says who it is; that of a host, which may come back as an echo, says nothing."""
+    hello, _ = _told(said)
+    return hello is not None and bool(hello.node or hello.firmware)
+
+
+RECOGNITION = Recognition(NAME, 4, BAUD, _hello, _is_answer, tell)
