@@ -27,7 +27,7 @@ from fieldagent.system.properties import InvalidSettings, read_file
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted, reason_of
 
-LASTS = "a port where nothing answers takes half a minute"
+LASTS = "a port where nothing answers takes some twenty seconds"
 
 
 def setup(given: argparse.Namespace) -> int:
