@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
     from fieldagent.agent.mesh.station import Station, StationTerms
     from fieldagent.agent.mqtt.service import MqttService, Publisher
+    from fieldagent.agent.people.desk import Desk
     from fieldagent.agent.people.service import PeopleService
 
 
@@ -74,9 +75,10 @@ class Parts:
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """What waited before is queued again. `emit` takes the lines that a script prints."""
     publisher = _publisher(settings)
+    people_link = ChannelLink()
     hooks = [
         *hooks_of(settings, emit),
-        *_people_hooks(settings, journal),
+        *_people_hooks(settings, journal, people_link),
         *([] if publisher is None else [publisher.hook]),
     ]
     inbox = _inbox(settings, journal, hooks)
@@ -124,7 +126,8 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
-    people = _people(settings, journal, intake, cancellation, inbox, outboxes)
+    desk = _people_desk(settings, journal, intake, cancellation, inbox, outboxes)
+    people = None if desk is None else _people(settings, desk, people_link)
     return Parts(
         journal,
         Events(journal),
@@ -153,35 +156,39 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     )
 
 
-def _people(
+def _people_desk(
     settings: Settings,
     journal: Journal,
     intake: Intake,
     cancellation: Cancellation,
     inbox: Inbox,
     outboxes: Mapping[Channel, ChannelOutbox],
-) -> PeopleService | None:
+) -> Desk | None:
     if settings.mesh.port is None:
         return None
     from fieldagent.agent.people.desk import Desk
-    from fieldagent.agent.people.service import PeopleService
     from fieldagent.agent.people.toll import Toll
 
     keys = _proof_keys(settings)
     toll = Toll(journal, outboxes)
-    desk = Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys)
-    return PeopleService(settings.mesh, desk)
+    return Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys)
 
 
-def _people_hooks(settings: Settings, journal: Journal) -> list[Hook]:
+def _people(settings: Settings, desk: Desk, link: ChannelLink) -> PeopleService:
+    from fieldagent.agent.people.service import PeopleService
+
+    return PeopleService(settings.mesh, desk, link)
+
+
+def _people_hooks(settings: Settings, journal: Journal, link: ChannelLink) -> list[Hook]:
     if settings.mesh.port is None:
         return []
     from fieldagent.agent.people.addressee import people_hook
     from fieldagent.agent.people.directory import Handles
-    from fieldagent.agent.people.known import peoples_radio
+    from fieldagent.agent.people.known import reaches
 
-    kind = peoples_radio(settings.mesh.protocol)
-    handles = Handles(journal, settings.mesh.people or {}, kind.is_handle)
+    is_handle = partial(reaches, settings.mesh.protocol, link)
+    handles = Handles(journal, settings.mesh.people or {}, is_handle)
     return [people_hook(handles, settings.package_time_to_live)]
 
 

@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 class PeopleService:
     """`run` it under a supervisor; `status` and `around` are for the API."""
 
-    def __init__(self, settings: PeopleSettings, desk: Desk) -> None:
+    def __init__(self, settings: PeopleSettings, desk: Desk, link: ChannelLink) -> None:
         self._settings = settings
         self._desk = desk
         self._journal = desk.journal
-        self.link = ChannelLink()
+        self.link = link
         self._postman = Postman(desk.journal, desk.inbox, self._name_of, Absence())
 
     async def run(self) -> NoReturn:

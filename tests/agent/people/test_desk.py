@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.journal import directory, handhelds, incident, outbound
 from fieldagent.agent.people.contract import (
     FromHandheld,
@@ -118,12 +119,12 @@ async def test_another_key_makes_a_guest_and_is_told(
         assert "has another key than before" in caplog.text
         await there.say("two", key=OTHER)
         assert there.items() == [Message("Ada: one")]
-        (notice,) = PeopleService(SETTINGS, there.desk).notices()
+        (notice,) = PeopleService(SETTINGS, there.desk, ChannelLink()).notices()
         assert notice.startswith(f"the radio {ADA} (Ada of the hut) has another key")
         await there.say("join edelweiss", key=OTHER)
         await there.say("three", key=OTHER)
         assert there.items() == [Message("Ada: one"), Message("Ada: three")]
-        assert PeopleService(SETTINGS, there.desk).notices() == []
+        assert PeopleService(SETTINGS, there.desk, ChannelLink()).notices() == []
 
 
 async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ async def test_power_that_fails_at_its_commit_gives_nobody_a_message_more(
 async def test_a_battery_is_kept_and_never_sent(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.hear(Powered(42))
-        service = PeopleService(SETTINGS, there.desk)
+        service = PeopleService(SETTINGS, there.desk, ChannelLink())
         (seen,) = service.around()
         assert (seen["battery"], seen["hops"], seen["rssi"]) == (42, 1, -80)
         assert there.items() == []
