@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
     from fieldagent.agent.mesh.station import Station, StationTerms
     from fieldagent.agent.mqtt.service import MqttService, Publisher
-    from fieldagent.agent.people.desk import Desk
     from fieldagent.agent.people.service import PeopleService
 
 
@@ -75,10 +74,9 @@ class Parts:
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """What waited before is queued again. `emit` takes the lines that a script prints."""
     publisher = _publisher(settings)
-    people_link = ChannelLink()
     hooks = [
         *hooks_of(settings, emit),
-        *_people_hooks(settings, journal, people_link),
+        *_people_hooks(settings, journal, people_link := ChannelLink()),
         *([] if publisher is None else [publisher.hook]),
     ]
     inbox = _inbox(settings, journal, hooks)
@@ -126,8 +124,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
-    desk = _people_desk(settings, journal, intake, cancellation, inbox, outboxes)
-    people = None if desk is None else _people(settings, desk, people_link)
+    people = _people(settings, journal, intake, cancellation, inbox, outboxes, people_link)
     return Parts(
         journal,
         Events(journal),
@@ -156,27 +153,24 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     )
 
 
-def _people_desk(
+def _people(
     settings: Settings,
     journal: Journal,
     intake: Intake,
     cancellation: Cancellation,
     inbox: Inbox,
     outboxes: Mapping[Channel, ChannelOutbox],
-) -> Desk | None:
+    link: ChannelLink,
+) -> PeopleService | None:
     if settings.mesh.port is None:
         return None
     from fieldagent.agent.people.desk import Desk
+    from fieldagent.agent.people.service import PeopleService
     from fieldagent.agent.people.toll import Toll
 
     keys = _proof_keys(settings)
     toll = Toll(journal, outboxes)
-    return Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys)
-
-
-def _people(settings: Settings, desk: Desk, link: ChannelLink) -> PeopleService:
-    from fieldagent.agent.people.service import PeopleService
-
+    desk = Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys)
     return PeopleService(settings.mesh, desk, link)
 
 
