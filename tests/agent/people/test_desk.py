@@ -127,6 +127,30 @@ async def test_another_key_makes_a_guest_and_is_told(
         assert PeopleService(SETTINGS, there.desk, ChannelLink()).notices() == []
 
 
+async def test_a_strangers_radio_with_a_known_name_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether the hub, the settings or the code knows the name; none of them is in doubt itself."""
+    hut = "!000000b5"
+    async with bench(tmp_path, join_code="edelweiss") as there:
+        listed = Directory(1, 9, (DirectoryEntry("user", 12, "Hut", (hut,)),))
+        await directory.keep(there.kit.journal, listed)
+        service = PeopleService(SETTINGS, there.desk, ChannelLink())
+        await there.hear(Named("Ada", KEY))
+        await there.hear(Named("Ben", b""), EVE)
+        assert service.notices() == []
+        for name, other in (("ADA", ADA), ("hut", hut)):
+            caplog.clear()
+            await there.hear(Named(name, b""), EVE)
+            (notice,) = service.notices()
+            assert notice.startswith(f"the radio {EVE} calls itself {name}, as {other} does")
+            assert notice in caplog.text
+            (shown,) = service.doubtful()
+            assert (shown["handle"], shown["namesakeOf"], shown["known"]) == (EVE, other, False)
+        await there.say("join edelweiss", EVE)
+        assert service.notices() == []
+
+
 async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -> None:
     """Anybody can put a number into a packet."""
     async with bench(tmp_path) as there:
