@@ -180,6 +180,9 @@ def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
         assert f"radio-port is left out, as it needs {needed}" in text
         assert settings(tmp_path).keys() >= {"satellite-port"}
         assert "radio-port" not in settings(tmp_path)
+        code, text = typed(tmp_path, ports, END_OF_INPUT)
+        assert code == SETTINGS
+        assert "there is nothing to set" in text
         code, text = typed(tmp_path, ports, "869.525\n10\n7\nyes\n")
         assert code == OK, text
         assert "rnode-frequency (MHz, such as 869.525" in text
@@ -190,6 +193,10 @@ def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
         assert code == SETTINGS
         assert "rnode-frequency must be in MHz" in text
         assert not settings(tmp_path), "what the agent would not take is not written"
+
+
+END_OF_INPUT = "\x04"
+"""As Ctrl-D types it."""
 
 
 def typed(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:

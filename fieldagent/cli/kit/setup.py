@@ -104,15 +104,23 @@ def _ask_for(
         print(escaped(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
         for name in names:
             meant = proposal.meaning(name, {**dict(pairs_in(text)), **plan.by_port[port]})
-            value = input(escaped(f"{name} ({meant}): ")).strip()
+            value = _asked(f"{name} ({meant}): ")
             if not value:
                 break
             told[name] = value
     return propose(found, text, told), told
 
 
+def _asked(question: str) -> str:
+    """Return what is typed; nothing at the end of input."""
+    try:
+        return input(escaped(question)).strip()
+    except EOFError:
+        return ""
+
+
 def _agrees(path: Path) -> bool:
-    return input(escaped(f"Write this to {path}? [y/N] ")).strip().lower() in ("y", "yes")
+    return _asked(f"Write this to {path}? [y/N] ").lower() in ("y", "yes")
 
 
 def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
