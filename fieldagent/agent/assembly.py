@@ -76,7 +76,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     publisher = _publisher(settings)
     hooks = [
         *hooks_of(settings, emit),
-        *_people_hooks(settings, journal),
+        *_people_hooks(settings, journal, people_link := ChannelLink()),
         *([] if publisher is None else [publisher.hook]),
     ]
     inbox = _inbox(settings, journal, hooks)
@@ -124,7 +124,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
-    people = _people(settings, journal, intake, cancellation, inbox, outboxes)
+    people = _people(settings, journal, intake, cancellation, inbox, outboxes, people_link)
     return Parts(
         journal,
         Events(journal),
@@ -160,6 +160,7 @@ def _people(
     cancellation: Cancellation,
     inbox: Inbox,
     outboxes: Mapping[Channel, ChannelOutbox],
+    link: ChannelLink,
 ) -> PeopleService | None:
     if settings.mesh.port is None:
         return None
@@ -170,18 +171,18 @@ def _people(
     keys = _proof_keys(settings)
     toll = Toll(journal, outboxes)
     desk = Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys)
-    return PeopleService(settings.mesh, desk)
+    return PeopleService(settings.mesh, desk, link)
 
 
-def _people_hooks(settings: Settings, journal: Journal) -> list[Hook]:
+def _people_hooks(settings: Settings, journal: Journal, link: ChannelLink) -> list[Hook]:
     if settings.mesh.port is None:
         return []
     from fieldagent.agent.people.addressee import people_hook
     from fieldagent.agent.people.directory import Handles
-    from fieldagent.agent.people.known import peoples_radio
+    from fieldagent.agent.people.known import reaches
 
-    kind = peoples_radio(settings.mesh.protocol)
-    handles = Handles(journal, settings.mesh.people or {}, kind.is_handle)
+    is_handle = partial(reaches, settings.mesh.protocol, link)
+    handles = Handles(journal, settings.mesh.people or {}, is_handle)
     return [people_hook(handles, settings.package_time_to_live)]
 
 

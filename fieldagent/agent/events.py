@@ -1,4 +1,4 @@
-"""Tells everyone who listens what happens: Packages, inbound payloads, SOS, links.
+"""Tells everyone who listens what happens: Packages, inbound payloads, SOS, links, handhelds.
 
 Server-sent events (the HTML standard, section 9.2) for `GET /api/events`. What they tell is read
 from the journal, so that a listener who comes back says with `Last-Event-ID` where to go on, also
@@ -22,7 +22,7 @@ from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
 from fieldagent.http.server_sent import LISTENING, StreamAsked, event
 from fieldagent.package.delivery import legs_json
 
-TOPICS = ("package", "inbound", "link", "sos")
+TOPICS = ("package", "inbound", "link", "sos", "people")
 
 
 class Events:
@@ -30,7 +30,8 @@ class Events:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._links: dict[str, Any] = {}
+        self._conditions: dict[tuple[str, str], Any] = {}
+        """By topic and what it is about."""
         self._listeners = 0
         self._news = trio.Event()
         self._somebody = trio.Event()
@@ -44,10 +45,10 @@ class Events:
             await self._journal.news()
             self._wake()
 
-    def link(self, name: str, condition: Any) -> None:
-        """How a channel is now."""
-        if self._links.get(name) != condition:
-            self._links[name] = condition
+    def tell(self, topic: str, name: str, condition: Any) -> None:
+        """How something is now that is not read from the journal: a channel, a person's radio."""
+        if self._conditions.get((topic, name)) != condition:
+            self._conditions[topic, name] = condition
             self._wake()
 
     def _wake(self) -> None:
@@ -57,18 +58,17 @@ class Events:
     async def listen(self, asked: StreamAsked) -> AsyncIterator[bytes]:
         if not self._listeners:
             # What was told to others may be long ago.
-            self._links.clear()
+            self._conditions.clear()
         self._listeners += 1
         self._somebody.set()
         try:
             place, beginning = self._begin(asked.last)
-            told: dict[str, Any] = {}
+            told: dict[tuple[str, str], Any] = {}
             yield LISTENING + beginning
             deadline = trio.current_time() + asked.quiet
             while True:
                 events, place = self._since(place, asked.topics)
-                if "link" in asked.topics:
-                    events += self._changed_links(place, told)
+                events += self._changed(place, asked.topics, told)
                 if not events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
@@ -117,9 +117,13 @@ class Events:
             return json.dumps(as_json(self._journal, own))
         return json.dumps(heard_json(self._journal, number))
 
-    def _changed_links(self, place: int, told: dict[str, Any]) -> bytes:
-        news = {name: now for name, now in self._links.items() if told.get(name) != now}
+    def _changed(
+        self, place: int, topics: frozenset[str], told: dict[tuple[str, str], Any]
+    ) -> bytes:
+        news = {
+            about: now
+            for about, now in self._conditions.items()
+            if about[0] in topics and told.get(about) != now
+        }
         told.update(news)
-        return b"".join(
-            event(place, "link", json.dumps({"channel": name, **now})) for name, now in news.items()
-        )
+        return b"".join(event(place, topic, json.dumps(now)) for (topic, _), now in news.items())

@@ -9,7 +9,7 @@ from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS
 from fieldagent.agent.satellites.known import MODEMS
 from fieldagent.agent.settings import Settings, parse
-from fieldagent.system.java_properties import pairs, without, written
+from fieldagent.system.java_properties import pairs, with_pairs, without
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 
@@ -67,11 +67,9 @@ def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Setting
         if value and value not in OURS.get(name, (value,)):
             raise NotForThisKit(f"{name} of one's own is set on the kit alone: it is a program")
     wanted = dict(change.pairs)
-    after = without(text, wanted)
-    if after and not after.endswith(("\n", "\r")):
-        after += "\n"
-    after += "".join(written(name, value) for name, value in change.pairs if value)
     unset = {name for name, value in change.pairs if not value}
+    left = {name: value for name, value in change.pairs if value}
+    after = with_pairs(without(text, unset), left)
     if dict(pairs(after)) != {k: v for k, v in (before | wanted).items() if k not in unset}:
         raise NotForThisKit(f"{path} ends in a line that goes on: mend it on the kit")
     try:

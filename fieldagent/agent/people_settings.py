@@ -11,6 +11,7 @@ from fieldagent.system.properties import Key, WrongProperty, text, whole
 RADIOS = {
     "meshtastic": "fieldagent.agent.people.meshtastic:RADIO",
     "meshcore": "fieldagent.agent.people.meshcore:RADIO",
+    "auto": "fieldagent.agent.people.auto:RADIO",
 }
 """By what `mesh-protocol` calls them. A new one is a module of `agent/people/`, and a line here."""
 
@@ -19,7 +20,7 @@ class PeopleSettings(NamedTuple):
     """As `KEYS` has them, in that order."""
 
     port: str | None = None
-    protocol: str = "meshtastic"
+    protocol: str = "auto"
     people: Mapping[str, str] | None = None
     """Whom this kit knows by itself: names by handle."""
     join_code: str | None = None
@@ -71,9 +72,9 @@ KEYS = (
     Key(
         "mesh-protocol",
         _protocol,
-        "meshtastic",
-        "its firmware: meshtastic, meshcore (its companion role), or package.module:NAME of one of"
-        " your own (meshtastic)",
+        "auto",
+        "its firmware: meshtastic, meshcore (its companion role), auto (whichever of them answers),"
+        " or package.module:NAME of one of your own (auto)",
     ),
     Key(
         "mesh-people",

@@ -78,6 +78,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_update(commands)
     _add_settings(commands)
     _add_radio(commands)
+    _add_setup(commands)
     _add_simulate(commands)
     _add_help(commands)
     add_hub(commands, named_alone=called not in ("hub", None))
@@ -410,10 +411,48 @@ def _add_place(parser: CommandParser, name: str, place: str, summary: str) -> No
 
 def _add_radio(commands: Subparsers) -> None:
     radio = command(
-        commands, "radio", ("cli.kit.radio", "radio"), "show how a Meshtastic radio is set up"
+        commands,
+        "radio",
+        ("cli.kit.radio", "radio"),
+        "show which radio is at a port, how it is set, and what is wrong",
     )
     radio.add_argument("place", metavar="PORT", help="a serial port, or tcp://host")
     radio.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_setup(commands: Subparsers) -> None:
+    summary = "look which devices are plugged in, and write the settings for them"
+    setup = command(commands, "setup", ("cli.kit.setup", "setup"), summary)
+    setup.add_argument(
+        "places",
+        nargs="*",
+        metavar="PORT",
+        help="a serial port, or tcp://host (all serial ports of this machine)",
+    )
+    setup.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings file (of root /etc/fieldagent/agent.properties)",
+    )
+    setup.add_argument(
+        "--set",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what a device needs and cannot tell, such as radio-station=7",
+    )
+    setup.add_argument("--yes", action="store_true", help="write without asking")
+    setup.add_argument("--dry-run", action="store_true", help="show it; write nothing")
+    setup.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting: NAME=VALUE")
+    return name, value
 
 
 def _add_simulate(commands: Subparsers) -> None:

@@ -213,6 +213,26 @@ def _region(nodes: Nodes, rest: list[str]) -> str:
     )
 
 
+def _provisioned(nodes: Nodes, rest: list[str]) -> str:
+    board = _socket(nodes, rest).node
+    if not isinstance(board, SimulatedRnode):
+        raise BadCommand("only an rnode is provisioned, or is not")
+    if rest[1:] not in (["on"], ["off"]):
+        raise BadCommand("provisioned N on, or provisioned N off")
+    board.provisioned = rest[1] == "on"
+    return f"node {rest[0]} is {'provisioned' if board.provisioned else 'not provisioned'}"
+
+
+def _battery(nodes: Nodes, rest: list[str]) -> str:
+    board = _socket(nodes, rest).node
+    if not isinstance(board, SimulatedMeshcore):
+        raise BadCommand("only a meshcore-kiss board has a battery that can be set")
+    if len(rest) != 2 or not rest[1].isdecimal():
+        raise BadCommand("battery N and its millivolts, such as 3300")
+    board.millivolts = min(int(rest[1]), 0xFFFF)
+    return f"the battery of node {rest[0]} has {board.millivolts} mV"
+
+
 def _mute(nodes: Nodes, rest: list[str]) -> str:
     radio = _socket(nodes, rest).node
     if not isinstance(radio, SimulatedCompanion):
@@ -235,6 +255,8 @@ COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
     "near": ("near N         bring it back", _near),
     "region": ("region N on|off  set the region of a meshtastic radio, or none", _region),
     "mute": ("mute N on|off  let a meshcore radio say nothing to its host", _mute),
+    "provisioned": ("provisioned N on|off  provision an rnode, or undo that", _provisioned),
+    "battery": ("battery N MILLIVOLTS  charge or drain a meshcore-kiss board", _battery),
     "loss": ("loss 0..1      lose that share of the packets", _loss),
     "busy": ("busy on|off    no node finds the channel free", _busy),
     "help": ("help           this list", _help),

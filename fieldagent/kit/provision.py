@@ -67,7 +67,7 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
         complain(f"{wrong}\n{kept} {again}")
         put_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
         return SETTINGS
-    _put(text, target)
+    put_settings(text, target)
     rename_file(card, card.with_name(TAKEN))
     names = sorted(pairs)
     told = f"The kit has taken what was set: {', '.join(names)}."
@@ -78,8 +78,9 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
     return OK
 
 
-def _put(text: str, target: Path) -> None:
-    """What was there is kept beside it once, as `.before`."""
+def put_settings(text: str, target: Path) -> None:
+    """Write the settings file, whole or not at all. What was there is kept once, as `.before`.
+    Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     before = target.read_bytes() if target.exists() else b""
     # After a power cut they may be there already: what was there before them stays kept.

@@ -27,6 +27,8 @@ class SimulatedMeshcore(LoraBoard):
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
         super().__init__(number, air, random, QUEUE)
+        self.millivolts = 4_012
+        """Of its battery."""
         self.reboot()
 
     def reboot(self) -> None:
@@ -90,7 +92,8 @@ class SimulatedMeshcore(LoraBoard):
             MeshcoreCommand.GET_POWER: bytes([self.power]),
             MeshcoreCommand.AIR_TIME: struct.pack("<I", self._milliseconds(content)),
             MeshcoreCommand.VERSION: b"\1",
-            MeshcoreCommand.BATTERY: struct.pack("<H", 4_012),
+            MeshcoreCommand.BATTERY: struct.pack("<H", self.millivolts),
+            MeshcoreCommand.NAME: b"Simulated",
             MeshcoreCommand.PING: b"",
             MeshcoreCommand.SIGNAL_REPORT: content,
         }

@@ -22,6 +22,8 @@ SPLIT = 0x01
 PLATFORM, MCU = b"\x80", b"\x81"
 ASKED_PLATFORM, ASKED_MCU = 0x48, 0x49
 HOUR = 3600.0
+MEMORY = 200
+"""Bytes of its EEPROM."""
 
 
 class SimulatedRnode(LoraBoard):
@@ -113,6 +115,12 @@ class SimulatedRnode(LoraBoard):
             self._say(command, VERSION)
         elif command == RnodeCommand.LEAVE:
             self._turn(on=False)
+        elif command == RnodeCommand.READ_MEMORY:
+            memory = bytearray(b"\xff" * MEMORY)
+            memory[wire.INFO_LOCK] = wire.SET if self.provisioned else 0xFF
+            self._say(command, bytes(memory))
+        elif (command, content) in wire.QUESTIONS:
+            self._say(command, self._set.get(command, bytes(SETTINGS[command])))
         elif command in SETTINGS and len(content) == SETTINGS[command]:
             self._set[command] = content
             self._say(command, content)

@@ -87,6 +87,10 @@ def _tell_imei(asked: AtCommand) -> AtAnswer:
     return AtAnswer((asked.state.imei, "OK"))
 
 
+def _tell_model(asked: AtCommand) -> AtAnswer:
+    return AtAnswer(("IRIDIUM 9600 Family SBD Transceiver", "OK"))
+
+
 def _tell_revision(asked: AtCommand) -> AtAnswer:
     return AtAnswer(("Call Processor Version: TA16005", "OK"))
 
@@ -193,6 +197,7 @@ _COMMANDS: tuple[tuple[str, Callable[[AtCommand], AtAnswer]], ...] = (
     (rf"(?:{_LINE_SETTING})+", _set_line),
     (r"-MSSTM", _tell_time),
     (r"\+CGSN|\+GSN|I4", _tell_imei),
+    (r"\+CGMM|\+GMM", _tell_model),
     (r"\+CGMR|\+GMR", _tell_revision),
     (r"\+CIER=([01]).*", _set_indications),
     (r"\+CIER\?", _tell_indications),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 _END = re.compile(r"\r\n|\r|\n")
 _NATURAL = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -46,6 +46,14 @@ def without(text: str, names: Collection[str]) -> str:
             kept += line
         line = ""
     return kept if any(name in names for name, _ in pairs(line)) else kept + line
+
+
+def with_pairs(text: str, settings: Mapping[str, str]) -> str:
+    """The text with these at its end, and without what set them before. Raises NoProperties."""
+    after = without(text, settings)
+    if after and not after.endswith(("\n", "\r")):
+        after += "\n"
+    return after + "".join(written(name, value) for name, value in settings.items())
 
 
 def _logical_lines(text: str) -> Iterator[str]:

@@ -504,6 +504,13 @@ def read_send_channel_text(body: bytes) -> tuple[int, str, int]:
     return index, _text(body[_SEND_CHANNEL_TEXT.size :]), time
 
 
+def read_battery(content: bytes) -> int | None:
+    """Return the millivolts of the radio's own battery; None where it does not tell."""
+    if content[:1] != bytes([CompanionSaid.BATTERY]) or len(content) < 1 + _SHORT.size:
+        return None
+    return int(_SHORT.unpack_from(content, 1)[0])
+
+
 def read_number(body: bytes) -> int:
     """Read a number of four bytes. Raises RemoteProtocolError."""
     _is_long_enough(body, _NUMBER.size)

@@ -29,6 +29,8 @@ class MeshcoreCommand(IntEnum):
     AIR_TIME = 0x0F
     VERSION = 0x11
     BATTERY = 0x13
+    NAME = 0x16
+    """Of the board."""
     PING = 0x17
     REBOOT = 0x18
     SIGNAL_REPORT = 0x19

@@ -103,6 +103,28 @@ the region."""
 LONG_FAST, SHORT_TURBO = 0, 8
 DUTY_CYCLES = {2: 10.0, 3: 10.0, 12: 10.0, 14: 10.0, 29: 2.5, 32: 10.0}
 """By `LoraConfig.region`, per cent of an hour; elsewhere there is no such limit."""
+REGIONS = {
+    0: "no region",
+    1: "US",
+    2: "EU_433",
+    3: "EU_868",
+    4: "CN",
+    5: "JP",
+    6: "ANZ",
+    7: "KR",
+    8: "TW",
+    9: "RU",
+    10: "IN",
+    11: "NZ_865",
+    12: "TH",
+    13: "LORA_24",
+    14: "UA_433",
+    15: "UA_868",
+    16: "MY_433",
+    17: "MY_919",
+    18: "SG_923",
+}
+"""Names of `LoraConfig.region`."""
 
 
 class Role(IntEnum):
@@ -247,6 +269,9 @@ class LoraConfig(NamedTuple):
     """0: none is set, and nothing is transmitted."""
     hop_limit: int = 0
     transmits: bool = False
+    power: int = 0
+    """dBm; 0: as much as the region allows."""
+    overrides_duty_cycle: bool = False
 
 
 class Config(NamedTuple):
@@ -393,6 +418,8 @@ LORA_CONFIG = ProtobufSchema(
     region=(7, _UNSIGNED),
     hop_limit=(8, _UNSIGNED),
     transmits=(9, _BOOL),
+    power=(10, _SIGNED),
+    overrides_duty_cycle=(12, _BOOL),
 )
 CONFIG = ProtobufSchema(Config, lora=(6, LORA_CONFIG))
 METADATA = ProtobufSchema(Metadata, firmware=(1, _TEXT), hw_model=(9, _UNSIGNED))

@@ -48,6 +48,8 @@ class RnodeCommand(IntEnum):
     SNR = 0x24
     BATTERY = 0x27
     VERSION = 0x50
+    READ_MEMORY = 0x51
+    """All that its EEPROM holds."""
     RESET = 0x55
     """From the radio: it has started anew."""
     ERROR = 0x90
@@ -61,6 +63,18 @@ class RnodeError(IntEnum):
     MEMORY = 5
     MODEM_TIMEOUT = 6
 
+
+QUESTIONS = (
+    (RnodeCommand.FREQUENCY, bytes(4)),
+    (RnodeCommand.BANDWIDTH, bytes(4)),
+    (RnodeCommand.SPREADING, ASK),
+    (RnodeCommand.CODING, ASK),
+    (RnodeCommand.POWER, ASK),
+)
+"""What asks for a setting, and leaves it as it is."""
+INFO_LOCK, OWN_SETTINGS, SET = 0x9B, 0xA7, 0x73
+"""Where its EEPROM says that it is provisioned and that it has settings stored, and what stands
+there then."""
 
 FULL = {RnodeError.QUEUE_FULL, RnodeError.MEMORY}
 """The packet was not taken, and may be later."""
@@ -120,6 +134,16 @@ def in_words(command: int, content: bytes) -> str:
     if command == RnodeCommand.CODING:
         return f"4/{number}"
     return f"{number} dBm"
+
+
+def is_provisioned(memory: bytes) -> bool | None:
+    """None where it did not tell."""
+    return memory[INFO_LOCK] == SET if len(memory) > INFO_LOCK else None
+
+
+def starts_by_itself(memory: bytes) -> bool:
+    """Whether it has settings stored, with which its radio is on as soon as it has power."""
+    return memory[OWN_SETTINGS : OWN_SETTINGS + 1] == bytes([SET])
 
 
 def write_share(percent: float) -> bytes:

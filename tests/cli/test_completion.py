@@ -70,7 +70,7 @@ def offered(shell: str, folder: Path, line: str) -> set[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("fieldagent se", {"send", "sent", "settings"}),
+        ("fieldagent se", {"send", "sent", "settings", "setup"}),
         ("fieldagent send ", {"message", "location", "waypoint", "data", "picture"}),
         ("fieldagent hub user jo", {"join"}),
         ("fieldagent help inbound ", {"list", "read", "replay"}),

@@ -64,6 +64,7 @@ COMMANDS: Mapping[str, str] = {
     "people": CALL,
     "neighbours": CALL,
     "radio": "{home}/port --json",
+    "setup": "{home}/port --yes --config {settings}",
     "inbound list": CALL,
     "satellite retry": CALL,
     "satellite trace": CALL,

@@ -19,11 +19,13 @@ from typing import Any
 import h11
 
 from fieldagent.agent import settings as agent_settings
+from fieldagent.agent.channels.recognition import Unrecognised
 from fieldagent.http import target
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import Wait
+from fieldagent.kit.devices import all_kinds
 from fieldagent.package.reading import InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
 from fieldagent.package.writing import canonical
@@ -45,6 +47,7 @@ from fieldagent.wire import (
     meshcore_kiss,
     meshtastic,
     mqtt,
+    nmea,
     node,
     rnode,
     rockblock,
@@ -483,6 +486,14 @@ def read_target(data: bytes) -> None:
         target.query_pairs(text)
 
 
+def recognise_device(data: bytes) -> None:
+    """What anything at a port may say, as each kind of device looks at it."""
+    for kind in all_kinds():
+        kind.is_answer(data)
+    nmea.satellites(nmea.sentences(data))
+    assert Unrecognised(data, echoes=False).in_words()
+
+
 DECODERS: dict[str, Decoder] = {
     "envelope": read_envelope,
     "tagged": read_tagged,
@@ -500,6 +511,7 @@ DECODERS: dict[str, Decoder] = {
     "sms-frame": read_sms_frame,
     "gsm": read_gsm,
     "rnode": read_rnode,
+    "device": recognise_device,
     "meshtastic": read_meshtastic,
     "mqtt": read_mqtt,
     "cobs": read_cobs,

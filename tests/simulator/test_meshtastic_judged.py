@@ -87,11 +87,12 @@ def test_a_radio_is_shown_as_it_is_set(tmp_path: Path) -> None:
         place = f"tcp://127.0.0.1:{ports[0]}"
         assert shown(place, 0).splitlines() == [
             f"Meshtastic 2.7.11.simulated, node {ADA}",
-            "set to 500 kHz, SF7, 4/5, region 3, 3 hops",
+            "set to 500 kHz, SF7, 4/5, EU_868, 3 hops",
+            "its firmware keeps to 10 per cent of any hour, as that region has it",
             "channel 0 (without a name): primary, no key that others lack",
             "channel 1 Kits: secondary, a key of its own",
         ]
         air.type("region 2 off")
         air.expect("transmits nothing")
         assert "BAD no region is set on the radio" in shown(place, SETTINGS)
-    assert "nothing cannot be opened" in shown(str(tmp_path / "nothing"), MISSING)
+    assert "nothing is not there" in shown(str(tmp_path / "nothing"), MISSING)

@@ -57,7 +57,13 @@ THEIRS: dict[str, tuple[ProtobufSchema[Any], Any, dict[str, str]]] = {
     "LoraConfig": (
         wire.LORA_CONFIG,
         config_pb2.Config.LoRaConfig,
-        {"spreading": "spread_factor", "coding": "coding_rate", "transmits": "tx_enabled"},
+        {
+            "spreading": "spread_factor",
+            "coding": "coding_rate",
+            "transmits": "tx_enabled",
+            "power": "tx_power",
+            "overrides_duty_cycle": "override_duty_cycle",
+        },
     ),
     "Config": (wire.CONFIG, config_pb2.Config, {}),
     "Metadata": (wire.METADATA, mesh_pb2.DeviceMetadata, {"firmware": "firmware_version"}),

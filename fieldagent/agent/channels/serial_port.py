@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import termios
 from collections.abc import AsyncIterator
@@ -13,9 +14,16 @@ import trio
 
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 
+_TAKEN = (errno.EAGAIN, errno.EBUSY)
+"""It is locked (flock(2)), or another program has it for itself alone (TIOCEXCL)."""
+
 
 class PortLost(Exception):
     """The port is not there, cannot be opened, or went away; the text is for people."""
+
+
+class PortInUse(PortLost):
+    """Another program has the port; the text says which, and how to end that."""
 
 
 class SerialPort:
@@ -51,7 +59,7 @@ async def open_serial(
     path: str, baud: int, recorder: FlightRecorder | None = None
 ) -> AsyncIterator[SerialPort]:
     """8N1 without flow control, for us alone; what goes over it goes to the `recorder`, too.
-    Raises PortLost.
+    Raises PortLost, and PortInUse where another program has it.
 
     Opening and closing happen in a thread: a driver may block in either.
     """
@@ -59,6 +67,10 @@ async def open_serial(
     try:
         line = await trio.to_thread.run_sync(opening)
     except (serial.SerialException, OSError, ValueError, termios.error) as error:
+        if getattr(error, "errno", None) in _TAKEN:
+            from fieldagent.agent.channels.port_holder import held_by
+
+            raise PortInUse(f"{path} {held_by(path)}") from None
         raise PortLost(f"{path} cannot be opened: {_why(error)}") from None
     try:
         try:

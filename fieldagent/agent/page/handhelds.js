@@ -37,5 +37,6 @@ function told(each, now) {
     place === null ? "" : `${place.latitude.toFixed(4)} ${place.longitude.toFixed(4)}`
       + `${place.blurred ? ", blurred on purpose" : ""}${place.at ? `, ${clock(place.at)}` : ""}`,
     each.keyChanged ? "has another key than before" : "",
+    each.namesakeOf === null ? "" : `has the name of ${short(each.namesakeOf)}, and is not known`,
   ].filter(text => text !== "");
 }

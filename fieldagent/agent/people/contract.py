@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.package.package import Location
 from fieldagent.system.lazy_dataclass import dataclass
 
@@ -136,6 +137,8 @@ class PeoplesRadio:
     RadioLost and PortLost, in groups."""
     is_handle: Callable[[str], bool]
     """Whether a handle is of that kind: a person may have radios of several."""
+    recognition: Callable[[], Recognition] | None = None
+    """Loads how it is recognised at a port; None: it tells nobody which it is."""
 
 
 SHORT_KEY = 12

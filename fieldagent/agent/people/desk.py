@@ -41,6 +41,7 @@ from fieldagent.agent.people.contract import (
     in_short,
 )
 from fieldagent.agent.people.directory import Holder, who
+from fieldagent.agent.people.doubts import doubts
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.package.package import (
@@ -127,33 +128,19 @@ class Desk:
         before = handhelds.handheld(self.journal, handle)
         if named.name and named.name != before.name:
             await self._keep(handle, name=named.name)
-            self._look_for_namesakes(handle, named.name)
+            self._tell_doubt(handle)
         if not named.key:
             return
         if not before.key:
             await self._keep(handle, key=named.key)
         elif named.key not in (before.key, before.other_key):
             await self._keep(handle, other_key=named.key)
-            log.warning(
-                "the radio %s (%s) has another key than before: it was set up anew, or somebody"
-                " else uses its number. It is a guest's until its person writes the join code",
-                handle,
-                named.name or before.name,
-            )
+            self._tell_doubt(handle)
 
-    def _look_for_namesakes(self, handle: str, name: str) -> None:
-        """Tell where a stranger bears a known person's name: of a radio whose key is its handle,
-        this is what a person's new radio looks like, and an impostor's."""
-        if self._who(handle).is_known:
-            return
-        for each in handhelds.around(self.journal):
-            known = self._who(each.handle)
-            if each.handle != handle and known.is_known and _is_called(known.name, each, name):
-                log.warning(
-                    "the radio %s calls itself %s, as %s does, which is known: it is a guest's"
-                    " until its person writes the join code, or you add it",
-                    *(in_short(handle), name, in_short(each.handle)),
-                )
+    def _tell_doubt(self, handle: str) -> None:
+        for each in doubts(self.journal, self.settings.people or {}):
+            if each.handle == handle:
+                log.warning("%s", each.notice)
 
     async def _take_position(self, heard: FromHandheld, placed: Located) -> None:
         before = handhelds.handheld(self.journal, heard.handle)
@@ -329,10 +316,6 @@ class Desk:
         now = self.journal.clock.now()
         said = handhelds.post(heard.handle, request, text, now, now + REPLY_LASTS, heard.number)
         await self.journal.persist(said)
-
-
-def _is_called(known_name: str, radio: Handheld, name: str) -> bool:
-    return name.casefold() in (known_name.casefold(), radio.name.casefold())
 
 
 def _key(heard: FromHandheld) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.people.contract import PeoplesRadio
 from fieldagent.agent.people_settings import RADIOS
 from fieldagent.system.named_object import known_object
@@ -13,3 +14,10 @@ def peoples_radio(name: str) -> PeoplesRadio:
     Raises WrongProperty, in words that follow `mesh-protocol`.
     """
     return known_object(name, RADIOS, PeoplesRadio)
+
+
+def reaches(protocol: str, link: ChannelLink, handle: str) -> bool:
+    """Return whether the kit's radio reaches a handheld: of `auto` the one that was found last, and
+    whichever as long as none was."""
+    name = str(link.facts.get("protocol", protocol))
+    return peoples_radio(name).is_handle(handle)

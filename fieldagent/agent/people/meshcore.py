@@ -27,6 +27,7 @@ from urllib.parse import quote
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.people.contract import (
     FromHandheld,
     HandheldSignal,
@@ -37,7 +38,7 @@ from fieldagent.agent.people.contract import (
     Spoken,
     TextOutcome,
 )
-from fieldagent.agent.people.meshcore_host import CompanionHost, attended
+from fieldagent.agent.people.meshcore_host import FULL, CompanionHost, attended
 from fieldagent.package.package import Location
 from fieldagent.system import waits
 from fieldagent.wire import meshcore_companion as wire
@@ -354,12 +355,6 @@ class MeshcorePeople:
         return TextOutcome(False, "it was said on a channel, where nobody acknowledges anything")
 
 
-FULL = (
-    "the radio knows {count} contacts and has room for no more: whoever is new cannot write to this"
-    " kit. Remove some with its app, or let it overwrite the oldest"
-)
-
-
 def _tidy(name: str) -> str:
     return " ".join(name.split())[:40]
 
@@ -408,10 +403,17 @@ async def open_meshcore(
             nursery.cancel_scope.cancel()
 
 
+def _recognition() -> Recognition:
+    from fieldagent.agent.people.meshcore_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
 RADIO = PeoplesRadio(
     "meshcore",
     "radios with MeshCore's companion firmware, by serial line or tcp://host:"
     " docs/people-radios.md",
     open_meshcore,
     is_handle,
+    _recognition,
 )

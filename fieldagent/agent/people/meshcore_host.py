@@ -49,6 +49,10 @@ SILENT = (
     " app connected to it?"
 )
 HOST_NAME = "fieldagent"
+FULL = (
+    "the radio knows {count} contacts and has room for no more: whoever is new cannot write to this"
+    " kit. Remove some with its app, or let it overwrite the oldest"
+)
 
 
 class CompanionHost:

@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.people.contract import (
     PRECISE,
     FromHandheld,
@@ -191,9 +192,16 @@ async def open_meshtastic(
         yield MeshtasticPeople(host, clock)
 
 
+def _recognition() -> Recognition:
+    from fieldagent.agent.radios.meshtastic_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
 RADIO = PeoplesRadio(
     "meshtastic",
     "radios with Meshtastic firmware, by serial line or tcp://host: docs/people-radios.md",
     open_meshtastic,
     is_handle,
+    _recognition,
 )

@@ -16,6 +16,7 @@ from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.people.contract import PRECISE, PeopleRadio, PeoplesRadio
 from fieldagent.agent.people.desk import FULL, Desk
 from fieldagent.agent.people.directory import who
+from fieldagent.agent.people.doubts import Doubt, doubts
 from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people.post import Absence, Postman
 from fieldagent.agent.people_settings import PeopleSettings
@@ -27,11 +28,11 @@ log = logging.getLogger(__name__)
 class PeopleService:
     """`run` it under a supervisor; `status` and `around` are for the API."""
 
-    def __init__(self, settings: PeopleSettings, desk: Desk) -> None:
+    def __init__(self, settings: PeopleSettings, desk: Desk, link: ChannelLink) -> None:
         self._settings = settings
         self._desk = desk
         self._journal = desk.journal
-        self.link = ChannelLink()
+        self.link = link
         self._postman = Postman(desk.journal, desk.inbox, self._name_of, Absence())
 
     async def run(self) -> NoReturn:
@@ -89,15 +90,20 @@ class PeopleService:
 
     def around(self) -> list[dict[str, Any]]:
         """Return who is around, the last that was heard first."""
-        return [self._as_json(each) for each in handhelds.around(self._journal)]
+        namesakes = {each.handle: each.namesake_of for each in self._doubts()}
+        return [
+            self._as_json(each, namesakes.get(each.handle))
+            for each in handhelds.around(self._journal)
+        ]
 
-    def _as_json(self, each: Handheld) -> dict[str, Any]:
+    def _as_json(self, each: Handheld, namesake_of: str | None) -> dict[str, Any]:
         person = who(self._journal, self._settings.people or {}, each.handle)
         told: dict[str, Any] = {
             "handle": each.handle,
             "name": person.name,
             "known": person.is_known,
             "keyChanged": each.other_key is not None,
+            "namesakeOf": namesake_of,
             "heard": None if each.heard is None else self._journal.clock.date(each.heard),
             "rssi": each.rssi,
             "snr": each.snr,
@@ -115,11 +121,18 @@ class PeopleService:
             }
         return told
 
+    def doubtful(self) -> list[dict[str, Any]]:
+        """Return whose radio people should look at, each with what is so and what to do."""
+        notices = {each.handle: each.notice for each in self._doubts()}
+        return [
+            {**each, "notice": notices[each["handle"]]}
+            for each in self.around()
+            if each["handle"] in notices
+        ]
+
     def notices(self) -> list[str]:
         """Return what of them people should look at."""
-        return [
-            f"the radio {each.handle} ({each.name}) has another key than before: it was set up"
-            " anew, or somebody else uses its number; it is a guest's until it joins again"
-            for each in handhelds.around(self._journal)
-            if each.other_key is not None
-        ]
+        return [each.notice for each in self._doubts()]
+
+    def _doubts(self) -> list[Doubt]:
+        return doubts(self._journal, self._settings.people or {})

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, RadioModem
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.properties import Key
@@ -50,3 +51,5 @@ class Radio:
     """Its frames bear the callsign; otherwise the agent says that in plain text."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What it tells in `GET /api/status` beside what each channel does, by name: what it means."""
+    recognition: Callable[[], Recognition] | None = None
+    """Loads how it is recognised at a port; None: it tells nobody which it is."""

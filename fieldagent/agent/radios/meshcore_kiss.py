@@ -23,6 +23,7 @@ from fieldagent.agent.channels.radio_modem import (
     ReceiveQueue,
     TransmitResult,
 )
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_port import SerialPort, open_serial
 from fieldagent.agent.radios import lora
 from fieldagent.agent.radios.contract import Radio, RadioPlace
@@ -217,6 +218,12 @@ async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[M
             nursery.cancel_scope.cancel()
 
 
+def _recognition() -> Recognition:
+    from fieldagent.agent.radios.meshcore_kiss_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
 RADIO = Radio(
     NAME,
     "LoRa boards with MeshCore's KISS modem firmware (Heltec, RAK, T-Beam): docs/radio.md",
@@ -230,4 +237,5 @@ RADIO = Radio(
         "airTimeLeft": "seconds of this hour in which it may still be on the air",
         "damagedFrames": "frames that could not be read",
     },
+    recognition=_recognition,
 )

@@ -28,6 +28,7 @@ from fieldagent.agent.channels.radio_modem import (
     ReceiveQueue,
     TransmitResult,
 )
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.agent.radios.lora import Allowance, share
@@ -170,6 +171,12 @@ def _name(value: str) -> str:
     return value
 
 
+def _recognition() -> Recognition:
+    from fieldagent.agent.radios.meshtastic_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
 RADIO = Radio(
     NAME,
     "radios with Meshtastic firmware, by serial line or tcp://host: docs/radio.md",
@@ -196,4 +203,5 @@ RADIO = Radio(
         "firmware": "version of the radio's",
         "airTimeLeft": "seconds of this hour in which it may still be on the air for us",
     },
+    recognition=_recognition,
 )

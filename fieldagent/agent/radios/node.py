@@ -21,6 +21,7 @@ from fieldagent.agent.channels.radio_modem import (
     ReceiveQueue,
     TransmitResult,
 )
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_port import SerialPort, open_serial
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system.finding import Finding
@@ -175,6 +176,12 @@ def check_node(place: RadioPlace) -> Finding:
     return check_serial_port(Path(place.port))
 
 
+def _recognition() -> Recognition:
+    from fieldagent.agent.radios.node_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
 RADIO = Radio(
     "node",
     "a microcontroller with a radio, on a serial port: docs/node-link.md",
@@ -187,4 +194,5 @@ RADIO = Radio(
         "millivolts": "of its battery",
         "nodes": "how many others it hears",
     },
+    recognition=_recognition,
 )

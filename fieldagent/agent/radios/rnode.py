@@ -21,6 +21,7 @@ from fieldagent.agent.channels.radio_modem import (
     ReceiveQueue,
     TransmitResult,
 )
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
 from fieldagent.agent.radios import lora
 from fieldagent.agent.radios.contract import Radio, RadioPlace
@@ -238,6 +239,12 @@ async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[Rnod
             nursery.cancel_scope.cancel()
 
 
+def _recognition() -> Recognition:
+    from fieldagent.agent.radios.rnode_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
 RADIO = Radio(
     NAME,
     "LoRa boards with RNode firmware (Heltec, LilyGO, RAK, T-Beam): docs/radio.md",
@@ -251,4 +258,5 @@ RADIO = Radio(
         "airTimeLeft": "seconds of this hour in which it may still be on the air",
         "damagedFrames": "frames that could not be read",
     },
+    recognition=_recognition,
 )

@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from fieldagent.agent.channels.contract import ChannelLink, Outbox, Reception
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_dataclass import dataclass
 
@@ -53,3 +54,5 @@ class SatelliteModem:
     costs."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What it tells in `GET /api/status` beside what each channel does, by name: what it means."""
+    recognition: Callable[[], Recognition] | None = None
+    """Loads how it is recognised at a port; None: it tells nobody which it is."""

@@ -10,6 +10,7 @@ import trio
 
 from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
@@ -83,10 +84,17 @@ def _lock(port: str, state: int | None) -> Finding:
     return Finding(False, f"{port}: the modem is locked and makes no sessions: {mend}")
 
 
+def _recognition() -> Recognition:
+    from fieldagent.agent.satellites.sbd_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
 MODEM = SatelliteModem(
     "sbd",
     "Iridium 9602, 9603 and 9523",
     driver,
     check,
     facts={"imei": "the modem's", "firmware": "the modem's"},
+    recognition=_recognition,
 )

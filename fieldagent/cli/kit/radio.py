@@ -1,4 +1,4 @@
-"""`fieldagent radio`: who is at a port with Meshtastic firmware, how it is set, what is wrong."""
+"""`fieldagent radio`: which radio is at a port, how it is set, and what is wrong with that."""
 
 from __future__ import annotations
 
@@ -9,69 +9,40 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.channels.radio_modem import RadioLost
-from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.radios.meshtastic_host import RadioFacts, attended
-from fieldagent.system.error_groups import first_error
+from fieldagent.kit.devices import FoundDevice, look_at, radios
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.terminal import escaped
-from fieldagent.wire import meshtastic as wire
-from fieldagent.wire.meshtastic import Role
 
 
 def radio(given: argparse.Namespace) -> int:
-    try:
-        facts = trio.run(_ask, given.place)
-    except* (RadioLost, PortLost) as lost:
-        print(f"fieldagent: {escaped(str(first_error(lost)))}", file=sys.stderr)
-        sys.exit(MISSING)
-    found = told(facts)
+    found = trio.run(look_at, given.place, radios())
     if given.json:
-        print(json.dumps(found))
+        print(json.dumps(as_json(found)))
+    elif found.report is None:
+        print(f"fieldagent: {escaped(found.why)}", file=sys.stderr)
     else:
         for line in in_lines(found):
             print(escaped(line))
-    return SETTINGS if found["trouble"] else OK
+    if found.report is None:
+        return MISSING
+    return SETTINGS if found.trouble else OK
 
 
-async def _ask(place: str) -> RadioFacts:
-    async with attended(place, wire.BAUD, wants_nodes=False) as host:
-        return host.facts
-
-
-def told(facts: RadioFacts) -> dict[str, Any]:
-    """Return what a radio told of itself; no key is among it."""
-    lora = wire.PRESETS.get(facts.lora.modem_preset)
-    channels = [
-        {
-            "index": each.place,
-            "name": each.settings.name,
-            "role": "primary" if each.role == Role.PRIMARY else "secondary",
-            "private": wire.is_private(each.settings),
-            "mqtt": each.settings.uplink,
-        }
-        for each in facts.channels.values()
-        if each.settings is not None and each.role != Role.OFF
-    ]
+def as_json(found: FoundDevice) -> dict[str, Any]:
+    """Return what is known of a port, for programs."""
+    told = {} if found.report is None else {"is": found.report.what, **found.report.facts}
     return {
-        "node": wire.node_id(facts.number),
-        "firmware": facts.firmware,
-        "region": facts.lora.region,
-        "preset": None if lora is None else lora.in_words().partition(", ")[2],
-        "hops": facts.lora.hop_limit,
-        "channels": channels,
-        "trouble": facts.trouble(),
+        "port": found.place,
+        "kind": found.kind or None,
+        **told,
+        "trouble": list(found.trouble),
+        "why": found.why or None,
     }
 
 
-def in_lines(found: dict[str, Any]) -> list[str]:
+def in_lines(found: FoundDevice) -> list[str]:
     """Return the same for people."""
-    lines = [f"Meshtastic {found['firmware']}, node {found['node']}"]
-    if found["preset"]:
-        lines.append(f"set to {found['preset']}, region {found['region']}, {found['hops']} hops")
-    for each in found["channels"]:
-        key = "a key of its own" if each["private"] else "no key that others lack"
-        passed_on = ", passed on by MQTT" if each["mqtt"] else ""
-        name = each["name"] or "(without a name)"
-        lines.append(f"channel {each['index']} {name}: {each['role']}, {key}{passed_on}")
-    return [*lines, *([f"BAD {found['trouble']}"] if found["trouble"] else [])]
+    if found.report is None:
+        return [found.why]
+    bad = [f"BAD {each}" for each in found.trouble]
+    return [found.report.what, *found.report.lines, *bad]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fieldagent.agent.people import auto
 from fieldagent.agent.people_settings import RADIOS
 from tests.agent.people.camp import (
     FIRMWARES,
@@ -22,6 +23,7 @@ from tests.agent.people.camp import (
     hears,
     learn,
 )
+from tests.agent.test_events import listening
 from tests.browser import browser, faults, page
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, posted, receiver
@@ -29,7 +31,7 @@ from tests.hub.test_journey import sky as sky_of_hub
 from tests.processes import administer, agent, free_port, hub, sky, until
 
 
-@pytest.fixture(params=RADIOS)
+@pytest.fixture(params=sorted({*RADIOS} - {auto.NAME}))
 def firmware(request: pytest.FixtureRequest) -> Firmware:
     """Each people's radio that there is."""
     return FIRMWARES[request.param]
@@ -365,3 +367,16 @@ def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
             assert shown.locator("#map path.spot.blurred").count() == 1
             assert "blurred on purpose" in shown.locator("#places").inner_text()
             assert faults(shown) == []
+
+
+def test_a_stranger_with_a_known_name_is_an_event(tmp_path: Path, firmware: Firmware) -> None:
+    """Whoever listens is told with what to do, at the beginning too; until it is known."""
+    known = {"mesh-people": f"{firmware.ada} node 3", "mesh-join-code": "edelweiss"}
+    with camp(tmp_path, known, people=2, firmware=firmware) as there:
+        with listening(there.kit, "people") as listener:
+            told = listener.until("people", handle=firmware.ben).data
+        assert (told["name"], told["known"]) == ("Node 3", False)
+        assert told["namesakeOf"] == firmware.ada
+        assert "until they write the join code, or you add it" in told["notice"]
+        assert told["notice"] in there.kit.call("GET", "/api/status").body["notices"]
+        there.kit.expect("calls itself Node 3")

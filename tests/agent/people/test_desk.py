@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.journal import directory, handhelds, incident, outbound
 from fieldagent.agent.people.contract import (
     FromHandheld,
@@ -118,12 +119,36 @@ async def test_another_key_makes_a_guest_and_is_told(
         assert "has another key than before" in caplog.text
         await there.say("two", key=OTHER)
         assert there.items() == [Message("Ada: one")]
-        (notice,) = PeopleService(SETTINGS, there.desk).notices()
+        (notice,) = PeopleService(SETTINGS, there.desk, ChannelLink()).notices()
         assert notice.startswith(f"the radio {ADA} (Ada of the hut) has another key")
         await there.say("join edelweiss", key=OTHER)
         await there.say("three", key=OTHER)
         assert there.items() == [Message("Ada: one"), Message("Ada: three")]
-        assert PeopleService(SETTINGS, there.desk).notices() == []
+        assert PeopleService(SETTINGS, there.desk, ChannelLink()).notices() == []
+
+
+async def test_a_strangers_radio_with_a_known_name_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether the hub, the settings or the code knows the name; none of them is in doubt itself."""
+    hut = "!000000b5"
+    async with bench(tmp_path, join_code="edelweiss") as there:
+        listed = Directory(1, 9, (DirectoryEntry("user", 12, "Hut", (hut,)),))
+        await directory.keep(there.kit.journal, listed)
+        service = PeopleService(SETTINGS, there.desk, ChannelLink())
+        await there.hear(Named("Ada", KEY))
+        await there.hear(Named("Ben", b""), EVE)
+        assert service.notices() == []
+        for name, other in (("ADA", ADA), ("hut", hut)):
+            caplog.clear()
+            await there.hear(Named(name, b""), EVE)
+            (notice,) = service.notices()
+            assert notice.startswith(f"the radio {EVE} calls itself {name}, as {other} does")
+            assert notice in caplog.text
+            (shown,) = service.doubtful()
+            assert (shown["handle"], shown["namesakeOf"], shown["known"]) == (EVE, other, False)
+        await there.say("join edelweiss", EVE)
+        assert service.notices() == []
 
 
 async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -> None:
@@ -237,7 +262,7 @@ async def test_power_that_fails_at_its_commit_gives_nobody_a_message_more(
 async def test_a_battery_is_kept_and_never_sent(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.hear(Powered(42))
-        service = PeopleService(SETTINGS, there.desk)
+        service = PeopleService(SETTINGS, there.desk, ChannelLink())
         (seen,) = service.around()
         assert (seen["battery"], seen["hops"], seen["rssi"]) == (42, 1, -80)
         assert there.items() == []

@@ -9,6 +9,7 @@ from functools import partial
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
 from fieldagent.agent.satellites.imt import driver as imt_driver
@@ -84,6 +85,12 @@ def _came(port: str, mail: Mailbag) -> list[Finding]:
     return [Finding(False, text)]
 
 
+def _recognition() -> Recognition:
+    from fieldagent.agent.satellites.imt.recognition import RECOGNITION
+
+    return RECOGNITION
+
+
 MODEM = SatelliteModem(
     "imt",
     "Iridium Certus 9704, as on the RockBLOCK 9704",
@@ -94,4 +101,5 @@ MODEM = SatelliteModem(
         "sim": "number of its SIM (ICCID)",
         "topic": "by which its messages go",
     },
+    recognition=_recognition,
 )

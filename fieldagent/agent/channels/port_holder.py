@@ -1,0 +1,61 @@
+"""Who has a serial port, where it could not be had: /proc/locks names who has locked it (proc(5)),
+as the agent does with each of its ports."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def held_by(port: str) -> str:
+    """Return who has it and how to end that, in words that follow a port."""
+    process = _locker(port)
+    if process is None:
+        return "is in use by another program: end that first"
+    unit = _unit(process)
+    if unit:
+        named = "the agent" if unit == "fieldagent" else unit
+        stop = f"`sudo systemctl stop {unit}` frees it, and `start` puts that back to work"
+        return f"is in use by {named} (process {process}): {stop}"
+    command = _command(process)
+    named = "the agent" if _is_agent(command) else f"`{' '.join(command)[:60]}`"
+    if not command:
+        named = "another program"
+    return f"is in use by {named} (process {process}): `kill {process}` ends it"
+
+
+def _locker(port: str) -> int | None:
+    """Return the process that has locked it; None where none did, or it is not told."""
+    try:
+        file = Path(port).stat()
+        locks = (PROC / "locks").read_text()
+    except OSError:
+        return None
+    device = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    found = re.search(rf"FLOCK +ADVISORY +WRITE +([1-9][0-9]*) {device} ", locks)
+    return None if found is None else int(found[1])
+
+
+def _unit(process: int) -> str:
+    """Return the system service that it belongs to; empty where it belongs to none."""
+    try:
+        group = (PROC / str(process) / "cgroup").read_text()
+    except OSError:
+        return ""
+    found = re.search(r"/system\.slice/(?:[^\n]*/)?([^/\n]+)\.service$", group, re.MULTILINE)
+    return "" if found is None else found[1]
+
+
+def _command(process: int) -> list[str]:
+    try:
+        text = (PROC / str(process) / "cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return []
+    return text.rstrip("\0").split("\0")
+
+
+def _is_agent(command: list[str]) -> bool:
+    return "run" in command and any("fieldagent" in word for word in command)

@@ -1,0 +1,57 @@
+"""Whose handheld people should look at, whichever its firmware.
+
+another key      of a radio that is known by its number (Meshtastic): it was set up anew, or
+                 somebody else uses the number
+a known name     of a radio that is not known. Where the key is who somebody is (MeshCore), this
+                 is what a person's new radio looks like, and an impostor's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fieldagent.agent.journal import directory, handhelds
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.people.contract import in_short
+
+ANOTHER_KEY = (
+    "the radio {handle} ({name}) has another key than before: it was set up anew, or somebody else"
+    " uses its number; it is a guest's until it joins again"
+)
+NAMESAKE = (
+    "the radio {handle} calls itself {name}, as {other} does, which is known: it is that person's"
+    " new radio, or somebody else's. Ask them: it is a guest's until they write the join code, or"
+    " you add it"
+)
+
+
+class Doubt(NamedTuple):
+    handle: str
+    notice: str
+    """What is so, and what to do."""
+    namesake_of: str | None = None
+    """The handle of the known person's radio."""
+
+
+def doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
+    """Return those of all who are around; `own` are those whom the settings name."""
+    there = handhelds.around(journal)
+    changed = {each.handle for each in there if each.other_key is not None}
+    names = {**own, **{each.handle: each.name for each in there if each.joined is not None}}
+    for person in directory.people(journal):
+        names |= dict.fromkeys(person.handles, person.name)
+    known = {handle: name for handle, name in names.items() if handle not in changed}
+    by_name = {name.casefold(): handle for handle, name in known.items() if name}
+    by_name |= {each.name.casefold(): each.handle for each in there if each.handle in known}
+    found = []
+    for each in there:
+        told = {"handle": in_short(each.handle), "name": each.name}
+        if each.handle in changed:
+            found.append(Doubt(each.handle, ANOTHER_KEY.format(**told)))
+        elif each.name and each.handle not in known:
+            other = by_name.get(each.name.casefold())
+            if other is not None:
+                words = NAMESAKE.format(**told, other=in_short(other))
+                found.append(Doubt(each.handle, words, other))
+    return found

@@ -1,0 +1,86 @@
+"""What a board with MeshCore's KISS modem firmware is asked, so that it tells how it is set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.agent.channels.recognition import (
+    DeviceLine,
+    DeviceReport,
+    Recognition,
+    answer_to,
+)
+from fieldagent.wire import kiss
+from fieldagent.wire import meshcore_kiss as wire
+from fieldagent.wire.meshcore_kiss import MeshcoreCommand
+
+NAME = "meshcore-kiss"
+BAUD = 115_200
+LOW, NONE_BELOW = 3_400, 2_000
+"""Millivolts of a battery that is nearly empty, and below which there is none."""
+
+
+def _last(said: bytes, command: MeshcoreCommand) -> bytes | None:
+    """Return the content of the last answer to that command."""
+    found = None
+    for kind, content in kiss.KissDeframer().receive_data(said):
+        word = wire.read_word(content) if kind == kiss.SET_HARDWARE else None
+        if word is not None and word.code == command | wire.ANSWER:
+            found = word.content
+    return found
+
+
+def _is_answer(said: bytes) -> bool:
+    return _last(said, MeshcoreCommand.PING) is not None
+
+
+async def _ask(line: DeviceLine, command: MeshcoreCommand) -> bytes:
+    """Return the answer; nothing where there is none, as older firmware does not know each."""
+    return await answer_to(line, wire.ask(command), lambda said: _last(said, command)) or b""
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    version = ".".join(map(str, await _ask(line, MeshcoreCommand.VERSION)))
+    board = (await _ask(line, MeshcoreCommand.NAME)).decode("utf-8", "replace")
+    lora = wire.read_settings(await _ask(line, MeshcoreCommand.GET_RADIO))
+    power = int.from_bytes(await _ask(line, MeshcoreCommand.GET_POWER))
+    millivolts = wire.read_number(await _ask(line, MeshcoreCommand.BATTERY)) or 0
+    is_set = lora is not None and lora.frequency > 0
+    facts: dict[str, Any] = {
+        "firmware": version,
+        "board": board or None,
+        "frequency": None if lora is None else lora.frequency or None,
+        "bandwidth": None if lora is None else lora.bandwidth or None,
+        "spreading": None if lora is None else lora.spreading or None,
+        "coding": None if lora is None else lora.coding or None,
+        "power": power if is_set else None,
+        "batteryMillivolts": millivolts or None,
+    }
+    lines = ["nobody has set it since it started: the agent does"]
+    if lora is not None and is_set:
+        lines = [f"set to {lora.in_words()}, {power} dBm"]
+    trouble = []
+    if lora is None:
+        lines = []
+        trouble.append("it answers a ping, and nothing more: unplug it, and plug it in again")
+    if millivolts >= NONE_BELOW:
+        lines.append(f"its battery has {millivolts / 1000:.2f} V")
+        if millivolts < LOW:
+            trouble.append(
+                f"its battery has {millivolts / 1000:.2f} V: charge it. A board whose power dips"
+                " forgets how it was set"
+            )
+    named = f" on {board}" if board else ""
+    what = f"MeshCore's KISS modem firmware {version}{named}"
+    return DeviceReport(what, tuple(lines), tuple(trouble), facts)
+
+
+RECOGNITION = Recognition(
+    NAME,
+    5,
+    BAUD,
+    lambda: wire.ask(MeshcoreCommand.PING),
+    _is_answer,
+    tell,
+)
+"""Last: what KISS calls "SetHardware" means something of its own to each TNC."""

@@ -1,0 +1,107 @@
+"""What a Meshtastic radio is asked, whether it is for people or for kits, so that it tells how it
+is set; no key is among it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.channels.recognition import DeviceLine, DeviceReport, Recognition
+from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, RadioFacts
+from fieldagent.wire import meshtastic as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.meshtastic import Role, ToRadio
+
+NAME = "meshtastic"
+TELL_MAX = 30.0
+"""Seconds in which it tells all."""
+
+
+def _question() -> bytes:
+    return wire.WAKE + wire.to_radio(ToRadio(want_config=wire.EVERYTHING_BUT_NODES))
+
+
+def _is_answer(said: bytes) -> bool:
+    """Without a `my_info` there is no radio, whatever else it says."""
+    for message in wire.Deframer().receive_data(said):
+        try:
+            told = wire.read_from_radio(message)
+        except RemoteProtocolError:
+            continue
+        if told.my_info is not None and told.my_info.number:
+            return True
+    return False
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    """Raises RadioLost and PortLost, in groups."""
+    host = MeshtasticHost(line, wants_nodes=False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(host.listen)
+        with trio.move_on_after(TELL_MAX) as limit:
+            await host.greet()
+        nursery.cancel_scope.cancel()
+    if limit.cancelled_caught:
+        raise RadioLost("the radio began to tell how it is set, and stopped: start it anew")
+    return _report(host.facts)
+
+
+def _report(facts: RadioFacts) -> DeviceReport:
+    lora = facts.lora
+    preset = wire.PRESETS.get(lora.modem_preset)
+    channels = [
+        {
+            "index": each.place,
+            "name": each.settings.name,
+            "role": "primary" if each.role == Role.PRIMARY else "secondary",
+            "private": wire.is_private(each.settings),
+            "mqtt": each.settings.uplink,
+        }
+        for each in facts.channels.values()
+        if each.settings is not None and each.role != Role.OFF
+    ]
+    found: dict[str, Any] = {
+        "node": wire.node_id(facts.number),
+        "firmware": facts.firmware,
+        "region": lora.region,
+        "preset": None if preset is None else preset.in_words().partition(", ")[2],
+        "hops": lora.hop_limit,
+        "power": lora.power or None,
+        "channels": channels,
+    }
+    own = [str(each["name"]) for each in channels if each["private"] and each["index"]]
+    settings = {f"{NAME}-channel": own[0]} if len(own) == 1 else {}
+    trouble = [each for each in (facts.trouble(), _unlawful(facts)) if each]
+    what = f"Meshtastic {facts.firmware}, node {found['node']}"
+    return DeviceReport(what, tuple(_lines(found)), tuple(trouble), found, settings)
+
+
+def _unlawful(facts: RadioFacts) -> str:
+    share = wire.DUTY_CYCLES.get(facts.lora.region)
+    if share is None or not facts.lora.overrides_duty_cycle:
+        return ""
+    return (
+        f"the radio is set to pass over its region's limit of {share:g} per cent of an hour: turn"
+        " 'override duty cycle' off with its app"
+    )
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    lines = []
+    if found["preset"]:
+        region = wire.REGIONS.get(found["region"], f"region {found['region']}")
+        power = f", {found['power']} dBm" if found["power"] else ""
+        lines.append(f"set to {found['preset']}{power}, {region}, {found['hops']} hops")
+    if (share := wire.DUTY_CYCLES.get(found["region"])) is not None:
+        lines.append(f"its firmware keeps to {share:g} per cent of any hour, as that region has it")
+    for each in found["channels"]:
+        key = "a key of its own" if each["private"] else "no key that others lack"
+        passed_on = ", passed on by MQTT" if each["mqtt"] else ""
+        name = each["name"] or "(without a name)"
+        lines.append(f"channel {each['index']} {name}: {each['role']}, {key}{passed_on}")
+    return lines
+
+
+RECOGNITION = Recognition(NAME, 2, wire.BAUD, _question, _is_answer, tell, tcp_port=wire.TCP_PORT)

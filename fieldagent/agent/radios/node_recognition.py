@@ -1,0 +1,90 @@
+"""What a radio node is asked, so that it says who it is: the node link's hello."""
+
+from __future__ import annotations
+
+from random import getrandbits
+
+from fieldagent.agent.channels.radio_modem import AIR_BYTES, AIR_BYTES_MIN
+from fieldagent.agent.channels.recognition import (
+    DeviceLine,
+    DeviceReport,
+    Recognition,
+    answer_to,
+)
+from fieldagent.wire import node
+
+NAME = "node"
+BAUD = 115_200
+BEGINNINGS = b"\xc0\x94<"
+"""What begins a frame of KISS, of Meshtastic and of MeshCore's companion: none is in a question."""
+
+
+def _hello() -> bytes:
+    while True:
+        link = node.NodeLink(node.NodeHello(boot=getrandbits(32)))
+        link.open(0.0)
+        data = link.data_to_send()
+        if not any(each in data for each in BEGINNINGS):
+            return data
+
+
+def _told(said: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
+    """Return who it is and how it does, as far as it has said that."""
+    link = node.NodeLink(node.NodeHello(boot=0))
+    link.receive_data(said, 0.0)
+    hello, status = None, None
+    while (event := link.next_event()) is not None:
+        if isinstance(event, node.NodeOpened):
+            hello = event.hello
+        elif isinstance(event, node.NodeStatus):
+            status = event
+    return hello, status
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    heard = bytearray()
+
+    def both(said: bytes) -> bool | None:
+        heard[:] = said
+        hello, status = _told(said)
+        return True if hello is not None and status is not None else None
+
+    await answer_to(line, _hello(), both)
+    hello, status = _told(bytes(heard))
+    if hello is None:
+        return DeviceReport("a node of the node link, which said hello once and no more")
+    lines = [f"it takes packets of {hello.packet_bytes} bytes"]
+    battery = None if status is None else status.battery
+    if battery is not None:
+        lines.append(f"its battery has {battery} %")
+    trouble = []
+    if hello.packet_bytes < AIR_BYTES_MIN:
+        trouble.append(
+            f"it takes packets of {hello.packet_bytes} bytes, {AIR_BYTES_MIN} are needed: give it"
+            " other settings"
+        )
+    settings = {}
+    if AIR_BYTES_MIN <= hello.packet_bytes < AIR_BYTES:
+        settings["radio-packet-bytes"] = str(hello.packet_bytes)
+        lines.append(f"set radio-packet-bytes={hello.packet_bytes} on each kit of the group")
+    return DeviceReport(
+        f"node {hello.node}, firmware {hello.firmware or 'unknown'}",
+        tuple(lines),
+        tuple(trouble),
+        {
+            "node": hello.node,
+            "firmware": hello.firmware,
+            "packetBytes": hello.packet_bytes,
+            "battery": battery,
+        },
+        settings,
+    )
+
+
+def _is_answer(said: bytes) -> bool:
+    """Its hello says who it is; that of a host, which may come back as an echo, says nothing."""
+    hello, _ = _told(said)
+    return hello is not None and bool(hello.node or hello.firmware)
+
+
+RECOGNITION = Recognition(NAME, 4, BAUD, _hello, _is_answer, tell)

@@ -1,0 +1,98 @@
+"""What a board with RNode firmware is asked, so that it tells how it is set. A zero, or FF, where a
+setting would stand asks for it and sets nothing.
+
+Whether it is provisioned stands in its EEPROM (RNode_Firmware, ROM.h). Its limits of air-time are
+not asked for: they cannot be told without being set.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.agent.channels.recognition import (
+    DeviceLine,
+    DeviceReport,
+    Recognition,
+    answer_to,
+)
+from fieldagent.wire import kiss
+from fieldagent.wire import rnode as wire
+from fieldagent.wire.lora import LoraSettings
+from fieldagent.wire.rnode import RnodeCommand, RnodeError
+
+NAME = "rnode"
+BAUD = 115_200
+
+
+def _last(said: bytes, command: int) -> bytes | None:
+    """Return the content of the last frame of that command."""
+    found = [each for kind, each in kiss.KissDeframer().receive_data(said) if kind == command]
+    return found[-1] if found else None
+
+
+def _is_answer(said: bytes) -> bool:
+    return _last(said, RnodeCommand.DETECT) == wire.DETECTED
+
+
+async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes:
+    """Return the answer; nothing where there is none, as older firmware does not know each."""
+    said = wire.say(command, content)
+    return await answer_to(line, said, lambda told: _last(told, command)) or b""
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    version = await _ask(line, RnodeCommand.VERSION, wire.OFF)
+    firmware = ".".join(map(str, version))
+    is_on = await _ask(line, RnodeCommand.STATE, wire.ASK) == wire.ON
+    asked = [await _ask(line, command, content) for command, content in wire.QUESTIONS]
+    frequency, bandwidth, spreading, coding, power = (int.from_bytes(each) for each in asked)
+    memory = await _ask(line, RnodeCommand.READ_MEMORY, wire.OFF)
+    provisioned = wire.is_provisioned(memory)
+    facts: dict[str, Any] = {
+        "firmware": firmware,
+        "on": is_on,
+        "frequency": frequency or None,
+        "bandwidth": bandwidth or None,
+        "spreading": spreading or None,
+        "coding": coding or None,
+        "power": power if frequency else None,
+        "provisioned": provisioned,
+    }
+    state = "its radio is on" if is_on else "its radio is off until an agent turns it on"
+    lines = [state]
+    if frequency:
+        lora = LoraSettings(frequency, bandwidth, spreading, coding)
+        lines.append(f"set to {lora.in_words()}, {power} dBm")
+    if wire.starts_by_itself(memory):
+        lines.append("it has settings stored, with which it starts until an agent sets others")
+    return DeviceReport(
+        f"RNode {firmware or 'of unknown firmware'}",
+        tuple(lines),
+        tuple(_trouble(version, firmware, provisioned=provisioned)),
+        facts,
+    )
+
+
+def _trouble(version: bytes, firmware: str, *, provisioned: bool | None) -> list[str]:
+    if not version:
+        return ["it says that it is an RNode, and nothing more: unplug it, and plug it in again"]
+    found = []
+    if tuple(version) < wire.OLDEST:
+        found.append(
+            f"its firmware is RNode {firmware}, and 1.52 is the oldest that is understood:"
+            " `rnodeconf --update` with its port brings a later one"
+        )
+    if provisioned is False:
+        found.append(wire.BROKEN[RnodeError.NOT_PROVISIONED])
+    return found
+
+
+RECOGNITION = Recognition(
+    NAME,
+    1,
+    BAUD,
+    lambda: wire.say(RnodeCommand.DETECT, wire.DETECT),
+    _is_answer,
+    tell,
+)
+"""First: it obeys more of what others are asked than any other."""

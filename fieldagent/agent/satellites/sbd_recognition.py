@@ -1,0 +1,27 @@
+"""What a modem of Short Burst Data is asked, so that it says what it is: its model, and no more. No
+session is begun."""
+
+from __future__ import annotations
+
+from fieldagent.agent.channels.recognition import (
+    DeviceLine,
+    DeviceReport,
+    Recognition,
+    answer_to,
+)
+from fieldagent.wire import model
+
+NAME = "sbd"
+BAUD = 19_200
+
+
+def _is_answer(said: bytes) -> bool:
+    return model.IRIDIUM in (model.read_model(said) or "").upper()
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
+    return DeviceReport(f"satellite modem, {name}", facts={"model": name})
+
+
+RECOGNITION = Recognition(NAME, 7, BAUD, lambda: model.QUESTION, _is_answer, tell)

@@ -1,0 +1,51 @@
+"""What a GSM modem is asked, so that it says what it is and whether its SIM can be used. Nothing is
+sent, and no PIN is tried."""
+
+from __future__ import annotations
+
+import re
+
+from fieldagent.agent.channels.recognition import (
+    DeviceLine,
+    DeviceReport,
+    Recognition,
+    answer_to,
+)
+from fieldagent.wire import model, sms_modem
+
+NAME = "gsm"
+BAUD = 115_200
+SIM_MAX = 5.0
+"""Seconds in which it says how its SIM is."""
+_SIM = re.compile(rb"\+CPIN: ?([^\r\n]+)|\+CME ERROR: ?([^\r\n]+)|[\r\n](ERROR)[\r\n]")
+
+
+def _is_answer(said: bytes) -> bool:
+    name = model.read_model(said)
+    return name is not None and model.IRIDIUM not in name.upper()
+
+
+def _sim(said: bytes) -> str | None:
+    found = _SIM.search(said)
+    return None if found is None else found[found.lastindex or 0].decode("ascii", "replace")
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
+    sim = await answer_to(line, f"{sms_modem.PIN}\r".encode(), _sim, SIM_MAX)
+    return DeviceReport(
+        f"GSM modem, {name}", trouble=_trouble(sim), facts={"model": name, "sim": sim}
+    )
+
+
+def _trouble(sim: str | None) -> tuple[str, ...]:
+    if sim in (None, "READY"):
+        return ()
+    if sim == "SIM PIN":
+        return ("its SIM wants a PIN: set sms-pin, or turn it off in a telephone",)
+    if sim == "SIM PUK":
+        return ("its SIM is locked: give its PUK in a telephone",)
+    return (f"its SIM cannot be used ({sim}): is one in it, the right way round?",)
+
+
+RECOGNITION = Recognition(NAME, 6, BAUD, lambda: model.QUESTION, _is_answer, tell)

@@ -1,0 +1,152 @@
+"""`fieldagent setup`: what is plugged in here, and the settings that follow from it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from fieldagent.agent.settings import INSTALLED, default_path
+from fieldagent.cli.kit.radio import as_json, in_lines
+from fieldagent.kit import proposal
+from fieldagent.kit.devices import FoundDevice, all_kinds, look
+from fieldagent.kit.proposal import SEATS, Proposal, propose
+from fieldagent.kit.provision import put_settings
+from fieldagent.kit.serial_ports import is_same_port, lasting_name, serial_ports
+from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
+from fieldagent.system.java_properties import NoProperties
+from fieldagent.system.java_properties import pairs as pairs_in
+from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.properties import InvalidSettings, read_file
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import counted, reason_of
+
+LASTS = "a port where nothing answers takes some twenty seconds"
+
+
+def setup(given: argparse.Namespace) -> int:
+    path = given.config or (INSTALLED if os.geteuid() == 0 else default_path())
+    try:
+        text = read_file(path, required=False)
+        before = dict(pairs_in(text))
+    except InvalidSettings as wrong:
+        return refuse_settings(wrong)
+    except NoProperties as wrong:
+        return refuse_settings(InvalidSettings(path, [str(wrong)]))
+    except OSError as error:
+        complain(f"the settings cannot be read: {reason_of(error)}")
+        return IO_FAILED
+    found = _look(given, before)
+    more = dict(given.set)
+    plan = propose(found, text, more)
+    is_asked = not (given.yes or given.dry_run or given.json) and sys.stdin.isatty()
+    if is_asked:
+        plan, more = _ask_for(plan, found, text, more)
+    try:
+        changed = proposal.after(text, plan.settings, path)
+    except InvalidSettings as wrong:
+        return refuse_settings(wrong)
+    if given.json:
+        print(json.dumps(_as_json(found, plan, path)))
+    else:
+        _print_plan(plan, before, path)
+    if not plan.settings:
+        return _end(found, plan)
+    if given.dry_run or not (given.yes or (is_asked and _agrees(path))):
+        complain("nothing was written" + ("" if given.dry_run else "; use --yes in scripts"))
+        return OK if given.dry_run else USAGE
+    try:
+        put_settings(changed, path)
+    except OSError as error:
+        complain(f"the settings were not written: {reason_of(error)}")
+        return IO_FAILED
+    if not given.json:
+        print(escaped(f"{path} is written; `fieldagent check --config {path}` looks at all of it"))
+        print("an agent that runs takes it at its next start: `sudo systemctl restart fieldagent`")
+    return _end(found, plan)
+
+
+def _look(given: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
+    """Ask the ports that are named, or else all; and those of the settings, to see whether they
+    work."""
+    places = [lasting_name(each) for each in given.places] or serial_ports()
+    for seat in SEATS:
+        port = before.get(seat.port, "")
+        if port and not port.startswith("udp://"):
+            # By the name that it has in the settings.
+            places = [port, *(each for each in places if not is_same_port(each, port))]
+    places = list(dict.fromkeys(places))
+    if not given.json and places:
+        print(f"asking {counted(len(places), 'port')}; {LASTS}", flush=True)
+    found = trio.run(look, places, all_kinds())
+    if not given.json:
+        for each in found:
+            first, *rest = in_lines(each)
+            head = first if each.report is None else f"{each.place}: {first}"
+            print(escaped(head))
+            for line in rest:
+                print(escaped(f"    {line}"))
+    return found
+
+
+def _ask_for(
+    plan: Proposal, found: list[FoundDevice], text: str, more: Mapping[str, str]
+) -> tuple[Proposal, dict[str, str]]:
+    """Ask for what no device can tell; what is left empty leaves its device out."""
+    told = dict(more)
+    for port, names in plan.needed.items():
+        print(escaped(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
+        for name in names:
+            meant = proposal.meaning(name, {**dict(pairs_in(text)), **plan.by_port[port]})
+            value = _asked(f"{name} ({meant}): ")
+            if not value:
+                break
+            told[name] = value
+    return propose(found, text, told), told
+
+
+def _asked(question: str) -> str:
+    """Return what is typed; nothing at the end of input."""
+    try:
+        return input(escaped(question)).strip()
+    except EOFError:
+        return ""
+
+
+def _agrees(path: Path) -> bool:
+    return _asked(f"Write this to {path}? [y/N] ").lower() in ("y", "yes")
+
+
+def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
+    for port in plan.kept:
+        print(escaped(f"{port}={before[port]} stays"))
+    for port, names in plan.needed.items():
+        text = f"{port} is left out, as it needs {', '.join(names)}"
+        print(escaped(f"{text}: name each with --set {names[0]}=… or in {path}"))
+    for name, value in plan.settings.items():
+        was = f"  (was {before[name]})" if name in before else ""
+        print(escaped(f"+ {name}={proposal.covered(name, value)}{was}"))
+    if not plan.settings:
+        print("there is nothing to set")
+
+
+def _as_json(found: list[FoundDevice], plan: Proposal, path: Path) -> dict[str, Any]:
+    return {
+        "ports": [as_json(each) for each in found],
+        "file": str(path),
+        "kept": list(plan.kept),
+        "settings": {name: proposal.covered(name, value) for name, value in plan.settings.items()},
+        "needed": {port: list(names) for port, names in plan.needed.items()},
+    }
+
+
+def _end(found: list[FoundDevice], plan: Proposal) -> int:
+    if plan.needed or any(each.trouble for each in found):
+        return SETTINGS
+    return OK if plan.settings or plan.kept else MISSING

@@ -1,0 +1,155 @@
+"""Which devices there are that may be at a port of a kit, and asking which one is there.
+
+The radios, people's radios and modems say themselves how they are recognised: the lists are walked
+that name them for the settings. A port is opened once for each speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import trio
+
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.channels.recognition import (
+    DeviceReport,
+    Recognition,
+    Unrecognised,
+    recognise,
+)
+from fieldagent.agent.channels.serial_check import check_serial_port
+from fieldagent.agent.channels.serial_port import PortInUse, PortLost
+from fieldagent.agent.people.known import peoples_radio
+from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
+from fieldagent.agent.radios.known import RADIOS, radio
+from fieldagent.agent.radios.radio_line import is_serial, open_line
+from fieldagent.agent.satellites.known import MODEMS, modem
+from fieldagent.system.error_groups import first_error
+
+CONSOLES = Path("/sys/class/tty/console/active")
+"""Names the lines on which this system has its console."""
+
+
+class FoundDevice(NamedTuple):
+    """What is known of a port: the device that answers there, or why none is known."""
+
+    place: str
+    kind: str = ""
+    """What the settings call it; empty where none was recognised."""
+    report: DeviceReport | None = None
+    why: str = ""
+    """For people, where there is no report."""
+    in_use: bool = False
+    """Another program has the port."""
+    answers: bool = False
+    """Something takes bytes there, whatever it is."""
+
+    @property
+    def trouble(self) -> tuple[str, ...]:
+        return () if self.report is None else self.report.trouble
+
+
+def radios() -> list[Recognition]:
+    """Return how each known radio is recognised that can be: between kits, and people's."""
+    ways = [radio(name).recognition for name in RADIOS]
+    ways += [peoples_radio(name).recognition for name in PEOPLES_RADIOS]
+    # A firmware that serves both is one kind.
+    return list({each.name: each for each in (way() for way in ways if way)}.values())
+
+
+def all_kinds() -> list[Recognition]:
+    """Return how each known device is recognised that can be."""
+    from fieldagent.agent.sms.recognition import RECOGNITION as GSM
+    from fieldagent.kit.gnss import RECOGNITIONS as GNSS
+
+    satellites = [each.recognition() for each in map(modem, MODEMS) if each.recognition]
+    return [*GNSS, *radios(), GSM, *satellites]
+
+
+async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
+    """Ask all places at the same time."""
+    found: dict[str, FoundDevice] = {}
+
+    async def ask(place: str) -> None:
+        found[place] = await look_at(place, kinds)
+
+    async with trio.open_nursery() as nursery:
+        for place in places:
+            nursery.start_soon(ask, place)
+    return [found[place] for place in places]
+
+
+async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
+    """Ask what is at a serial port, or at tcp://host."""
+    if is_serial(place):
+        seen = check_serial_port(Path(place))
+        if why := _console(place) if seen.good else seen.text:
+            return FoundDevice(place, why=why)
+    found = FoundDevice(place)
+    try:
+        found = await _ask(place, kinds)
+    except* PortInUse as taken:
+        found = FoundDevice(place, why=str(first_error(taken)), in_use=True)
+    except* (PortLost, RadioLost) as lost:
+        found = FoundDevice(place, why=str(first_error(lost)))
+    return found
+
+
+async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
+    """Raises PortLost and RadioLost, in groups."""
+    heard: list[Unrecognised] = []
+    lost: PortLost | None = None
+    for baud, tcp_port, asked in _openings(place, kinds):
+        try:
+            async with open_line(place, baud, tcp_port) as line:
+                answer = await recognise(line, asked, kinds)
+                if isinstance(answer, Recognition):
+                    return FoundDevice(place, answer.name, await answer.tell(line))
+                heard.append(answer)
+        except PortLost as error:
+            # By TCP each kind has its own port.
+            if is_serial(place):
+                raise
+            lost = lost or error
+    if not heard:
+        raise lost or PortLost(f"{place} is at no port that a known radio listens on")
+    # What talks at one speed is noise at the others: the first that was heard tells most.
+    told = next((each for each in heard if each.said or each.echoes), heard[0])
+    return FoundDevice(place, why=f"{place}: {told.in_words()}", answers=True)
+
+
+def _openings(
+    place: str, kinds: Sequence[Recognition]
+) -> Iterator[tuple[int, int, list[Recognition]]]:
+    """Return the speeds, or ports of TCP, at which the place is opened, and who is asked there."""
+    if is_serial(place):
+        in_turn = sorted(kinds, key=lambda each: each.turn)
+        for baud, asked in groupby(in_turn, key=lambda each: each.baud):
+            yield baud, 0, list(asked)
+        return
+    by_network = [each for each in kinds if each.tcp_port]
+    if _has_port(place):
+        yield 0, 0, by_network
+        return
+    for each in by_network:
+        yield 0, each.tcp_port, [each]
+
+
+def _has_port(place: str) -> bool:
+    try:
+        return urlsplit(place).port is not None
+    except ValueError:
+        return True
+
+
+def _console(place: str) -> str:
+    try:
+        consoles = CONSOLES.read_text().split()
+        name = Path(place).resolve().name
+    except OSError:
+        return ""
+    return f"{place} is this system's console: it is not asked" if name in consoles else ""

@@ -1,0 +1,48 @@
+"""A receiver of satellite navigation that speaks NMEA: it is listened to, and asked nothing. It is
+no device of the agent's: gpsd reads it for all programs."""
+
+from __future__ import annotations
+
+from fieldagent.agent.channels.recognition import (
+    DeviceLine,
+    DeviceReport,
+    Recognition,
+    answer_to,
+)
+from fieldagent.wire import nmea
+
+NAME = "gnss"
+ONCE_A_SECOND = 1.3
+"""Seconds in which one says something."""
+TELL_MAX = 2.0
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    """It says where it is once a second."""
+    heard: list[str] = []
+
+    def position(said: bytes) -> int | None:
+        heard[:] = nmea.sentences(said)
+        return nmea.satellites(heard)
+
+    count = await answer_to(line, b"", position, TELL_MAX)
+    lines = ["gpsd reads it for the agent, without a setting: `sudo apt install gpsd`"]
+    if count is not None:
+        sees = f"its position rests on {count} satellites" if count else "it has no position yet"
+        lines.insert(0, sees)
+    return DeviceReport("GNSS receiver, NMEA", tuple(lines), facts={"satellites": count})
+
+
+RECOGNITIONS = [
+    Recognition(
+        NAME,
+        turn,
+        baud,
+        lambda: b"",
+        lambda said: bool(nmea.sentences(said)),
+        tell,
+        patience=ONCE_A_SECOND,
+    )
+    for turn, baud in ((0, 9_600), (9, 38_400), (10, 4_800))
+]
+"""Receivers differ in their speed; by USB it does not matter."""

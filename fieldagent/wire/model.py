@@ -1,0 +1,19 @@
+"""What a modem calls itself (AT+CGMM, TS 27.007, 4.2), whichever network it is for."""
+
+from __future__ import annotations
+
+import re
+
+QUESTION = b"AT+CGMM\r"
+IRIDIUM = "IRIDIUM"
+"""In the name of each modem of Short Burst Data ("IRIDIUM 9600 Family SBD Transceiver")."""
+_ANSWER = re.compile(rb"[\r\n]([ -~]+)[\r\n]+(?:OK|0)[\r\n]")
+
+
+def read_model(said: bytes) -> str | None:
+    """Return the name in what a modem said; None where it said none."""
+    found = _ANSWER.search(b"\n" + said)
+    if found is None:
+        return None
+    name = found[1].decode().partition("+CGMM:")
+    return (name[2] or name[0]).strip().strip('"') or None

@@ -1,0 +1,190 @@
+"""`fieldagent radio` tells which radio is at a port: each that is known, as a real process, and
+what is none, or none that can be asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
+from fieldagent.agent.radios.known import RADIOS
+from fieldagent.kit.devices import all_kinds, radios
+from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
+from fieldagent.wire import jspr, kiss, meshtastic, model, rnode
+from fieldagent.wire import meshcore_companion as companion
+from fieldagent.wire import meshcore_kiss as meshcore
+from fieldagent.wire.node import Damaged, NodeHello, NodeLink, NodeOpened
+from tests.processes import MODULE, PATIENCE
+from tests.serial_device import serial_device
+from tests.simulator.test_simulate_node import kit, nodes
+
+SILENT = {"kiss", "udp", "auto"}
+"""Radios that nobody can ask: a TNC says nothing, and what is no device has no port."""
+KNOWN = sorted({*RADIOS, *PEOPLES_RADIOS} - SILENT)
+NOTHING = 13
+"""The command of KISS, and of RNode, that there is not."""
+
+
+def shown(place: str | Path, *more: str) -> tuple[int, str]:
+    """The exit code, and what it prints."""
+    command = [*MODULE, "radio", str(place), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    return done.returncode, done.stdout + done.stderr
+
+
+def told(place: str | Path) -> tuple[int, Any]:
+    code, text = shown(place, "--json")
+    return code, json.loads(text)
+
+
+def test_each_radio_that_is_known_can_be_recognised() -> None:
+    assert {each.name for each in radios()} == set(KNOWN)
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_a_radio_is_told_as_itself(kind: str, tmp_path: Path) -> None:
+    with nodes(tmp_path, "--kind", kind, "--nodes", "1") as air:
+        code, found = told(tmp_path / "air" / "node-1")
+        assert (code, found["kind"], found["trouble"], found["why"]) == (OK, kind, [], None)
+        assert found["firmware"]
+        code, text = shown(tmp_path / "air" / "node-1")
+        assert (code, text.splitlines()[0]) == (OK, found["is"])
+        assert "BAD" not in text
+        assert not [line for line in air.output() if "transmits" in line], "asking is silent"
+
+
+def test_what_is_wrong_with_an_rnode(tmp_path: Path) -> None:
+    with nodes(tmp_path, "--kind", "rnode", "--nodes", "1") as air:
+        air.type("provisioned 1 off")
+        air.expect("is not provisioned")
+        code, text = shown(tmp_path / "air" / "node-1")
+        assert code == SETTINGS
+        assert "BAD it is not provisioned: run `rnodeconf --autoinstall` with it once" in text
+
+
+def test_what_is_wrong_with_a_meshcore_board(tmp_path: Path) -> None:
+    with nodes(tmp_path, "--kind", "meshcore-kiss", "--nodes", "1") as air:
+        air.type("battery 1 3300")
+        air.expect("3300 mV")
+        code, text = shown(tmp_path / "air" / "node-1")
+        assert code == SETTINGS
+        assert "BAD its battery has 3.30 V: charge it" in text
+
+
+def test_what_is_wrong_with_a_meshtastic_radio(tmp_path: Path) -> None:
+    with nodes(tmp_path, "--kind", "meshtastic", "--nodes", "1") as air:
+        air.type("region 1 off")
+        air.expect("transmits nothing")
+        code, text = shown(tmp_path / "air" / "node-1")
+        assert code == SETTINGS
+        assert "BAD no region is set on the radio, so it transmits nothing" in text
+
+
+def test_what_is_wrong_with_a_companion(tmp_path: Path) -> None:
+    with nodes(tmp_path, "--kind", "meshcore", "--nodes", "2", "--crowd", "120"):
+        code, text = shown(tmp_path / "air" / "node-1")
+        assert code == SETTINGS
+        assert "BAD the radio knows 100 contacts and has room for no more" in text
+
+
+def test_a_node_of_small_packets_says_what_to_set(tmp_path: Path) -> None:
+    with nodes(tmp_path, "--packet-bytes", "64"):
+        code, text = shown(tmp_path / "air" / "node-1")
+        assert code == OK
+        assert "set radio-packet-bytes=64 on each kit of the group" in text
+
+
+def test_a_port_that_the_agent_has(tmp_path: Path) -> None:
+    with nodes(tmp_path), kit(tmp_path, 1) as agent:
+        agent.expect("node sim-1 answers")
+        code, text = shown(tmp_path / "air" / "node-1")
+        process = agent.process.pid
+        assert code == MISSING
+        assert f"is in use by the agent (process {process}): `kill {process}` ends it" in text
+
+
+def test_nobody_is_there(tmp_path: Path) -> None:
+    code, text = shown(tmp_path / "nothing")
+    assert code == MISSING
+    assert "nothing is not there" in text
+
+
+def test_a_tnc_says_nothing_and_neither_does_a_dead_line() -> None:
+    with serial_device() as device:
+        code, text = shown(device.port)
+        assert code == MISSING
+        assert (
+            "something takes bytes here and says nothing: a KISS TNC does so, and so does a dead"
+            " line" in text
+        )
+        check_harmless(bytes(device.sent))
+
+
+def check_harmless(asked: bytes) -> None:
+    """That no firmware transmits or sets anything by what a silent line is asked."""
+    ping = bytes([meshcore.MeshcoreCommand.PING])
+    framed = kiss.KissDeframer().receive_data(asked + bytes([kiss.FEND]))
+    assert {each for each in framed if each[0] != NOTHING} == {
+        (rnode.RnodeCommand.DETECT, rnode.DETECT),
+        (kiss.SET_HARDWARE, ping),
+    }, "a data frame would be transmitted; another command would set something"
+    assert NOTHING not in {*rnode.RnodeCommand}
+    assert ping not in (rnode.ON, rnode.OFF), "KISS's SetHardware turns an RNode on and off"
+    asks = meshtastic.ToRadio(want_config=meshtastic.EVERYTHING_BUT_NODES)
+    found = [*meshtastic.Deframer().receive_data(asked)]
+    assert {meshtastic.TO_RADIO.decode(each) for each in found} == {asks}
+    said = companion.CompanionDeframer(companion.TO_RADIO).receive_data(asked)
+    assert {each[0] for each in said} == {companion.CompanionCommand.APP_START}
+    link = NodeLink(NodeHello(boot=1))
+    link.receive_data(asked, 0.0)
+    events = []
+    while (event := link.next_event()) is not None:
+        events.append(event)
+    assert any(isinstance(event, NodeOpened) for event in events)
+    assert all(isinstance(event, NodeOpened | Damaged) for event in events)
+    commands = {each for each in asked.split(b"\r") if each.startswith((b"AT", b"GET", b"PUT"))}
+    assert commands <= {model.QUESTION.strip(), jspr.get("apiVersion").strip()}
+
+
+def test_a_radio_that_is_unplugged_while_it_is_asked() -> None:
+    with serial_device(lambda data: None) as device:
+        code, text = shown(device.port)
+        assert code == MISSING
+        assert "went away" in text
+
+
+def test_a_radio_that_stops_in_the_middle() -> None:
+    """It says which it is, and nothing more."""
+    answered = rnode.say(rnode.RnodeCommand.DETECT, rnode.DETECTED)
+    asked = rnode.say(rnode.RnodeCommand.DETECT, rnode.DETECT)
+    with serial_device(lambda data: answered if asked in data else b"") as device:
+        code, text = shown(device.port)
+        assert code == SETTINGS
+        assert "BAD it says that it is an RNode, and nothing more" in text
+
+
+def test_a_board_that_starts_as_its_port_is_opened_misses_the_first_question() -> None:
+    ping = meshcore.ask(meshcore.MeshcoreCommand.PING)
+    pong = kiss.encode(bytes([meshcore.MeshcoreCommand.PING | meshcore.ANSWER]), kiss.SET_HARDWARE)
+    asked: list[bytes] = []
+
+    def answer(data: bytes) -> bytes:
+        if ping not in data:
+            return b""
+        asked.append(data)
+        return pong if len(asked) > 1 else b""
+
+    with serial_device(answer) as device:
+        _, found = told(device.port)
+        assert found["kind"] == "meshcore-kiss"
+
+
+def test_no_question_is_taken_for_an_answer() -> None:
+    """But for the node link's hello, which both ends say: `test_what_echoes_is_no_radio`."""
+    for asker in all_kinds():
+        taken = [each.name for each in all_kinds() if each.is_answer(asker.question())]
+        assert set(taken) <= {asker.name} & {"node"}

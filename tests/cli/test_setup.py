@@ -1,0 +1,294 @@
+"""`fieldagent setup` finds what is plugged in, and writes the settings for it: real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.kit.serial_ports import lasting_name, serial_ports
+from fieldagent.system.exit_codes import MISSING, OK, SETTINGS, USAGE
+from fieldagent.system.java_properties import pairs
+from tests.cli.test_radio import KNOWN, check_harmless
+from tests.gps_log import nmea
+from tests.processes import MODULE, PATIENCE, Agent, Running, free_port, imt_sky, sky, until
+from tests.serial_device import serial_device
+from tests.simulator.test_simulate_node import kit, nodes
+
+MODEMS = ["sbd", "imt", "gsm"]
+VALUES = {
+    "radio-station": "7",
+    "sms-hub-number": "+41790000000",
+    "hub-token": "secret-of-this-kit",
+    "-frequency": "869.525",
+    "-share": "10",
+}
+"""What no device tells, by how the name of its setting ends."""
+
+
+def setup(home: Path, *arguments: str | Path) -> tuple[int, str]:
+    """The exit code, and what it prints."""
+    command = [*MODULE, "setup", "--config", str(home / "agent.properties"), *map(str, arguments)]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def looked(home: Path, *arguments: str | Path) -> Any:
+    command = ["setup", "--config", str(home / "agent.properties"), *map(str, arguments)]
+    done = subprocess.run(
+        [*MODULE, *command, "--json", "--dry-run"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    return json.loads(done.stdout)
+
+
+def settings(home: Path) -> dict[str, str]:
+    return dict(pairs((home / "agent.properties").read_text()))
+
+
+def begin(home: Path, **more: str) -> None:
+    lines = {"api-port": "0", "state-directory": str(home / "state"), **more}
+    text = "".join(f"{name}={value}\n" for name, value in lines.items())
+    (home / "agent.properties").write_text(f"# of this kit\n{text}")
+
+
+@contextmanager
+def plugged_in(kind: str, home: Path) -> Iterator[Path]:
+    """The port of a simulated one."""
+    with ExitStack() as stack:
+        if kind == "sbd":
+            stack.enter_context(sky(home))
+        elif kind == "imt":
+            stack.enter_context(imt_sky(home))
+        elif kind == "gsm":
+            command = [*MODULE, "simulate", "gsm", "--link", str(home / "modem")]
+            stack.enter_context(Running(command, "type `help`"))
+        else:
+            stack.enter_context(nodes(home, "--kind", kind, "--nodes", "1"))
+        yield home / "modem" if kind in MODEMS else home / "air" / "node-1"
+
+
+def is_ready(status: Mapping[str, Any], port: str) -> bool:
+    """Whether the device of that setting works."""
+    channels = status["channels"]
+    states = {
+        "satellite-port": lambda: channels["Satellite"]["state"],
+        "radio-port": lambda: channels["Radio"]["state"],
+        "mesh-port": lambda: status["mesh"]["state"],
+        "sms-port": lambda: channels["Cellular"].get("sms", ""),
+    }
+    return str(states[port]()).startswith("ready")
+
+
+@pytest.mark.parametrize("kind", [*KNOWN, *MODEMS])
+def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None:
+    begin(tmp_path)
+    with plugged_in(kind, tmp_path) as port:
+        found = looked(tmp_path, port)
+        assert [each["kind"] for each in found["ports"]] == [kind]
+        values = {**VALUES, "hub-address": f"http://127.0.0.1:{free_port()}"}
+        more = []
+        for name in (each for names in found["needed"].values() for each in names):
+            value = next(value for ending, value in values.items() if name.endswith(ending))
+            more += ["--set", f"{name}={value}"]
+        code, text = setup(tmp_path, port, "--yes", *more)
+        assert code == OK, text
+        assert VALUES["hub-token"] not in text
+        (seat,) = (name for name, value in settings(tmp_path).items() if value == str(port))
+        with Agent(tmp_path, {"satellite-port": None, **settings(tmp_path)}) as agent:
+            until(lambda: is_ready(agent.call("GET", "/api/status").body, seat))
+            # It finds its own port taken, and leaves it alone.
+            code, text = setup(tmp_path, "--yes")
+            assert f"{port} is in use by the agent (process {agent.process.pid})" in text
+            assert f"{seat}={port} stays" in text
+            assert code == OK
+
+
+def test_each_device_gets_its_place(tmp_path: Path) -> None:
+    """Two radios of one firmware, of which one is people's; the file keeps all else."""
+    begin(tmp_path, **{"satellite-port": "/dev/nothing", "radio-name": "Hut"})
+    with nodes(tmp_path, "--kind", "meshtastic"), sky(tmp_path):
+        one, other = (tmp_path / "air" / f"node-{number}" for number in (1, 2))
+        ports = (one, tmp_path / "modem", other)
+        before = (tmp_path / "agent.properties").read_text()
+        code, text = setup(tmp_path, *ports, "--set", "radio-station=7", "--dry-run")
+        assert code == OK
+        assert f"+ satellite-port={tmp_path}/modem  (was /dev/nothing)" in text
+        assert (tmp_path / "agent.properties").read_text() == before
+        code, text = setup(tmp_path, *ports, "--set", "radio-station=7")
+        assert code == USAGE
+        assert "nothing was written; use --yes in scripts" in text
+        assert (tmp_path / "agent.properties").read_text() == before
+        code, text = setup(tmp_path, *ports, "--set", "radio-station=7", "--yes")
+        assert code == OK, text
+    assert (tmp_path / "agent.properties").read_text().startswith("# of this kit\napi-port=0\n")
+    assert (tmp_path / "agent.properties.before").read_text() == before
+    assert settings(tmp_path) == {
+        "api-port": "0",
+        "state-directory": str(tmp_path / "state"),
+        "radio-name": "Hut",
+        "satellite-port": str(tmp_path / "modem"),
+        "mesh-port": str(one),
+        "radio-port": str(other),
+        "radio-protocol": "meshtastic",
+        "meshtastic-channel": "Kits",
+        "radio-station": "7",
+    }
+
+
+def test_what_works_is_not_replaced(tmp_path: Path) -> None:
+    """Another radio is plugged in beside the one that is set."""
+    with nodes(tmp_path, "--kind", "node"):
+        one, other = (tmp_path / "air" / f"node-{number}" for number in (1, 2))
+        begin(tmp_path, **{"radio-port": str(other), "radio-station": "7"})
+        before = (tmp_path / "agent.properties").read_text()
+        code, text = setup(tmp_path, one, other.resolve(), "--yes")
+        assert code == OK
+        assert f"radio-port={other} stays" in text
+        assert "there is nothing to set" in text
+    assert (tmp_path / "agent.properties").read_text() == before
+
+
+def test_the_kind_is_set_right_where_the_port_stays(tmp_path: Path) -> None:
+    with imt_sky(tmp_path):
+        begin(tmp_path, **{"satellite-port": str(tmp_path / "modem")})
+        code, _ = setup(tmp_path, tmp_path / "modem", "--yes")
+        assert code == OK
+    assert settings(tmp_path)["satellite-modem"] == "imt"
+
+
+def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
+    """Without it the device is left out, and the others are not."""
+    begin(tmp_path)
+    with nodes(tmp_path, "--kind", "rnode"), sky(tmp_path):
+        ports = (tmp_path / "air" / "node-1", tmp_path / "modem")
+        code, text = setup(tmp_path, *ports, "--yes")
+        assert code == SETTINGS
+        needed = "rnode-frequency, rnode-share, radio-station"
+        assert f"radio-port is left out, as it needs {needed}" in text
+        assert settings(tmp_path).keys() >= {"satellite-port"}
+        assert "radio-port" not in settings(tmp_path)
+        code, text = typed(tmp_path, ports, END_OF_INPUT)
+        assert code == SETTINGS
+        assert "there is nothing to set" in text
+        code, text = typed(tmp_path, ports, "869.525\n10\n7\nyes\n")
+        assert code == OK, text
+        assert "rnode-frequency (MHz, such as 869.525" in text
+        assert settings(tmp_path)["rnode-frequency"] == "869.525"
+        wrong = ("--set", "rnode-frequency=high", "--set", "rnode-share=10")
+        (tmp_path / "agent.properties").write_text("")
+        code, text = setup(tmp_path, *ports, "--yes", *wrong, "--set", "radio-station=7")
+        assert code == SETTINGS
+        assert "rnode-frequency must be in MHz" in text
+        assert not settings(tmp_path), "what the agent would not take is not written"
+
+
+END_OF_INPUT = "\x04"
+"""As Ctrl-D types it."""
+
+
+def typed(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:
+    """The same at a terminal."""
+    ours, theirs = os.openpty()
+    command = [*MODULE, "setup", "--config", str(home / "agent.properties"), *map(str, ports)]
+    os.write(ours, lines.encode())
+    try:
+        done = subprocess.run(
+            command, stdin=theirs, capture_output=True, text=True, timeout=PATIENCE
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_devices_that_are_no_device_of_ours(tmp_path: Path) -> None:
+    """All at one time: what is silent, echoes, talks garbage, is unplugged, or is in use."""
+    noise = [
+        b"ets Jul 29 2019 12:21:46\r\n\r\nrst:0x1 (POWERON_RESET),boot:0x13\r\nOKAY\r\n",
+        bytes(range(256)) * 4,
+        b"\xc0\x00noise\xc0\xc0\x06\xc0\x94\xc3\x00\x05\x22\x03abc>\x05\x00\x05hello\x00\x05\r\n",
+        b"\xff" * 500,
+        b"$GPGGA,120000,4723.0,N,00832.0,E,1,08,1.0,400,M,,M,,*00\r\n",
+    ]
+    begin(tmp_path)
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        silent, echo, gone = (
+            enter(serial_device(answer))
+            for answer in (lambda data: b"", lambda data: data, lambda data: None)
+        )
+        garbage = [enter(serial_device(partial(_say, each), each)) for each in noise]
+        position = enter(serial_device(hums=nmea([(47.0, 8.0, 400.0)]).encode()))
+        enter(nodes(tmp_path))
+        agent = enter(kit(tmp_path, 1))
+        agent.expect("node sim-1 answers")
+        ports = [silent.port, echo.port, gone.port, *(each.port for each in garbage)]
+        used = str(tmp_path / "air" / "node-1")
+        found = looked(tmp_path, *ports, position.port, used, tmp_path / "nothing")
+        assert found["settings"] == {}
+        told = {each["port"]: each for each in found["ports"]}
+        assert "takes bytes here and says nothing: a KISS TNC" in told[silent.port]["why"]
+        check_harmless(bytes(silent.sent))
+        assert "gives back what it is sent" in told[echo.port]["why"]
+        assert "went away" in told[gone.port]["why"]
+        for each in garbage:
+            assert "talks there that is none of the known ones" in told[each.port]["why"]
+        assert told[position.port]["kind"] == "gnss"
+        assert not position.sent, "it is listened to, and asked nothing"
+        assert "in use by the agent" in told[used]["why"]
+        assert "is not there" in told[str(tmp_path / "nothing")]["why"]
+
+
+def _say(what: bytes, data: bytes) -> bytes:
+    return what
+
+
+def test_nothing_is_there(tmp_path: Path) -> None:
+    code, text = setup(tmp_path, tmp_path / "nothing", "--yes")
+    assert code == MISSING
+    assert "there is nothing to set" in text
+    assert not (tmp_path / "agent.properties").exists()
+
+
+def test_settings_that_are_wrong_already_are_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "agent.properties").write_text("satelite-port=/dev/ttyUSB0\n")
+    with nodes(tmp_path):
+        code, text = setup(
+            tmp_path, tmp_path / "air" / "node-1", "--yes", "--set", "radio-station=7"
+        )
+    assert code == SETTINGS
+    assert "satelite-port" in text
+    assert settings(tmp_path) == {"satelite-port": "/dev/ttyUSB0"}
+
+
+def test_ports_have_the_name_that_lasts(tmp_path: Path) -> None:
+    """Of each device one name; of a PC's ports only those that have a chip."""
+    dev, tty = tmp_path / "dev", tmp_path / "tty"
+    by_id = dev / "serial" / "by-id"
+    by_id.mkdir(parents=True)
+    for name in ("ttyUSB0", "ttyACM0", "ttyAMA0", "ttyS0", "ttyS1", "ttyS2"):
+        (dev / name).touch()
+    for name, kind in (("ttyS0", "4"), ("ttyS1", "0")):
+        (tty / name).mkdir(parents=True)
+        (tty / name / "type").write_text(f"{kind}\n")
+    (by_id / "usb-Heltec_1-if00").symlink_to(dev / "ttyUSB0")
+    assert serial_ports(dev, tty) == [
+        str(by_id / "usb-Heltec_1-if00"),
+        *(str(dev / name) for name in ("ttyACM0", "ttyAMA0", "ttyS0")),
+    ]
+    assert lasting_name(str(dev / "ttyUSB0"), dev) == str(by_id / "usb-Heltec_1-if00")
+    assert lasting_name(str(dev / "ttyACM0"), dev) == str(dev / "ttyACM0")
+    assert lasting_name("tcp://192.168.4.7", dev) == "tcp://192.168.4.7"
