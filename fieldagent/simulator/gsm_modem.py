@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import field
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import sms_pdu
+from fieldagent.wire import sms_alphabet, sms_pdu
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.sms_pdu import Coding, Deliver, StatusReport, Submit
+from fieldagent.wire.sms_pdu import Coding, Content, Deliver, Part, StatusReport, Submit
 
 PUK_AFTER = 3
 """Wrong PINs."""
@@ -88,6 +88,8 @@ class SimulatedGsmModem:
         self._tells = False
         self._unlocked = False
         self._reference = 0
+        self.sent_to: dict[int, str] = {}
+        """By reference."""
         self._input = bytearray()
         self._output = bytearray()
         self._expected: int | None = None
@@ -252,6 +254,7 @@ class SimulatedGsmModem:
             self._say(f"+CMS ERROR: {self.faults.refuse.pop(0)}")
             return
         self._reference = (self._reference + 1) % 256
+        self.sent_to[self._reference] = message.number
         self._submitted(message)
         self._answer_sent()
         if message.report and self.reports:
@@ -273,6 +276,18 @@ class SimulatedGsmModem:
         LocalProtocolError where `number` is none."""
         parts = sms_pdu.split(content, self._reference)
         return sum(self.come(Deliver(number, each, self._clock())) for each in parts)
+
+    def report(self, reference: int, status: int) -> bool:
+        """Let the network say what became of the SMS that it took under this number, so often and
+        so late as it likes; False where the SIM is full. Raises KeyError where it took none."""
+        now = self._clock()
+        return self.come(StatusReport(reference, self.sent_to[reference], now, now, status))
+
+    def receive_part(self, number: str, part: Part, text: str) -> bool:
+        """Let one part of an SMS come; False where the SIM is full. Raises LocalProtocolError where
+        `number` is none."""
+        body = sms_alphabet.septets(text)
+        return self.come(Deliver(number, Content(Coding.GSM7, body, part), self._clock()))
 
     def come(self, message: Deliver | StatusReport) -> bool:
         """Store what the network brings, and say so where that was asked for; False where the SIM

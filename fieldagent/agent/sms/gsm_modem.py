@@ -12,13 +12,15 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
+from fieldagent.agent.sms.arrivals import Found, arrivals
+from fieldagent.agent.sms.contract import ModemRefuses, ModemSilent
 from fieldagent.agent.sms.pin import PinMemory
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import sms_modem, sms_pdu
+from fieldagent.wire import sms_modem
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent, Stored
+from fieldagent.wire.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent
 from fieldagent.wire.sms_pdu import Submit
 
 log = logging.getLogger(__name__)
@@ -27,16 +29,10 @@ REPLY_MAX = 10.0
 LIST_MAX = 30.0
 """Seconds in which a full store is listed: some read each place from the SIM."""
 WAKE_MAX, WAKE_TRIES = 3.0, 3
+LOOK_SOON = 30.0
+"""Seconds: most modems tell what arrives."""
 ALARM_SHARE = 0.8
 """Of the store: one that is full receives nothing more, and does not say so."""
-
-
-class GsmSilent(Exception):
-    """A command was not answered in time, or by what cannot be understood."""
-
-
-class GsmRefuses(Exception):
-    """The modem answers, and cannot be used as it is; the text says what to do."""
 
 
 @dataclass(slots=True)
@@ -45,6 +41,7 @@ class GsmModem:
 
     port: SerialPort
     link: ChannelLink
+    look_soon: float = LOOK_SOON
     conversation: GsmConversation = field(default_factory=GsmConversation)
     arrived: bool = True
     """Something may lie in the store that was not looked at."""
@@ -52,6 +49,7 @@ class GsmModem:
     """Set when the modem said something unasked, and then replaced."""
     lost: Exception | None = None
     """Why it must be opened anew, where a message was under way as that showed."""
+    crowded: bool = False
     _events: tuple[trio.MemorySendChannel[GsmEvent], trio.MemoryReceiveChannel[GsmEvent]] = field(
         default_factory=lambda: trio.open_memory_channel[GsmEvent](64)
     )
@@ -69,11 +67,11 @@ class GsmModem:
                     self._events[0].send_nowait(event)
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
-        """Raises GsmSilent, PortLost."""
+        """Raises ModemSilent, PortLost."""
         shown = command.partition("=")[0] if "CPIN" in command else command
         event = await self._exchange(shown, self.conversation.command(command), seconds)
         if not isinstance(event, GsmReply):
-            raise GsmSilent(f"{shown} was answered by a prompt")
+            raise ModemSilent(f"{shown} was answered by a prompt")
         return event
 
     async def _exchange(self, shown: str, data: bytes, seconds: float) -> GsmEvent:
@@ -81,7 +79,7 @@ class GsmModem:
             await self.port.write(data)
             return await self._events[1].receive()
         self.conversation.give_up()
-        raise GsmSilent(f"{shown} was not answered within {seconds:.0f} s")
+        raise ModemSilent(f"{shown} was not answered within {seconds:.0f} s")
 
     async def send(self, message: Submit) -> Sent:
         """Hand a message over, and return how that ended, also where the modem goes away meanwhile:
@@ -94,7 +92,7 @@ class GsmModem:
             pdu = self.conversation.pdu(message)
             written = True
             event = await self._hand_over(pdu)
-        except (GsmSilent, PortLost) as error:
+        except (ModemSilent, PortLost) as error:
             self.lost = error
             if written:
                 return Sent(Outcome.DOUBTFUL, reason=str(error))
@@ -112,19 +110,19 @@ class GsmModem:
                 nursery.cancel_scope.cancel()
             return event
         self.conversation.give_up()
-        raise GsmSilent("the modem did not say whether the message left")
+        raise ModemSilent("the modem did not say whether the message left")
 
     async def _hasten(self, limit: trio.CancelScope) -> None:
         await self.news.wait()
         limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
 
-    async def stored(self) -> list[Stored]:
-        """Return what lies in the store. Raises GsmSilent, PortLost."""
+    async def stored(self) -> Found:
+        """Return what lies in the store. Raises ModemSilent, PortLost."""
         self.arrived = False
         reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX)
         if not reply.ok:
-            raise GsmSilent(f"the store cannot be listed (error {reply.error})")
-        return sms_modem.listed(reply)
+            raise ModemSilent(f"the store cannot be listed (error {reply.error})")
+        return arrivals(sms_modem.listed(reply))
 
     async def delete(self, place: int) -> None:
         reply = await self.ask(sms_modem.delete(place))
@@ -142,12 +140,15 @@ class GsmModem:
             return
         taken, places = filled
         self.link.facts["smsStore"] = f"{taken} of {places}"
-        if taken >= ALARM_SHARE * places:
-            self.link.reason = f"its store is filled: {taken} of {places} places"
+        was_crowded, self.crowded = self.crowded, taken >= ALARM_SHARE * places
+        if not self.crowded:
+            return
+        self.link.reason = f"its store is filled: {taken} of {places} places"
+        if not was_crowded:
             log.warning("the GSM modem's store is filled: %d of %d places", taken, places)
 
     async def set_up(self, pin: PinMemory) -> None:
-        """Raises GsmSilent, GsmRefuses, PortLost."""
+        """Raises ModemSilent, ModemRefuses, PortLost."""
         # Whoever was here before may have left a prompt.
         await self.port.write(sms_modem.LEAVE_PROMPT)
         await self._wake()
@@ -158,12 +159,12 @@ class GsmModem:
             self.link.facts["smsModem"] = serial.lines[0]
         await self._unlock(pin)
         if not (await self.ask(sms_modem.PDU_MODE)).ok:
-            raise GsmRefuses("the modem has no PDU mode: use another")
+            raise ModemRefuses("the modem has no PDU mode: use another")
         for store in sms_modem.STORES:
             if (await self.ask(sms_modem.store_in(store))).ok:
                 break
         else:
-            raise GsmSilent("the modem offers no store for SMS: is its SIM still busy?")
+            raise ModemSilent("the modem offers no store for SMS: is its SIM still busy?")
         if not (await self.ask(sms_modem.TELLS)).ok:
             log.info("the GSM modem does not tell what arrives: it is asked now and then")
 
@@ -172,9 +173,9 @@ class GsmModem:
             try:
                 if (await self.ask(sms_modem.AT, WAKE_MAX)).ok:
                     return
-            except GsmSilent:
+            except ModemSilent:
                 continue
-        raise GsmSilent("nothing answers AT there: is it the modem's port, and has it power?")
+        raise ModemSilent("nothing answers AT there: is it the modem's port, and has it power?")
 
     async def _unlock(self, pin: PinMemory) -> None:
         """A SIM is locked for good after three wrong PINs: each value is tried once."""
@@ -182,25 +183,25 @@ class GsmModem:
         if not wants:
             return
         if wants != "SIM PIN":
-            raise GsmRefuses(f"{wants}: put the SIM into a telephone and see to that")
+            raise ModemRefuses(f"{wants}: put the SIM into a telephone and see to that")
         if not pin.value:
-            raise GsmRefuses("the SIM wants its PIN: set sms-pin")
+            raise ModemRefuses("the SIM wants its PIN: set sms-pin")
         if pin.was_refused():
-            raise GsmRefuses("the SIM has refused sms-pin: correct it; it is not tried again")
+            raise ModemRefuses("the SIM has refused sms-pin: correct it; it is not tried again")
         pin.note_tried()
         reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX)
         if not reply.ok:
-            raise GsmRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
+            raise ModemRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
         pin.note_taken()
         if wants := self._locked(await self.ask(sms_modem.PIN)):
-            raise GsmRefuses(f"the SIM wants more than its PIN: {wants}")
+            raise ModemRefuses(f"the SIM wants more than its PIN: {wants}")
 
     @staticmethod
     def _locked(reply: GsmReply) -> str:
         try:
             return sms_modem.locked(reply)
         except RemoteProtocolError as error:
-            raise GsmSilent(str(error)) from None
+            raise ModemSilent(str(error)) from None
 
 
 def _refused_prompt(reply: GsmReply) -> Sent:
@@ -215,7 +216,7 @@ def _refused_prompt(reply: GsmReply) -> Sent:
 async def open_gsm(
     port: str, baud: int, link: ChannelLink, pin: PinMemory
 ) -> AsyncIterator[GsmModem]:
-    """A modem that has answered and is set up. Raises PortLost, GsmSilent, GsmRefuses."""
+    """A modem that has answered and is set up. Raises PortLost, ModemSilent, ModemRefuses."""
     async with open_serial(port, baud) as line, trio.open_nursery() as nursery:
         modem = GsmModem(line, link)
         nursery.start_soon(modem.listen)
@@ -223,8 +224,3 @@ async def open_gsm(
         log.info("GSM modem %s answers on %s", link.facts.get("smsModem", ""), port)
         yield modem
         nursery.cancel_scope.cancel()
-
-
-def text_of(content: sms_pdu.Content) -> str:
-    """Return the text of a message; empty of one of octets."""
-    return "" if content.coding is sms_pdu.Coding.DATA else content.text
