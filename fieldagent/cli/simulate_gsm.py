@@ -186,8 +186,8 @@ def _report(modem: SimulatedGsmModem, told: str) -> str:
     found = _REPORT.fullmatch(told)
     if found is None:
         raise BadCommand("say it so: report 1 delivered")
-    if int(found[1]) not in modem.sent_to:
-        return f"no SMS left under the number {found[1]}"
+    if not 1 <= int(found[1]) <= len(modem.sent_to):
+        return f"{len(modem.sent_to)} SMS have left"
     return "as you say" if modem.report(int(found[1]), _STATUS[found[2]]) else FULL
 
 

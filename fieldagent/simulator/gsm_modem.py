@@ -87,13 +87,17 @@ class SimulatedGsmModem:
         self._echo = True
         self._tells = False
         self._unlocked = False
-        self._reference = 0
-        self.sent_to: dict[int, str] = {}
-        """By reference."""
+        self.sent_to: list[str] = []
+        """Numbers, of each that left."""
         self._input = bytearray()
         self._output = bytearray()
         self._expected: int | None = None
         """Octets of a PDU that the prompt waits for."""
+
+    @property
+    def _reference(self) -> int:
+        """Of the one that left last."""
+        return len(self.sent_to) % 256
 
     # The serial line.
 
@@ -253,8 +257,7 @@ class SimulatedGsmModem:
         if self.faults.refuse:
             self._say(f"+CMS ERROR: {self.faults.refuse.pop(0)}")
             return
-        self._reference = (self._reference + 1) % 256
-        self.sent_to[self._reference] = message.number
+        self.sent_to.append(message.number)
         self._submitted(message)
         self._answer_sent()
         if message.report and self.reports:
@@ -278,10 +281,11 @@ class SimulatedGsmModem:
         return sum(self.come(Deliver(number, each, self._clock())) for each in parts)
 
     def report(self, reference: int, status: int) -> bool:
-        """Let the network say what became of the SMS that it took under this number, so often and
-        so late as it likes; False where the SIM is full. Raises KeyError where it took none."""
-        now = self._clock()
-        return self.come(StatusReport(reference, self.sent_to[reference], now, now, status))
+        """Let the network say what became of the SMS that it took as its Nth, from 1, so often
+        and so late as it likes; False where the SIM is full. Raises IndexError where there is
+        none."""
+        number, now = self.sent_to[reference - 1], self._clock()
+        return self.come(StatusReport(reference % 256, number, now, now, status))
 
     def receive_part(self, number: str, part: Part, text: str) -> bool:
         """Let one part of an SMS come; False where the SIM is full. Raises LocalProtocolError where

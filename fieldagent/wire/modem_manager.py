@@ -61,7 +61,7 @@ def delete(name: str, place: int) -> list[str]:
 # What it answers.
 
 
-class Modem(NamedTuple):
+class ManagedState(NamedTuple):
     state: str
     """locked, failed, disabled, enabled, searching, registered, connected…"""
     registered: bool
@@ -74,7 +74,7 @@ class Modem(NamedTuple):
     """Why it failed, such as sim-missing."""
 
 
-class Message(NamedTuple):
+class ManagedSms(NamedTuple):
     place: int
     message: Submit | Deliver | StatusReport | None
     """None where it is of a kind that is of no use here."""
@@ -88,7 +88,7 @@ _REGISTERED = {"registered", "connecting", "connected", "disconnecting"}
 _SMS_ALONE = {"home-sms-only", "roaming-sms-only"}
 
 
-def read_modem(output: str) -> Modem:
+def read_modem(output: str) -> ManagedState:
     """Raises RemoteProtocolError."""
     told = _object(_json(output), "modem")
     generic, at_network = _object(told, "generic"), _object(told, "3gpp")
@@ -97,7 +97,7 @@ def read_modem(output: str) -> Modem:
     state = _text(generic, "state")
     alone = _text(at_network, "registration-state") in _SMS_ALONE
     percent = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,3}", value) else None
-    return Modem(
+    return ManagedState(
         state,
         state in _REGISTERED or alone,
         None if percent is None else min(5, -(-percent // 20)),
@@ -124,7 +124,7 @@ def read_created(output: str) -> int:
     return int(found[1])
 
 
-def read_message(place: int, output: str) -> Message:
+def read_message(place: int, output: str) -> ManagedSms:
     """Raises RemoteProtocolError."""
     told = _object(_json(output), "sms")
     content, properties = _object(told, "content"), _object(told, "properties")
@@ -134,15 +134,15 @@ def read_message(place: int, output: str) -> Message:
     if kind == "deliver":
         at = _moment(_text(properties, "timestamp"))
         whole = _text(properties, "state") == "received"
-        return Message(place, Deliver(number, _content(content), at), whole)
+        return ManagedSms(place, Deliver(number, _content(content), at), whole)
     if kind == "submit":
-        return Message(place, Submit(number, _content(content)), True, reference)
+        return ManagedSms(place, Submit(number, _content(content)), True, reference)
     if kind == "status-report" and reference is not None:
         at = _moment(_text(properties, "timestamp"))
         ended = _moment(_text(properties, "discharge-timestamp"))
         status = _STATUS.get(_text(properties, "delivery-state"), _TRYING)
-        return Message(place, StatusReport(reference, number, at, ended, status))
-    return Message(place, None)
+        return ManagedSms(place, StatusReport(reference, number, at, ended, status))
+    return ManagedSms(place, None)
 
 
 def _content(told: dict[str, Any]) -> Content:

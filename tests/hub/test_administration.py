@@ -327,6 +327,7 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
             ("POST", f"/api/devices/{device}/token", None),
             ("POST", f"/api/devices/{device}/key", None),
             ("DELETE", f"/api/devices/{device}/key", None),
+            ("GET", f"/api/devices/{device}/usage", None),
             ("PATCH", f"/api/users/{dora}", {"role": "member"}),
             ("DELETE", f"/api/users/{dora}", None),
             ("POST", f"/api/users/{dora}/password", None),

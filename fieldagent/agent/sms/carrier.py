@@ -34,7 +34,7 @@ from fieldagent.agent.channels.contract import (
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_waits import first_of
-from fieldagent.agent.sms.contract import LOST, ModemRefuses, SmsModem
+from fieldagent.agent.sms.contract import LOST, GsmRefuses, SmsModem
 from fieldagent.agent.sms.parts_kept import GivenUp, PartsKept
 from fieldagent.agent.sms.pin import PinMemory
 from fieldagent.agent.sms.settings import SmsSettings
@@ -417,7 +417,7 @@ class SmsCarrier:
 
     def note_absent(self, error: BaseException) -> None:
         link = self._seat.link
-        state = LinkState.FAULT if isinstance(error, ModemRefuses) else LinkState.ABSENT
+        state = LinkState.FAULT if isinstance(error, GsmRefuses) else LinkState.ABSENT
         if (link.state, link.reason) != (state, str(error)):
             log.warning("no SMS can be sent: %s; trying again", error)
         link.state, link.reason = state, str(error)

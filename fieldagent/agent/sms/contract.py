@@ -1,6 +1,6 @@
 """What the carrier and a modem for SMS promise each other. An AT line and ModemManager keep it.
 
-All that is here may raise ModemSilent, ModemRefuses or PortLost, unless it says otherwise; the
+All that is here may raise GsmSilent, GsmRefuses or PortLost, unless it says otherwise; the
 modem is opened anew then.
 """
 
@@ -16,15 +16,15 @@ from fieldagent.wire.sms_modem import Sent
 from fieldagent.wire.sms_pdu import Submit
 
 
-class ModemSilent(Exception):
+class GsmSilent(Exception):
     """A command was not answered in time, or by what cannot be understood."""
 
 
-class ModemRefuses(Exception):
+class GsmRefuses(Exception):
     """The modem answers, and cannot be used as it is; the text says what to do."""
 
 
-LOST = (PortLost, ModemSilent, ModemRefuses)
+LOST = (PortLost, GsmSilent, GsmRefuses)
 """Why a modem must be opened anew."""
 
 

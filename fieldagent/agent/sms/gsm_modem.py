@@ -13,7 +13,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
 from fieldagent.agent.sms.arrivals import Found, arrivals
-from fieldagent.agent.sms.contract import ModemRefuses, ModemSilent
+from fieldagent.agent.sms.contract import GsmRefuses, GsmSilent
 from fieldagent.agent.sms.pin import PinMemory
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -67,11 +67,11 @@ class GsmModem:
                     self._events[0].send_nowait(event)
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
-        """Raises ModemSilent, PortLost."""
+        """Raises GsmSilent, PortLost."""
         shown = command.partition("=")[0] if "CPIN" in command else command
         event = await self._exchange(shown, self.conversation.command(command), seconds)
         if not isinstance(event, GsmReply):
-            raise ModemSilent(f"{shown} was answered by a prompt")
+            raise GsmSilent(f"{shown} was answered by a prompt")
         return event
 
     async def _exchange(self, shown: str, data: bytes, seconds: float) -> GsmEvent:
@@ -79,7 +79,7 @@ class GsmModem:
             await self.port.write(data)
             return await self._events[1].receive()
         self.conversation.give_up()
-        raise ModemSilent(f"{shown} was not answered within {seconds:.0f} s")
+        raise GsmSilent(f"{shown} was not answered within {seconds:.0f} s")
 
     async def send(self, message: Submit) -> Sent:
         """Hand a message over, and return how that ended, also where the modem goes away meanwhile:
@@ -92,7 +92,7 @@ class GsmModem:
             pdu = self.conversation.pdu(message)
             written = True
             event = await self._hand_over(pdu)
-        except (ModemSilent, PortLost) as error:
+        except (GsmSilent, PortLost) as error:
             self.lost = error
             if written:
                 return Sent(Outcome.DOUBTFUL, reason=str(error))
@@ -110,18 +110,18 @@ class GsmModem:
                 nursery.cancel_scope.cancel()
             return event
         self.conversation.give_up()
-        raise ModemSilent("the modem did not say whether the message left")
+        raise GsmSilent("the modem did not say whether the message left")
 
     async def _hasten(self, limit: trio.CancelScope) -> None:
         await self.news.wait()
         limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
 
     async def stored(self) -> Found:
-        """Return what lies in the store. Raises ModemSilent, PortLost."""
+        """Return what lies in the store. Raises GsmSilent, PortLost."""
         self.arrived = False
         reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX)
         if not reply.ok:
-            raise ModemSilent(f"the store cannot be listed (error {reply.error})")
+            raise GsmSilent(f"the store cannot be listed (error {reply.error})")
         return arrivals(sms_modem.listed(reply))
 
     async def delete(self, place: int) -> None:
@@ -148,7 +148,7 @@ class GsmModem:
             log.warning("the GSM modem's store is filled: %d of %d places", taken, places)
 
     async def set_up(self, pin: PinMemory) -> None:
-        """Raises ModemSilent, ModemRefuses, PortLost."""
+        """Raises GsmSilent, GsmRefuses, PortLost."""
         # Whoever was here before may have left a prompt.
         await self.port.write(sms_modem.LEAVE_PROMPT)
         await self._wake()
@@ -159,12 +159,12 @@ class GsmModem:
             self.link.facts["smsModem"] = serial.lines[0]
         await self._unlock(pin)
         if not (await self.ask(sms_modem.PDU_MODE)).ok:
-            raise ModemRefuses("the modem has no PDU mode: use another")
+            raise GsmRefuses("the modem has no PDU mode: use another")
         for store in sms_modem.STORES:
             if (await self.ask(sms_modem.store_in(store))).ok:
                 break
         else:
-            raise ModemSilent("the modem offers no store for SMS: is its SIM still busy?")
+            raise GsmSilent("the modem offers no store for SMS: is its SIM still busy?")
         if not (await self.ask(sms_modem.TELLS)).ok:
             log.info("the GSM modem does not tell what arrives: it is asked now and then")
 
@@ -173,9 +173,9 @@ class GsmModem:
             try:
                 if (await self.ask(sms_modem.AT, WAKE_MAX)).ok:
                     return
-            except ModemSilent:
+            except GsmSilent:
                 continue
-        raise ModemSilent("nothing answers AT there: is it the modem's port, and has it power?")
+        raise GsmSilent("nothing answers AT there: is it the modem's port, and has it power?")
 
     async def _unlock(self, pin: PinMemory) -> None:
         """A SIM is locked for good after three wrong PINs: each value is tried once."""
@@ -183,25 +183,25 @@ class GsmModem:
         if not wants:
             return
         if wants != "SIM PIN":
-            raise ModemRefuses(f"{wants}: put the SIM into a telephone and see to that")
+            raise GsmRefuses(f"{wants}: put the SIM into a telephone and see to that")
         if not pin.value:
-            raise ModemRefuses("the SIM wants its PIN: set sms-pin")
+            raise GsmRefuses("the SIM wants its PIN: set sms-pin")
         if pin.was_refused():
-            raise ModemRefuses("the SIM has refused sms-pin: correct it; it is not tried again")
+            raise GsmRefuses("the SIM has refused sms-pin: correct it; it is not tried again")
         pin.note_tried()
         reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX)
         if not reply.ok:
-            raise ModemRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
+            raise GsmRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
         pin.note_taken()
         if wants := self._locked(await self.ask(sms_modem.PIN)):
-            raise ModemRefuses(f"the SIM wants more than its PIN: {wants}")
+            raise GsmRefuses(f"the SIM wants more than its PIN: {wants}")
 
     @staticmethod
     def _locked(reply: GsmReply) -> str:
         try:
             return sms_modem.locked(reply)
         except RemoteProtocolError as error:
-            raise ModemSilent(str(error)) from None
+            raise GsmSilent(str(error)) from None
 
 
 def _refused_prompt(reply: GsmReply) -> Sent:
@@ -216,7 +216,7 @@ def _refused_prompt(reply: GsmReply) -> Sent:
 async def open_gsm(
     port: str, baud: int, link: ChannelLink, pin: PinMemory
 ) -> AsyncIterator[GsmModem]:
-    """A modem that has answered and is set up. Raises PortLost, ModemSilent, ModemRefuses."""
+    """A modem that has answered and is set up. Raises PortLost, GsmSilent, GsmRefuses."""
     async with open_serial(port, baud) as line, trio.open_nursery() as nursery:
         modem = GsmModem(line, link)
         nursery.start_soon(modem.listen)

@@ -14,13 +14,13 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.sms.arrivals import Arrival, Found, WaitingParts
-from fieldagent.agent.sms.contract import ModemRefuses, ModemSilent
+from fieldagent.agent.sms.contract import GsmRefuses, GsmSilent
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.process_group import end_group
 from fieldagent.wire import modem_manager
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.modem_manager import Message
+from fieldagent.wire.modem_manager import ManagedSms
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_modem import SEND_SECONDS, Sent
 from fieldagent.wire.sms_pdu import Deliver, Submit
@@ -60,24 +60,24 @@ class ManagedModem:
     """Places that are in the log as unreadable, or not deleted."""
 
     async def ask(self, *arguments: str) -> str:
-        """Return what it prints. Raises ModemSilent, ModemRefuses."""
+        """Return what it prints. Raises GsmSilent, GsmRefuses."""
         ended = await _run(arguments, REPLY_MAX)
         if ended.status == 0:
             return ended.output
         if modem_manager.is_not_allowed(ended.errors):
-            raise ModemRefuses(modem_manager.NOT_ALLOWED)
-        raise ModemSilent(f"mmcli says: {modem_manager.complaint(ended.errors)}")
+            raise GsmRefuses(modem_manager.NOT_ALLOWED)
+        raise GsmSilent(f"mmcli says: {modem_manager.complaint(ended.errors)}")
 
     async def send(self, message: Submit) -> Sent:
         try:
             made = await self.ask(*modem_manager.create(self.name, message))
             place = modem_manager.read_created(made)
-        except (ModemSilent, ModemRefuses, RemoteProtocolError) as error:
+        except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
             self.lost = error if not isinstance(error, RemoteProtocolError) else _silent(error)
             return Sent(Outcome.NOT_SENT, reason=str(error))
         try:
             ended = await _run(modem_manager.send(place, SEND_SECONDS), self.send_max)
-        except ModemSilent as error:
+        except GsmSilent as error:
             self.lost = error
             return Sent(Outcome.DOUBTFUL, reason=str(error))
         if ended.status == 0:
@@ -92,14 +92,14 @@ class ManagedModem:
         try:
             told = await self.ask(*modem_manager.look(place))
             return modem_manager.read_message(place, told).reference
-        except (ModemSilent, ModemRefuses, RemoteProtocolError) as error:
+        except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
             log.info("no report on an SMS can be known: %s", error)
             return None
 
     async def _forget(self, place: int) -> None:
         try:
             await self.delete(place)
-        except (ModemSilent, ModemRefuses) as error:
+        except (GsmSilent, GsmRefuses) as error:
             self.lost = error
 
     async def stored(self) -> Found:
@@ -117,7 +117,7 @@ class ManagedModem:
                 _sort(message, found)
         return found
 
-    async def _read(self, place: int) -> Message | None:
+    async def _read(self, place: int) -> ManagedSms | None:
         """Return one of them; None where it cannot be read, or is gone: it stays where it is."""
         ended = await _run(modem_manager.look(place), REPLY_MAX)
         try:
@@ -131,7 +131,7 @@ class ManagedModem:
     async def delete(self, place: int) -> None:
         ended = await _run(modem_manager.delete(self.name, place), REPLY_MAX)
         if modem_manager.is_not_allowed(ended.errors):
-            raise ModemRefuses(modem_manager.NOT_ALLOWED)
+            raise GsmRefuses(modem_manager.NOT_ALLOWED)
         if ended.status:
             reason = modem_manager.complaint(ended.errors)
             self._tell_once(place, f"ModemManager did not delete SMS {place}: {reason}")
@@ -147,7 +147,7 @@ class ManagedModem:
         except RemoteProtocolError as error:
             raise _silent(error) from None
         if told.state in ("locked", "failed", "disabled"):
-            raise ModemRefuses(_what_to_do(told))
+            raise GsmRefuses(_what_to_do(told))
         if told.imei:
             self.link.facts["smsModem"] = told.imei
         self.link.note_signal(told.bars)
@@ -155,7 +155,7 @@ class ManagedModem:
         self.link.reason = "" if told.registered else "the modem sees no network that takes it"
 
 
-def _sort(message: Message, found: Found) -> None:
+def _sort(message: ManagedSms, found: Found) -> None:
     """What a person sends by this modem, and other programs, is left where it is."""
     place, told = message.place, message.message
     if isinstance(told, Deliver) and not message.whole:
@@ -165,7 +165,7 @@ def _sort(message: Message, found: Found) -> None:
         found.whole.append(Arrival((place,), told))
 
 
-def _what_to_do(told: modem_manager.Modem) -> str:
+def _what_to_do(told: modem_manager.ManagedState) -> str:
     if told.state == "locked":
         return (
             f"the modem is locked ({told.wants or 'it does not say why'}): give NetworkManager the"
@@ -176,13 +176,13 @@ def _what_to_do(told: modem_manager.Modem) -> str:
     return "ModemManager has the modem disabled: `mmcli -m any --enable` as root enables it"
 
 
-def _silent(error: RemoteProtocolError) -> ModemSilent:
-    return ModemSilent(str(error))
+def _silent(error: RemoteProtocolError) -> GsmSilent:
+    return GsmSilent(str(error))
 
 
 async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended:
-    """Run it in its own process group. Raises ModemSilent where it does not end in time or writes
-    more than OUTPUT_MAX, ModemRefuses where it is not there."""
+    """Run it in its own process group. Raises GsmSilent where it does not end in time or writes
+    more than OUTPUT_MAX, GsmRefuses where it is not there."""
     try:
         process = await trio.lowlevel.open_process(
             [COMMAND, *arguments],
@@ -193,7 +193,7 @@ async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended
             env={**os.environ, "LC_ALL": "C.UTF-8"},
         )
     except OSError as error:
-        raise ModemRefuses(
+        raise GsmRefuses(
             f"{COMMAND} cannot be started ({error.strerror}): install modemmanager"
         ) from None
     output, errors = bytearray(), bytearray()
@@ -205,9 +205,9 @@ async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended
             await end_group(process)
     shown = " ".join(arguments[-2:])[:60]
     if len(output) + len(errors) > OUTPUT_MAX:
-        raise ModemSilent(f"mmcli wrote more than {OUTPUT_MAX} bytes ({shown})")
+        raise GsmSilent(f"mmcli wrote more than {OUTPUT_MAX} bytes ({shown})")
     if limit.cancelled_caught or process.returncode is None:
-        raise ModemSilent(f"mmcli did not end within {seconds:.0f} s ({shown})")
+        raise GsmSilent(f"mmcli did not end within {seconds:.0f} s ({shown})")
     told, complained = output.decode(errors="replace"), errors.decode(errors="replace")
     return _Ended(process.returncode, told, complained)
 
@@ -231,7 +231,7 @@ async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -
 
 @asynccontextmanager
 async def open_managed(name: str, link: ChannelLink) -> AsyncIterator[ManagedModem]:
-    """A modem that ModemManager has, unlocked. Raises ModemSilent, ModemRefuses."""
+    """A modem that ModemManager has, unlocked. Raises GsmSilent, GsmRefuses."""
     modem = ManagedModem(name, link)
     await modem.look()
     log.info("GSM modem %s answers by ModemManager", link.facts.get("smsModem", ""))

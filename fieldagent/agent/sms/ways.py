@@ -20,7 +20,7 @@ from fieldagent.system.finding import Finding
 Opened = AbstractAsyncContextManager[SmsModem]
 
 
-class Way(NamedTuple):
+class SmsWay(NamedTuple):
     form: re.Pattern[str]
     """Of the values of sms-port that are of it."""
     open: Callable[[str, SmsSettings, ChannelLink, PinMemory], Opened]
@@ -55,11 +55,11 @@ def _check_line(port: str) -> Finding:
 
 
 WAYS = (
-    Way(MANAGED, _open_managed, _check_command, ()),
-    Way(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
+    SmsWay(MANAGED, _open_managed, _check_command, ()),
+    SmsWay(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
 )
 """The first whose form fits; the last is the AT line of any device."""
 
 
-def way_of(port: str) -> Way:
+def way_of(port: str) -> SmsWay:
     return next(each for each in WAYS if each.form.fullmatch(port))

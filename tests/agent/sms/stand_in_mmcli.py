@@ -6,8 +6,8 @@ Run by itself, without our packages: it is another program.
 import json
 import os
 import re
+import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def send(place: str) -> None:
     with left.open("a") as file:
         file.write(f"SMS to {message['content']['number']}: {message['content']['text']!r}\n")
     if fault("hangs-after") is not None:
-        time.sleep(3_600)
+        signal.pause()
     if fault("loses") is not None:
         (FAULTS / "loses").unlink()
         fail("couldn't send the SMS: 'Timeout was reached'")
@@ -93,7 +93,7 @@ def send(place: str) -> None:
 
 def main(given: list[str]) -> None:
     if fault("hangs") is not None:
-        time.sleep(3_600)
+        signal.pause()
     if fault("floods") is not None:
         while True:
             print("x" * 65_536)

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.sms.contract import ModemSilent
+from fieldagent.agent.sms.contract import GsmSilent
 from fieldagent.agent.sms.mmcli import ManagedModem
 from fieldagent.wire import sms_pdu
 from fieldagent.wire.outcome import Outcome
@@ -168,5 +168,5 @@ def test_one_that_hangs_with_the_message_may_have_sent_it(
     sent = trio.run(modem.send, Submit(HUB_NUMBER, content))
     assert (sent.outcome, sent.reference) == (Outcome.DOUBTFUL, None)
     assert sent.reason.startswith("mmcli did not end within 5 s")
-    assert isinstance(modem.lost, ModemSilent)
+    assert isinstance(modem.lost, GsmSilent)
     assert managed.output() == [f"SMS to {HUB_NUMBER}: 'fa:AAAA'"]
