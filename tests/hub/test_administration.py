@@ -31,6 +31,8 @@ from fieldagent.hub.contract import Bearer, Unknown
 from fieldagent.hub.escalation.contract import ContactHost
 from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field import dead_letters
+from fieldagent.hub.records import usage
+from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook.reach import open_public
@@ -560,3 +562,30 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
         assert await holders() == ["squat"]
         assert await store.read(imei_claims.listing) == []
         assert (await trouble(andes, "squat"), await trouble(1, "kit 1")) == (None, None)
+
+
+async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store) -> None:
+    async with office(store) as hub:
+        day = usage.day_of(START)
+        await store.commit(lambda db: db.execute("UPDATE device SET imei = ? WHERE id = 1", IMEI))
+        await usage.count_session_of(store, IMEI, "7", 51, clock=hub.alps.clock)
+        await usage.count_session_of(store, IMEI, "9", 9, clock=lambda: START - 40 * 86_400)
+        counted = [CountedDay(IMEI, day, 2, 3, 51, ("7", "8"))]
+        await store.commit(lambda db: usage.take_counts(db, "directip", counted))
+        told = await hub.done("GET", "/api/devices/1/usage")
+        assert told["until"] == day
+        (row,) = told["usage"]
+        assert (row["day"], row["here"], row["operator"]) == (day, 2, 3)
+        assert row["difference"] == "1 credit more there: sessions that did not come here: 8"
+        assert "money" not in row
+        assert (told["total"]["here"], told["total"]["money"]) == (2, None)
+        earlier = await hub.done("GET", "/api/devices/1/usage?since=2020-01-01")
+        assert [each["here"] for each in earlier["usage"]] == [1, 2]
+        until = await hub.done(
+            "GET", f"/api/devices/1/usage?since=2020-01-01&until={day[:4]}-01-01"
+        )
+        assert until["total"]["operator"] == 0
+        for query in ("since=1.9.2026", "until=", "since=2026-13-01", "day=2026-09-01"):
+            assert (await hub.refused("GET", f"/api/devices/1/usage?{query}"))[0] == 400
+        assert (await hub.refused("GET", "/api/devices/99/usage"))[0] == 404
+        assert (await hub.done("GET", "/api/devices/2/usage"))["usage"] == []

@@ -175,6 +175,9 @@ async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
         assert (unpriced.money, unpriced.their_money) == ("", "")
 
 
+BY = ("--operator", "rockblock")
+
+
 def hub(database: str, *words: str, config: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*MODULE, "hub", *words, "--database", database, "--config", str(config)],
@@ -190,8 +193,7 @@ def test_the_commands(tmp_path: Path) -> None:
     config.write_text("satellite-credit-price=9 EUR\nrockblock-credit-price=0.12 EUR\n")
     administer(database, "init", "Alps")
     ada = administer(database, "user", "add", "Ada")["id"]
-    administer(database, "device", "add", "hut", "--user", str(ada), "--imei", ONE)
-    administer(database, "device", "operator", "hut", "rockblock")
+    administer(database, "device", "add", "hut", "--user", str(ada), "--imei", ONE, *BY)
     file = tmp_path / "usage.csv"
     file.write_text(SESSIONS)
     done = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
