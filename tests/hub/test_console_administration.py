@@ -338,6 +338,8 @@ def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: st
         shown.locator("#subjects").get_by_text("What it cost by satellite").first.click()
         shown.get_by_text("2 credits more there: sessions that did not come here: 8").wait_for()
         shown.get_by_text("3 credits, 0.36 EUR").first.wait_for()
+        shown.locator("#device-1-cost").scroll_into_view_if_needed()
+        browser.keep(shown, f"console-cost-{screen}")
         office.press("New password", office.unfold("Mia"))
         shown.locator("#once-text").wait_for()
         assert browser.faults(shown) == []
