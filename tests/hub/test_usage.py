@@ -13,7 +13,7 @@ from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage_file import CountedDay, WrongUsageFile, read_usage
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
-from fieldagent.system.price import credit_price, sum_of
+from fieldagent.system.price import Price, credit_price, sum_of
 from fieldagent.system.properties import WrongProperty
 from tests.hub.field import Field
 from tests.hub.field import field_of as field
@@ -159,6 +159,10 @@ async def test_an_imt_modem_is_compared_by_bytes(store: Store) -> None:
 async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
     """The device's operator for what is counted here, and who counted for what was imported."""
     prices = {"rockblock": credit_price("0.10 EUR"), "cloudloop": credit_price("0.20 USD")}
+
+    def price_of(operator: str | None) -> Price | None:
+        return prices.get(operator or "")
+
     async with field(store) as alps:
         await store.commit(
             lambda db: db.execute("UPDATE device SET operator = 'rockblock' WHERE id = 1")
@@ -167,11 +171,11 @@ async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
         theirs = [CountedDay(ONE, usage.day_of(alps.now), 1, 3, 51, ("a",))]
         await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
         days = await listed(alps)
-        (row,) = [usage.row_of(each, prices.get) for each in days]
+        (row,) = [usage.row_of(each, price_of) for each in days]
         assert (row["money"], row["operatorMoney"]) == ("0.20 EUR", "0.60 USD")
-        total = usage.total_of(days, prices.get)
+        total = usage.total_of(days, price_of)
         assert total == (2, "0.20 EUR", 2, "0.20 EUR", 3, "0.60 USD")
-        unpriced = usage.total_of(days, {}.get)
+        unpriced = usage.total_of(days, lambda _: None)
         assert (unpriced.money, unpriced.their_money) == ("", "")
 
 

@@ -135,27 +135,28 @@ def usage(
 ) -> list[UsageDay]:
     """Return each kit and day on which something was counted, the oldest first; days are ISO 8601's
     and both belong to it."""
-    names = {
-        id_: known
-        for id_, *known in db.execute(
+    names: dict[int, tuple[str, str, str | None]] = {
+        id_: (name, modem, operator)
+        for id_, name, modem, operator in db.execute(
             "SELECT id, name, modem, operator FROM device WHERE workspace = ?", workspace
         )
         if device in (None, id_)
     }
-    which, days = "day >= ? AND day <= ?", [since, until]
+    asked: tuple[str | int, ...] = (since, until)
+    which = "day >= ? AND day <= ?"
     if device is not None:
-        which, days = which + " AND device = ?", [since, until, device]
+        which, asked = f"{which} AND device = ?", (*asked, device)
     totals: dict[tuple[str, int], dict[str, Any]] = {}
     for column, table in (("mo", "mo_session"), ("mt", "spent")):
         for day, whose, paid, size in db.execute(
             f"SELECT day, device, sum(credits), sum(bytes) FROM {table} WHERE {which}"
             " GROUP BY day, device",
-            *days,
+            *asked,
         ):
             totals.setdefault((day, whose), {})[column] = (int(paid), int(size))
     for day, whose, paid, size, unknown, operator in db.execute(
         f"SELECT day, device, credits, bytes, unknown, operator FROM operator_count WHERE {which}",
-        *days,
+        *asked,
     ):
         imported = {"theirs": (paid, size), "unknown": tuple(json.loads(unknown)), "by": operator}
         totals.setdefault((day, whose), {}).update(imported)
