@@ -146,6 +146,7 @@ async def test_the_audit_of_a_workspace_is_for_its_administrators(store: Store) 
         assert (await hub.refused("GET", "/api/audit?limit=0"))[0] == 400
 
 
+CONTACT = {"name": "Duty", "address": "duty@example.org"}
 DEVICE = {"name": "kit eve", "userId": "1"}
 IMEI = "300234010000077"
 
@@ -224,6 +225,11 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         ("/api/webhooks", {"url": "https://example.org/", "secret": "x"}, "/secret"),
         ("/api/webhooks", {"url": "https://example.org/", "headers": {"a": "b\nc"}}, "/headers"),
         ("/api/webhooks", {"url": "https://example.org/", "after": 10_081}, "/after"),
+        ("/api/contacts", {**CONTACT, "after": 5}, "/after"),
+        ("/api/contacts", {**CONTACT, "after": "5"}, "/after"),
+        ("/api/contacts", {**CONTACT, "after": "9s"}, "/after"),
+        ("/api/contacts", {**CONTACT, "every": "0s"}, "/every"),
+        ("/api/contacts", {**CONTACT, "every": "169h"}, "/every"),
     ],
 )
 async def test_what_is_wrong_in_a_body_is_named_with_its_place(

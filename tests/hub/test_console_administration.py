@@ -239,7 +239,9 @@ class Office:
         self.press("Add the contact")
         self.refused("is not taken here: apprise connects by itself")
         self.fill(address, "bw@example.org")
-        self.fill("Minutes without an answer before it is told; empty is at once", "10")
+        self.fill(
+            "Time without an answer before it is told, such as 30s or 5m; empty is at once", "90s"
+        )
         self.fill("How often it is told until somebody answers; empty is once", "3")
         self.press("Add the contact")
         self.done("Bergwacht is added. Test it.")

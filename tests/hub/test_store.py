@@ -316,6 +316,21 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
+OF_VERSION_33 = """
+ALTER TABLE alarm_contact RENAME COLUMN wait TO after;
+ALTER TABLE alarm_contact RENAME COLUMN pause TO every;
+INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0);
+INSERT INTO alarm_contact (workspace, kind, name, address, after, every, created)
+    VALUES (1, 'email', 'Duty', 'duty@example.org', 10, 5, 0);
+"""
+
+
+def test_minutes_of_version_33_are_seconds(database: str) -> None:
+    store = brought_up(database, 33, OF_VERSION_33)
+    assert store.once(partial(run, "SELECT wait, pause FROM alarm_contact")) == [(600, 300)]
+    store.close()
+
+
 OF_VERSION_18 = """
 DROP TABLE operator_count;
 DROP TABLE mo_session;

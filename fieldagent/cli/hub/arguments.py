@@ -13,6 +13,7 @@ from fieldagent.cli.subcommand import (
     count,
     duration,
 )
+from fieldagent.system.span import read_span
 
 KINDS = ("message", "location", "waypoint", "data")
 TYPES = ("User", "Device", "Integration", "Resource")
@@ -471,6 +472,14 @@ def _tries(text: str) -> int:
     return tries
 
 
+def _wait(text: str) -> int:
+    seconds = read_span(text)
+    if seconds is None or not 10 <= seconds <= 604_800:
+        raise ValueError
+    return seconds
+
+
+_wait.__name__ = "time such as 30s, 5m or 2h, from 10s to 168h"
 _tries.__name__ = "number of tries from 1 to 20"
 _batch.__name__ = "number of items from 1 to 100"
 _minutes.__name__ = "number of minutes from 1 to 10080"
@@ -582,10 +591,11 @@ def _add_contact(actions: Subparsers) -> None:
     )
     add.add_argument(
         "--after",
-        type=_minutes,
+        type=_wait,
         default=0,
-        metavar="MINUTES",
-        help="where nobody has answered for so long (at once): contacts of one time are a step",
+        metavar="5m",
+        help="where nobody has answered for so long, such as 30s, 5m or 2h (at once): contacts of"
+        " one time are a step",
     )
     add.add_argument(
         "--tries",
@@ -595,7 +605,7 @@ def _add_contact(actions: Subparsers) -> None:
         help="how often it is told until somebody answers (1)",
     )
     add.add_argument(
-        "--every", type=_minutes, default=5, metavar="MINUTES", help="between two tries (5)"
+        "--every", type=_wait, default=300, metavar="5m", help="between two tries (5m)"
     )
     add.add_argument(
         "--about",
