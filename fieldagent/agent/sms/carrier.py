@@ -58,8 +58,8 @@ COPIES = 3
 """Of one message, before it waits in the queue again."""
 URGENT_AFTER = 20.0
 """Seconds without an IP link after which an SOS goes by SMS at the latest."""
-LOOK_SOON, LOOK_EVERY = 30.0, 600.0
-"""Seconds between two looks at the modem: while the IP link is away, and else."""
+LOOK_EVERY = 600.0
+"""Seconds between two looks at the modem while the IP link is there."""
 AGAIN_MAX = 3_600.0
 """Seconds that an answer is waited for at most, and that one without rests in the queue."""
 DAY_OVER = 3_600.0
@@ -283,14 +283,10 @@ class SmsCarrier:
         forget_reference(self._under_way.values(), sent.reference)
         if sent.reference is not None:
             under_way.references[sent.reference] = under_way.copies
-        self._look_soon(modem)
         if here and sent.outcome is Outcome.DOUBTFUL:
             log.warning("an SMS may have left: %s", sent.reason)
             await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=sent.reason)
         return True
-
-    def _look_soon(self, modem: SmsModem) -> None:
-        self._next_look = min(self._next_look, trio.current_time() + modem.look_soon)
 
     def _message(self, text: str) -> Submit:
         (content,) = sms_pdu.split(text, 0)
@@ -354,7 +350,7 @@ class SmsCarrier:
 
     async def _look(self, modem: SmsModem) -> None:
         # A modem need not say that something came.
-        every = LOOK_EVERY if self._seat.turn.linked else LOOK_SOON
+        every = LOOK_EVERY if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
         found = await modem.stored()
         for arrival in found.whole:
@@ -378,8 +374,6 @@ class SmsCarrier:
         if modem.crowded and waiting:
             await self._give_up(modem, self._parts.oldest(list(waiting.values())))
             modem.arrived = True
-        elif self._under_way:
-            self._look_soon(modem)
 
     async def _give_up(self, modem: SmsModem, given_up: GivenUp) -> None:
         if given_up.reason:

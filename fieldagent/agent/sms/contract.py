@@ -32,7 +32,7 @@ class SmsModem(Protocol):
     """One modem, opened and set up."""
 
     look_soon: float
-    """Seconds between two looks while an answer is awaited."""
+    """Seconds between two looks while the IP link is away."""
     arrived: bool
     """Something may lie in the store that was not looked at."""
     news: trio.Event

@@ -32,7 +32,7 @@ REPLY_MAX = 20.0
 """Seconds; D-Bus itself waits for 30."""
 OUTPUT_MAX = 262_144
 """Bytes of one answer."""
-LOOK_SOON = 5.0
+LOOK_SOON = 10.0
 """Seconds: it does not tell what arrives."""
 
 
