@@ -31,6 +31,7 @@ PURE = {
     "hub.webhook.flow",
     "agent.channels.air_pace",
     "agent.sms.arrivals",
+    "agent.sms.parts_kept",
     "agent.mqtt.documents",
     "agent.mqtt.topics",
     "agent.outbound.idle_time",

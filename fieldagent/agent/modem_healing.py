@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fieldagent.agent.channels.healing import Healing, HealingStep, steps_of
 from fieldagent.agent.settings import Settings
+from fieldagent.agent.sms.ways import way_of
 
 
 def healing_of(settings: Settings) -> dict[str, Healing]:
@@ -22,6 +23,6 @@ def healing_of(settings: Settings) -> dict[str, Healing]:
         found.append(Healing("cellular", "", steps, run, after, after))
     if settings.sms.port:
         run = settings.sms.recovery_command
-        steps = steps_of(settings.sms.heal, run, HealingStep("dtr"))
+        steps = steps_of(settings.sms.heal, run, *way_of(settings.sms.port).heals)
         found.append(Healing("sms", settings.sms.port, steps, run))
     return {healing.channel: healing for healing in found if healing.steps}

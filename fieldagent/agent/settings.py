@@ -673,6 +673,7 @@ def _incomplete(pairs: Mapping[str, str], values: Mapping[str, Any]) -> list[str
     ]
     faults += unfit(pairs)
     faults += healing_faults(pairs)
+    faults += sms_settings.sms_faults(pairs)
     key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
     if following and len(key) > 1:
         faults.append("radio-key-next beside two keys in radio-key: remove it, or the second key")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -17,10 +18,15 @@ from fieldagent.simulator.pty_port import open_pty
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped
 from fieldagent.wire.errors import LocalProtocolError
+from fieldagent.wire.sms_pdu import Part
 
 HELP = """\
 sms NUMBER TEXT     an SMS comes
 data NUMBER HEX     one of octets comes
+part NUMBER REFERENCE I/N TEXT
+                    the part I of N of one comes
+report N WHAT       what became of the Nth SMS that left: delivered, unconfirmed, trying, failed
+later HOURS         the network's clock goes on by so many
 refuse NUMBER       the network refuses the next SMS: +CMS ERROR: NUMBER
 lose                the next SMS leaves, and its reply is lost
 garble              the same with a reply that nobody can read
@@ -32,6 +38,9 @@ pin PIN             the SIM wants it, from now on at each start
 deaf / hears        the modem hears nothing / hears again
 reports on|off      whether the network says what became of an SMS
 unplug / plug       the line is gone / is there again"""
+
+
+FULL = "the SIM is full: nothing is stored"
 
 
 def say(line: str) -> None:
@@ -49,7 +58,11 @@ class GsmPort:
 
     def __init__(self, link: Path) -> None:
         self.link = link
-        self.modem = SimulatedGsmModem(lambda message: say(shown(message)), clock=time.time)
+        self.ahead = 0
+        """Seconds that the network's clock is ahead of this machine's."""
+        self.modem = SimulatedGsmModem(
+            lambda message: say(shown(message)), clock=lambda: time.time() + self.ahead
+        )
         self._plugged = trio.Event()
         self._plugged.set()
         self._unplugged = trio.CancelScope()
@@ -118,7 +131,13 @@ def obey(port: GsmPort, line: str) -> str:
         case "sms" | "data":
             number, _, text = rest.partition(" ")
             stored = port.modem.receive_text(number, _octets(text) if word == "data" else text)
-            return f"{stored} stored" if stored else "the SIM is full: nothing is stored"
+            return f"{stored} stored" if stored else FULL
+        case "part":
+            return _part(port.modem, rest)
+        case "report":
+            return _report(port.modem, rest)
+        case "later" if rest.isdecimal():
+            port.ahead += 3_600 * int(rest)
         case "refuse" if rest.isdecimal():
             faults.refuse.append(int(rest))
         case "lose":
@@ -146,6 +165,30 @@ def obey(port: GsmPort, line: str) -> str:
         case _:
             raise BadCommand(f"{line.strip()!r} is no command; `help` lists them")
     return "as you say"
+
+
+_PART = re.compile(r"(\S+) ([0-9]{1,3}) ([0-9]{1,3})/([0-9]{1,3}) (.+)", re.ASCII)
+_REPORT = re.compile(r"([0-9]{1,3}) (delivered|unconfirmed|trying|failed)", re.ASCII)
+_STATUS = {"delivered": 0x00, "unconfirmed": 0x01, "trying": 0x20, "failed": 0x46}
+"""TP-ST (3GPP TS 23.040, 9.2.3.15)."""
+
+
+def _part(modem: SimulatedGsmModem, told: str) -> str:
+    found = _PART.fullmatch(told)
+    if found is None or max(map(int, found.groups()[1:4])) > 255:
+        raise BadCommand("say it so: part +41791234567 7 1/2 first half of the text")
+    reference, number, total = map(int, found.groups()[1:4])
+    stored = modem.receive_part(found[1], Part(reference, total, number), found[5])
+    return "1 stored" if stored else FULL
+
+
+def _report(modem: SimulatedGsmModem, told: str) -> str:
+    found = _REPORT.fullmatch(told)
+    if found is None:
+        raise BadCommand("say it so: report 1 delivered")
+    if not 1 <= int(found[1]) <= len(modem.sent_to):
+        return f"{len(modem.sent_to)} SMS have left"
+    return "as you say" if modem.report(int(found[1]), _STATUS[found[2]]) else FULL
 
 
 def _octets(text: str) -> bytes:

@@ -52,7 +52,7 @@ from fieldagent.hub.service.access_log import AccessLog
 from fieldagent.hub.service.certificate import Certificate
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
-from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.hub.webhook import webhooks
@@ -171,6 +171,7 @@ class Hub:
                 open_public(self.settings.webhook_allow),
                 self.reach,
                 tuple(self.kinds),
+                partial(price_of, self.settings),
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
             *AnswerPage(store, clock=time.time).routes(),

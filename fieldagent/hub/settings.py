@@ -92,6 +92,8 @@ class HubSettings:
     map_attribution: str | None
     satellite_grace: int
     satellite_credit_price: Price | None
+    operator_prices: Mapping[str, Price]
+    """What a credit costs with an operator that has a price of its own."""
     item_time_to_live: int
     keep_days: int
     keep_audit_days: int
@@ -130,6 +132,12 @@ def _own_contacts(value: str) -> tuple[str, ...]:
     return own
 
 
+def _price_key(kind: OperatorKind) -> Key:
+    about = f"the same with {kind.title} (satellite-credit-price)"
+    return Key(f"{kind.name}-credit-price", credit_price, None, about)
+
+
+_PRICE_KEYS = [_price_key(kind) for kind in operators().values()]
 _OWN_KEYS = [key for kind in operators().values() for key in kind.keys]
 _CONTACT_KEYS = [key for kind in contact_kinds().values() for key in kind.keys]
 KEYS = (
@@ -224,8 +232,9 @@ KEYS = (
         "satellite-credit-price",
         credit_price,
         None,
-        "what a credit costs, such as 0.12 EUR: `fieldagent hub usage` tells money",
+        "what a credit costs, such as 0.12 EUR: `fieldagent hub usage` and the console tell money",
     ),
+    *_PRICE_KEYS,
     Key(
         "item-time-to-live",
         whole(1, 2**31 - 1, "seconds"),
@@ -278,6 +287,7 @@ KEYS = (
 
 EXAMPLES = {
     "satellite-credit-price": "0.12 EUR",
+    **{key.name: "0.12 EUR" for key in _PRICE_KEYS},
     "map-file": "/var/lib/fieldagent-hub/alps.mbtiles",
     "map-tiles": "https://tiles.example.org/{z}/{x}/{y}.png",
     "map-attribution": "© the mapmakers",
@@ -304,6 +314,11 @@ def is_behind_tls(settings: HubSettings) -> bool:
     """Whether browsers reach it by TLS: its own, or a proxy's."""
     own = settings.tls_certificate is not None
     return own or bool(settings.trusted_proxies) or settings.socket_listen is not None
+
+
+def price_of(settings: HubSettings, operator: str | None) -> Price | None:
+    """Return what a credit costs with an operator; None where nobody has said so."""
+    return settings.operator_prices.get(operator or "", settings.satellite_credit_price)
 
 
 def database_options(settings: HubSettings, *, upgrade: bool = False) -> DatabaseOptions:
@@ -342,8 +357,11 @@ def parse(
     people = _kinds(content, "contacts", contact_kinds)
     kinds: list[OperatorKind | ContactKind] = [*satellite, *people]
     own = [key for kind in kinds for key in kind.keys]
-    others = [key for key in own if key not in KEYS]
+    prices = {kind.name: _price_key(kind) for kind in satellite}
+    others = [key for key in [*own, *prices.values()] if key not in KEYS]
     values, pairs, faults = read(content, path, [*KEYS, *others])
+    told = {name: values.pop(key.attribute) for name, key in prices.items()}
+    values["operator_prices"] = {name: price for name, price in told.items() if price is not None}
     brought = {key.name: values.pop(key.attribute) for key in own}
     for name, some in (("operator_own", satellite), ("contact_own", people)):
         values[name] = {key.name: brought[key.name] for kind in some for key in kind.keys}

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import field
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import sms_pdu
+from fieldagent.wire import sms_alphabet, sms_pdu
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.sms_pdu import Coding, Deliver, StatusReport, Submit
+from fieldagent.wire.sms_pdu import Coding, Content, Deliver, Part, StatusReport, Submit
 
 PUK_AFTER = 3
 """Wrong PINs."""
@@ -87,11 +87,17 @@ class SimulatedGsmModem:
         self._echo = True
         self._tells = False
         self._unlocked = False
-        self._reference = 0
+        self.sent_to: list[str] = []
+        """Numbers, of each that left."""
         self._input = bytearray()
         self._output = bytearray()
         self._expected: int | None = None
         """Octets of a PDU that the prompt waits for."""
+
+    @property
+    def _reference(self) -> int:
+        """Of the one that left last."""
+        return len(self.sent_to) % 256
 
     # The serial line.
 
@@ -251,7 +257,7 @@ class SimulatedGsmModem:
         if self.faults.refuse:
             self._say(f"+CMS ERROR: {self.faults.refuse.pop(0)}")
             return
-        self._reference = (self._reference + 1) % 256
+        self.sent_to.append(message.number)
         self._submitted(message)
         self._answer_sent()
         if message.report and self.reports:
@@ -273,6 +279,19 @@ class SimulatedGsmModem:
         LocalProtocolError where `number` is none."""
         parts = sms_pdu.split(content, self._reference)
         return sum(self.come(Deliver(number, each, self._clock())) for each in parts)
+
+    def report(self, reference: int, status: int) -> bool:
+        """Let the network say what became of the SMS that it took as its Nth, from 1, so often
+        and so late as it likes; False where the SIM is full. Raises IndexError where there is
+        none."""
+        number, now = self.sent_to[reference - 1], self._clock()
+        return self.come(StatusReport(reference % 256, number, now, now, status))
+
+    def receive_part(self, number: str, part: Part, text: str) -> bool:
+        """Let one part of an SMS come; False where the SIM is full. Raises LocalProtocolError where
+        `number` is none."""
+        body = sms_alphabet.septets(text)
+        return self.come(Deliver(number, Content(Coding.GSM7, body, part), self._clock()))
 
     def come(self, message: Deliver | StatusReport) -> bool:
         """Store what the network brings, and say so where that was asked for; False where the SIM

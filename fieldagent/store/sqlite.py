@@ -7,6 +7,7 @@ FULL none (docs/reliability.md).
 from __future__ import annotations
 
 import errno
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,10 @@ from pathlib import Path
 
 from fieldagent.store.group import Order, StoreFailed, StoreFull, carry_out
 from fieldagent.store.schema import Schema
+from fieldagent.store.version_mark import Head, has_the_tables, read_head, write_head
 from fieldagent.system.private import make_private_file, make_private_folder
+
+log = logging.getLogger(__name__)
 
 CHECK = "PRAGMA quick_check(1)"
 _OF_THE_DISK = (
@@ -62,9 +66,12 @@ def _in_our_words(error: BaseException) -> BaseException:
     return error
 
 
-def connect(path: Path, schema: Schema, *, checked: bool = False) -> sqlite3.Connection:
+def connect(
+    path: Path, schema: Schema, *, checked: bool = False, marked: bool = False
+) -> sqlite3.Connection:
     """Open the file for writing, brought to `schema`; where there is none, it is made, its owner's
-    alone. SQLite gives the files beside it the same mode. One that was `checked` is not again.
+    alone. SQLite gives the files beside it the same mode. One that was `checked` is not again. With
+    `marked` its version stands in it twice (`version_mark`), and a damaged one is mended.
 
     Raises sqlite3.DatabaseError for a damaged file, or one of a later version; OSError.
     """
@@ -82,7 +89,9 @@ def connect(path: Path, schema: Schema, *, checked: bool = False) -> sqlite3.Con
         connection.execute("PRAGMA cache_size=-512")
         if not checked and (damage := connection.execute(CHECK).fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(damage)
-        if _version(connection) != schema.version:
+        if marked:
+            _bring_up_marked(connection, schema, path)
+        elif _version(connection) != schema.version:
             _migrate(connection, schema)
         # One that can be read and not written is known now, and not at the first commit.
         connection.execute("BEGIN IMMEDIATE")
@@ -148,6 +157,50 @@ def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
     except BaseException:
         roll_back(connection)
         raise
+
+
+def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
+    """As `_migrate`, where the version stands in the file twice. Nothing is changed where the
+    tables do not prove it."""
+    head = read_head(connection, schema.version)
+    if head == Head(schema.version, schema.version, contradicts=False, is_marked=True):
+        return
+    schema.judge(head.version)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another program may have been here meanwhile.
+        head = read_head(connection, schema.version)
+        if head.version != schema.version:
+            _take_steps(connection, schema, head)
+        if head.contradicts and not has_the_tables(connection, schema):
+            raise _contradiction(head)
+        write_head(connection, schema.version)
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+    if head.contradicts:
+        log.warning(
+            "the head of %s was damaged and is mended: it said version %d, its tables are of"
+            " version %d",
+            *(path, head.told, head.version),
+        )
+
+
+def _take_steps(connection: sqlite3.Connection, schema: Schema, head: Head) -> None:
+    try:
+        for statement in _statements(schema.steps_from(head.version)):
+            connection.execute(statement)
+    except sqlite3.OperationalError as error:
+        if not head.contradicts or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_ERROR:
+            raise
+        raise _contradiction(head) from error
+
+
+def _contradiction(head: Head) -> sqlite3.DatabaseError:
+    return sqlite3.DatabaseError(
+        f"its head says version {head.told}, and its tables are not those of version {head.version}"
+    )
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from fieldagent.system.properties import WrongProperty
@@ -25,6 +26,15 @@ class Price(NamedTuple):
             return f"0.{millionths:06d}".rstrip("0") + f" {self.currency}"
         hundredths += rest >= 5_000
         return f"{hundredths // 100}.{hundredths % 100:02d} {self.currency}"
+
+
+def sum_of(parts: Iterable[tuple[Price, float]]) -> str:
+    """Return what so many of each cost together, by currency: `1.44 EUR and 0.50 USD`; empty
+    without parts."""
+    sums: dict[str, float] = {}
+    for price, units in parts:
+        sums[price.currency] = sums.get(price.currency, 0) + price.millionths * units
+    return " and ".join(Price(round(sums[each]), each).of(1) for each in sorted(sums))
 
 
 def credit_price(value: str) -> Price:

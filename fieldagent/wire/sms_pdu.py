@@ -93,14 +93,18 @@ class StatusReport(NamedTuple):
 
     @property
     def state(self) -> ReportState:
-        if self.status < 0x20:
+        if self.status == 0:
             return ReportState.DELIVERED
+        if self.status < 0x20:
+            return ReportState.UNCONFIRMED
         return ReportState.TRYING if self.status < 0x40 else ReportState.FAILED
 
 
 class ReportState(Enum):
     DELIVERED = "delivered"
     """The other handset has it."""
+    UNCONFIRMED = "unconfirmed"
+    """The service centre is done with it, and cannot say whether a handset has it."""
     TRYING = "trying"
     FAILED = "failed"
 

@@ -217,6 +217,8 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("cellular-heal=usb", "usb:DEVICE such as usb:1-1.2"),
         ("sms-hub-number=0791234567", "must be a telephone number such as"),
         ("sms-pin=12", "4 to 8 digits"),
+        ("sms-port=mmcli:0\nsms-pin=1234", "sms-pin is not for sms-port=mmcli:0: ModemManager"),
+        ("sms-port=mmcli\nsms-heal=dtr", "sms-port=mmcli names no device; use command"),
         ("mqtt-address=http://broker", "must be mqtts:// and a host"),
         ("mqtt-address=mqtt://a/b", "must be mqtts:// and a host"),
         ("mqtt-address=mqtt://a:b", "is not a URL"),

@@ -31,6 +31,8 @@ from fieldagent.hub.contract import Bearer, Unknown
 from fieldagent.hub.escalation.contract import ContactHost
 from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field import dead_letters
+from fieldagent.hub.records import usage
+from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook.reach import open_public
@@ -144,6 +146,7 @@ async def test_the_audit_of_a_workspace_is_for_its_administrators(store: Store) 
         assert (await hub.refused("GET", "/api/audit?limit=0"))[0] == 400
 
 
+CONTACT = {"name": "Duty", "address": "duty@example.org"}
 DEVICE = {"name": "kit eve", "userId": "1"}
 IMEI = "300234010000077"
 
@@ -222,6 +225,11 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         ("/api/webhooks", {"url": "https://example.org/", "secret": "x"}, "/secret"),
         ("/api/webhooks", {"url": "https://example.org/", "headers": {"a": "b\nc"}}, "/headers"),
         ("/api/webhooks", {"url": "https://example.org/", "after": 10_081}, "/after"),
+        ("/api/contacts", {**CONTACT, "after": 5}, "/after"),
+        ("/api/contacts", {**CONTACT, "after": "5"}, "/after"),
+        ("/api/contacts", {**CONTACT, "after": "9s"}, "/after"),
+        ("/api/contacts", {**CONTACT, "every": "0s"}, "/every"),
+        ("/api/contacts", {**CONTACT, "every": "169h"}, "/every"),
     ],
 )
 async def test_what_is_wrong_in_a_body_is_named_with_its_place(
@@ -327,6 +335,7 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
             ("POST", f"/api/devices/{device}/token", None),
             ("POST", f"/api/devices/{device}/key", None),
             ("DELETE", f"/api/devices/{device}/key", None),
+            ("GET", f"/api/devices/{device}/usage", None),
             ("PATCH", f"/api/users/{dora}", {"role": "member"}),
             ("DELETE", f"/api/users/{dora}", None),
             ("POST", f"/api/users/{dora}/password", None),
@@ -559,3 +568,30 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
         assert await holders() == ["squat"]
         assert await store.read(imei_claims.listing) == []
         assert (await trouble(andes, "squat"), await trouble(1, "kit 1")) == (None, None)
+
+
+async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store) -> None:
+    async with office(store) as hub:
+        day = usage.day_of(START)
+        await store.commit(lambda db: db.execute("UPDATE device SET imei = ? WHERE id = 1", IMEI))
+        await usage.count_session_of(store, IMEI, "7", 51, clock=hub.alps.clock)
+        await usage.count_session_of(store, IMEI, "9", 9, clock=lambda: START - 40 * 86_400)
+        counted = [CountedDay(IMEI, day, 2, 3, 51, ("7", "8"))]
+        await store.commit(lambda db: usage.take_counts(db, "directip", counted))
+        told = await hub.done("GET", "/api/devices/1/usage")
+        assert told["until"] == day
+        (row,) = told["usage"]
+        assert (row["day"], row["here"], row["operator"]) == (day, 2, 3)
+        assert row["difference"] == "1 credit more there: sessions that did not come here: 8"
+        assert "money" not in row
+        assert (told["total"]["here"], told["total"]["money"]) == (2, None)
+        earlier = await hub.done("GET", "/api/devices/1/usage?since=2020-01-01")
+        assert [each["here"] for each in earlier["usage"]] == [1, 2]
+        until = await hub.done(
+            "GET", f"/api/devices/1/usage?since=2020-01-01&until={day[:4]}-01-01"
+        )
+        assert until["total"]["operator"] == 0
+        for query in ("since=1.9.2026", "until=", "since=2026-13-01", "day=2026-09-01"):
+            assert (await hub.refused("GET", f"/api/devices/1/usage?{query}"))[0] == 400
+        assert (await hub.refused("GET", "/api/devices/99/usage"))[0] == 404
+        assert (await hub.done("GET", "/api/devices/2/usage"))["usage"] == []

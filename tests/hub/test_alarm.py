@@ -18,7 +18,7 @@ from tests.hub.field import START, Field, field_of
 from tests.hub.test_sos_desk import HELP
 
 MOMENT = 2 * alarm.SOON
-LATER = partial(contacts.add, workspace=1, name="Duty", address="duty@example.org", after=10)
+LATER = partial(contacts.add, workspace=1, name="Duty", address="duty@example.org", after=600)
 
 
 async def events(alps: Field) -> list[str]:

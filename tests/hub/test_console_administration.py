@@ -11,7 +11,8 @@ import pytest
 
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import dead_letters
-from fieldagent.hub.records import audit
+from fieldagent.hub.records import audit, usage
+from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
@@ -44,6 +45,25 @@ def settle_in_as_administrator(database: str) -> None:
 
     store = open_store(database)
     store.once(come)
+    store.close()
+
+
+def cost_something(database: str) -> None:
+    """One session of kit-ada is counted here, and two by its operator."""
+
+    def cost(db: Db) -> None:
+        today, imei = usage.day_of(time.time()), "3" * 15
+        db.execute("UPDATE device SET imei = ?, operator = 'directip' WHERE id = 1", imei)
+        db.execute(
+            "INSERT INTO mo_session (device, session, day, bytes, credits)"
+            " VALUES (1, '7', ?, 9, 1)",
+            today,
+        )
+        counted = CountedDay(imei, today, 2, 3, 60, ("7", "8"))
+        usage.take_counts(db, "directip", [counted])
+
+    store = open_store(database)
+    store.once(cost)
     store.close()
 
 
@@ -92,7 +112,7 @@ class Office:
         found = self.shown.locator("#subjects li > details", has_text=title).first
         found.wait_for()
         if found.get_attribute("open") is None:
-            found.locator("summary").click()
+            found.locator("summary").first.click()
         return f"#{found.get_attribute('id')}"
 
     def devices(self) -> None:
@@ -219,7 +239,9 @@ class Office:
         self.press("Add the contact")
         self.refused("is not taken here: apprise connects by itself")
         self.fill(address, "bw@example.org")
-        self.fill("Minutes without an answer before it is told; empty is at once", "10")
+        self.fill(
+            "Time without an answer before it is told, such as 30s or 5m; empty is at once", "90s"
+        )
         self.fill("How often it is told until somebody answers; empty is once", "3")
         self.press("Add the contact")
         self.done("Bergwacht is added. Test it.")
@@ -301,9 +323,11 @@ def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: st
     database = str(tmp_path / "hub.sqlite3")
     settle_in_as_administrator(database)
     administer(database, "webhook", "add", f"https://example.org/{'long' * 40}", "--untried")
+    cost_something(database)
+    settings = {"database": database, "directip-credit-price": "0.12 EUR"}
     with (
         browser.browser() as opened,
-        hub(tmp_path, {"database": database}) as running,
+        hub(tmp_path, settings) as running,
         console(opened, running, screen) as shown,
     ):
         sign_in(shown, "olga@example.org", SECRET.strip())
@@ -313,6 +337,11 @@ def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: st
         shown.get_by_text("of long ago").first.wait_for()
         for title in ("kit-ada", "Mia", "data message"):
             office.unfold(title)
+        shown.locator("#subjects").get_by_text("What it cost by satellite").first.click()
+        shown.get_by_text("2 credits more there: sessions that did not come here: 8").wait_for()
+        shown.get_by_text("3 credits, 0.36 EUR").first.wait_for()
+        shown.locator("#device-1-cost").scroll_into_view_if_needed()
+        browser.keep(shown, f"console-cost-{screen}")
         office.press("New password", office.unfold("Mia"))
         shown.locator("#once-text").wait_for()
         assert browser.faults(shown) == []

@@ -106,10 +106,10 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
     """Nobody has the console open: whoever would be told later is told at once."""
     token = settle_in(database)
     with mail_relay() as relay, receiver() as pager, receiver() as service:
-        administer(database, "contact", "add", "Bergwacht", "bw@example.org", "--after", "10")
+        administer(database, "contact", "add", "Bergwacht", "bw@example.org", "--after", "10m")
         apprise = service.url.replace("http:", "json:")
         # In a process of its own: apprise loads what this Python warns of.
-        administer_from_shell(database, "contact", "add", "Duty", apprise, "--after", "30")
+        administer_from_shell(database, "contact", "add", "Duty", apprise, "--after", "30m")
         administer(database, "webhook", "add", pager.url, "--after", "20", "--untried")
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", **BEHIND}
         with (
@@ -219,7 +219,7 @@ def test_an_answer_ends_what_others_would_be_told(tmp_path: Path) -> None:
     token = settle_in(database)
     with mail_relay() as relay:
         administer(database, "contact", "add", "First", "one@example.org")
-        administer(database, "contact", "add", "Second", "two@example.org", "--after", "10")
+        administer(database, "contact", "add", "Second", "two@example.org", "--after", "10m")
         settings = {"database": database, **BEHIND, **relay.settings}
         with (
             hub(tmp_path, settings) as running,

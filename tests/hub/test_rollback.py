@@ -16,6 +16,7 @@ import pytest
 
 from fieldagent.agent.journal.high_water import HighWaterFile
 from fieldagent.hub.store.opening import is_postgres
+from fieldagent.store.version_mark import mark_of
 from tests.processes import MODULE, PATIENCE, administer, agent, hub
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,7 +37,9 @@ def written_later(database: str) -> None:
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE fieldagent_schema SET version = version + 1")
         return
-    later(Path(database))
+    version = later(Path(database))
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute(f"PRAGMA application_id = {mark_of(version)}")
 
 
 def later(file: Path) -> int:

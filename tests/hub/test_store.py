@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -21,6 +19,7 @@ from fieldagent.hub.store.contract import Db, Store, insert, one_of
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import StoreFailed, StoreUnavailable
+from fieldagent.store.version_mark import mark_of
 from tests.processes import PATIENCE
 from tests.running import running
 
@@ -233,19 +232,11 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute("UPDATE fieldagent_schema SET version = 99")
     else:
-        store.once(lambda db: db.execute("PRAGMA user_version = 99"))
+        store.once(partial(run, "PRAGMA user_version = 99"))
+        store.once(partial(run, f"PRAGMA application_id = {mark_of(99)}"))
     store.close()
     with pytest.raises(StoreUnavailable, match="it has version 99, this program knows"):
         open_store(database)
-
-
-def test_a_file_whose_version_no_program_has_given_is_damaged(tmp_path: Path) -> None:
-    file = tmp_path / "hub.sqlite3"
-    open_store(str(file)).close()
-    with closing(sqlite3.connect(file)) as db:
-        db.execute("PRAGMA user_version = -2147483615")
-    with pytest.raises(StoreFailed, match="no program has given it the version -2147483615"):
-        open_store(str(file))
 
 
 OF_VERSION_1 = """
@@ -309,6 +300,8 @@ def brought_up(database: str, version: int, statements: str) -> Store:
         store.once(partial(run, f"UPDATE fieldagent_schema SET version = {version}"))
     else:
         store.once(partial(run, f"PRAGMA user_version = {version}"))
+        # As programs left it that knew no mark.
+        store.once(partial(run, "PRAGMA application_id = 0"))
     store.close()
     return open_store(database)
 
@@ -320,6 +313,21 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     assert sorted(known) == [(1, 1, "a1", 5), (1, 2, "a1", 5)]
     for later in ("SELECT * FROM dead_letter", "SELECT estimate FROM item", "SELECT * FROM lease"):
         assert store.once(partial(run, later)) == []
+    store.close()
+
+
+OF_VERSION_33 = """
+ALTER TABLE alarm_contact RENAME COLUMN wait TO after;
+ALTER TABLE alarm_contact RENAME COLUMN pause TO every;
+INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0);
+INSERT INTO alarm_contact (workspace, kind, name, address, after, every, created)
+    VALUES (1, 'email', 'Duty', 'duty@example.org', 10, 5, 0);
+"""
+
+
+def test_minutes_of_version_33_are_seconds(database: str) -> None:
+    store = brought_up(database, 33, OF_VERSION_33)
+    assert store.once(partial(run, "SELECT wait, pause FROM alarm_contact")) == [(600, 300)]
     store.close()
 
 

@@ -13,7 +13,7 @@ from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage_file import CountedDay, WrongUsageFile, read_usage
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
-from fieldagent.system.price import credit_price
+from fieldagent.system.price import Price, credit_price, sum_of
 from fieldagent.system.properties import WrongProperty
 from tests.hub.field import Field
 from tests.hub.field import field_of as field
@@ -85,6 +85,12 @@ def test_a_price_becomes_money() -> None:
             credit_price(wrong)
 
 
+def test_money_of_two_currencies_is_not_added() -> None:
+    euro, other, dollar = map(credit_price, ("0.115 EUR", "0.10 EUR", "0.2 USD"))
+    assert sum_of([(euro, 1), (other, 3), (dollar, 2)]) == "0.42 EUR and 0.40 USD"
+    assert sum_of([]) == ""
+
+
 async def sessions(alps: Field, *counted: tuple[str, str, int]) -> None:
     for imei, session, size in counted:
         await usage.count_session_of(alps.store, imei, session, size, clock=alps.clock)
@@ -142,10 +148,38 @@ async def test_an_imt_modem_is_compared_by_bytes(store: Store) -> None:
         day = usage.day_of(alps.now)
         theirs = [CountedDay(ONE, day, 1, 0, 5025, ("a",))]
         await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
-        (row,) = [usage.row_of(each, credit_price("0.12 EUR")) for each in await listed(alps)]
+        (row,) = [
+            usage.row_of(each, lambda _: credit_price("0.12 EUR")) for each in await listed(alps)
+        ]
         assert (row["unit"], row["here"], row["operator"]) == ("byte", 5000, 5025)
         assert row["difference"].startswith("25 bytes more there")
         assert "money" not in row
+
+
+async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
+    """The device's operator for what is counted here, and who counted for what was imported."""
+    prices = {"rockblock": credit_price("0.10 EUR"), "cloudloop": credit_price("0.20 USD")}
+
+    def price_of(operator: str | None) -> Price | None:
+        return prices.get(operator or "")
+
+    async with field(store) as alps:
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET operator = 'rockblock' WHERE id = 1")
+        )
+        await sessions(alps, (ONE, "a", 51))
+        theirs = [CountedDay(ONE, usage.day_of(alps.now), 1, 3, 51, ("a",))]
+        await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
+        days = await listed(alps)
+        (row,) = [usage.row_of(each, price_of) for each in days]
+        assert (row["money"], row["operatorMoney"]) == ("0.20 EUR", "0.60 USD")
+        total = usage.total_of(days, price_of)
+        assert total == (2, "0.20 EUR", 2, "0.20 EUR", 3, "0.60 USD")
+        unpriced = usage.total_of(days, lambda _: None)
+        assert (unpriced.money, unpriced.their_money) == ("", "")
+
+
+BY = ("--operator", "rockblock")
 
 
 def hub(database: str, *words: str, config: Path) -> subprocess.CompletedProcess[str]:
@@ -160,10 +194,10 @@ def hub(database: str, *words: str, config: Path) -> subprocess.CompletedProcess
 def test_the_commands(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     config = tmp_path / "hub.properties"
-    config.write_text("satellite-credit-price=0.12 EUR\n")
+    config.write_text("satellite-credit-price=9 EUR\nrockblock-credit-price=0.12 EUR\n")
     administer(database, "init", "Alps")
     ada = administer(database, "user", "add", "Ada")["id"]
-    administer(database, "device", "add", "hut", "--user", str(ada), "--imei", ONE)
+    administer(database, "device", "add", "hut", "--user", str(ada), "--imei", ONE, *BY)
     file = tmp_path / "usage.csv"
     file.write_text(SESSIONS)
     done = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
@@ -175,7 +209,10 @@ def test_the_commands(tmp_path: Path) -> None:
     assert row["difference"] == "3 credits more there: sessions that did not come here: 7, 8"
     assert row["operatorMoney"] == "0.36 EUR"
     plain = hub(database, *look, "--device", "hut", config=config).stdout
-    assert "0 credits here, 0.00 EUR; of the days that were imported, 0 here and 3 there" in plain
+    assert (
+        "0 credits here, 0.00 EUR; of the days that were imported, 0 here and 3 there, 0.36 EUR"
+        in plain
+    )
     file.write_text("what,is,this\n")
     bad = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
     assert bad.returncode != 0

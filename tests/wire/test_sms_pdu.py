@@ -171,7 +171,8 @@ def test_parts_of_two_senders_are_kept_apart_and_the_oldest_given_up() -> None:
     ("status", "state"),
     [
         (0x00, ReportState.DELIVERED),
-        (0x1F, ReportState.DELIVERED),
+        (0x01, ReportState.UNCONFIRMED),
+        (0x1F, ReportState.UNCONFIRMED),
         (0x20, ReportState.TRYING),
         (0x3F, ReportState.TRYING),
         (0x40, ReportState.FAILED),

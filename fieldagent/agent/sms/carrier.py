@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import field
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -31,23 +30,23 @@ from fieldagent.agent.channels.contract import (
     LinkState,
     Outbox,
     Reception,
-    Transmission,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_waits import first_of
-from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.sms.arrivals import arrivals
-from fieldagent.agent.sms.gsm_modem import GsmModem, GsmRefuses, GsmSilent, open_gsm, text_of
+from fieldagent.agent.sms.contract import LOST, GsmRefuses, SmsModem
+from fieldagent.agent.sms.parts_kept import GivenUp, PartsKept
 from fieldagent.agent.sms.pin import PinMemory
 from fieldagent.agent.sms.settings import SmsSettings
+from fieldagent.agent.sms.under_way import Rest, SentFrame, forget_reference, note_report
+from fieldagent.agent.sms.ways import way_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sms_frame, sms_pdu
 from fieldagent.wire.credit import Tariff
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES, SmsFrame
-from fieldagent.wire.sms_pdu import Deliver, ReportState, StatusReport, Submit
+from fieldagent.wire.sms_pdu import Coding, Content, Deliver, StatusReport, Submit
 
 log = logging.getLogger(__name__)
 
@@ -59,18 +58,10 @@ COPIES = 3
 """Of one message, before it waits in the queue again."""
 URGENT_AFTER = 20.0
 """Seconds without an IP link after which an SOS goes by SMS at the latest."""
-LOOK_SOON, LOOK_EVERY = 30.0, 600.0
-"""Seconds between two looks at the modem: while the IP link is away, and else."""
-REST_FIRST, REST_MAX, REST_URGENT = 30.0, 900.0, 30.0
-"""Seconds after a message that the modem did not take; they double. An SOS rests for the last."""
-REFUSED_REST = 3_600.0
-"""The same where the network refuses for good: a subscription or a number is wrong."""
+LOOK_EVERY = 600.0
+"""Seconds between two looks at the modem while the IP link is there."""
 AGAIN_MAX = 3_600.0
 """Seconds that an answer is waited for at most, and that one without rests in the queue."""
-REPORT_FAILED = 60.0
-"""Seconds after which one that the network failed to deliver goes again."""
-PARTS_KEPT = 86_400.0
-"""Seconds that parts lie in the modem without the others."""
 DAY_OVER = 3_600.0
 """Seconds after which a limit that was reached is looked at again."""
 
@@ -116,58 +107,19 @@ async def run(seat: SmsSeat) -> NoReturn:
     assert port is not None
 
     async def work() -> None:
-        async with open_gsm(port, seat.settings.baud, seat.link, pin) as modem:
+        async with way_of(port).open(port, seat.settings, seat.link, pin) as modem:
             await carrier.work(modem)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(carrier.give_way)
         await keep_open(
             work,
-            (PortLost, GsmSilent, GsmRefuses),
+            LOST,
             carrier.note_absent,
             seat.progress,
             seat.link,
             seat.heal,
         )
-
-
-@dataclass(slots=True)
-class _SentFrame:
-    """One frame that the hub has not acknowledged."""
-
-    transmission: Transmission
-    text: str
-    copies: int = 0
-    due: float = -inf
-    """When it goes again; trio's clock."""
-    references: set[int] = field(default_factory=set)
-    """By which the network's reports name it."""
-
-    @property
-    def urgent(self) -> bool:
-        return self.transmission.urgent
-
-
-@dataclass(slots=True)
-class _Rest:
-    """The modem or the network did not take a message."""
-
-    until: float = -inf
-    urgent_until: float = -inf
-    tries: int = 0
-
-    def begin(self, *, final: bool) -> None:
-        now = trio.current_time()
-        pause = min(REST_MAX, REST_FIRST * 2 ** min(self.tries, 10))
-        self.tries += 1
-        self.until = now + (REFUSED_REST if final else pause)
-        self.urgent_until = now + REST_URGENT
-
-    def end(self) -> None:
-        self.tries, self.until, self.urgent_until = 0, -inf, -inf
-
-    def ends(self, *, urgent: bool) -> float:
-        return self.urgent_until if urgent else self.until
 
 
 class SmsCarrier:
@@ -180,14 +132,14 @@ class SmsCarrier:
         self._name = sms_frame.name_of(seat.token_digest)
         self._key_up = sms_frame.key_up(seat.token_digest)
         self._key_down = sms_frame.key_down(seat.token_digest)
-        self._under_way: dict[bytes, _SentFrame] = {}
+        self._under_way: dict[bytes, SentFrame] = {}
         """By tag. Who takes one out settles it, and nobody else."""
         self._owed: list[bytes] = []
         """Tags of what came and the hub has not been told."""
-        self._rest = _Rest()
+        self._rest = Rest()
         self._ours = False
         self._next_look = -inf
-        self._parts_since: dict[tuple[str, int, int], float] = {}
+        self._parts = PartsKept()
         self._strangers = 0
         self._show()
 
@@ -234,7 +186,7 @@ class SmsCarrier:
 
     # At work with one opened modem.
 
-    async def work(self, modem: GsmModem) -> NoReturn:
+    async def work(self, modem: SmsModem) -> NoReturn:
         self._next_look = -inf
         while True:
             self._seat.progress()
@@ -251,7 +203,7 @@ class SmsCarrier:
             if modem.lost is not None:
                 raise modem.lost
 
-    async def _send_one(self, modem: GsmModem) -> bool:
+    async def _send_one(self, modem: SmsModem) -> bool:
         """Send what is due now, and return whether anything was."""
         if not self._ours:
             return False
@@ -273,7 +225,7 @@ class SmsCarrier:
             await self._outbox.ready(urgent=urgent)
         return not at_once.cancelled_caught
 
-    async def _load(self, modem: GsmModem, *, urgent: bool) -> bool:
+    async def _load(self, modem: SmsModem, *, urgent: bool) -> bool:
         if not urgent and not self._affords(urgent=False):
             return False
         await self._outbox.fix_dates()
@@ -288,7 +240,7 @@ class SmsCarrier:
         owed = self._owed_beside(transmission.body)
         frame = SmsFrame(self._name, transmission.body, owed)
         tag = frame.tag_by(self._key_up)
-        self._under_way[tag] = _SentFrame(transmission, frame.text(self._key_up))
+        self._under_way[tag] = SentFrame(transmission, frame.text(self._key_up))
         if await self._submit(modem, tag):
             self._owed = [each for each in self._owed if each not in owed]
         return True
@@ -300,7 +252,7 @@ class SmsCarrier:
                 return tuple(self._owed[:count])
         return ()
 
-    async def _submit(self, modem: GsmModem, tag: bytes) -> bool:
+    async def _submit(self, modem: SmsModem, tag: bytes) -> bool:
         """Send it, once more where it was sent before; return whether it may have left."""
         under_way = self._under_way[tag]
         await self._seat.purse.spend(1)
@@ -328,8 +280,9 @@ class SmsCarrier:
         self._rest.end()
         under_way.copies += 1
         under_way.due = trio.current_time() + self._answer_within(under_way)
+        forget_reference(self._under_way.values(), sent.reference)
         if sent.reference is not None:
-            under_way.references.add(sent.reference)
+            under_way.references[sent.reference] = under_way.copies
         if here and sent.outcome is Outcome.DOUBTFUL:
             log.warning("an SMS may have left: %s", sent.reason)
             await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=sent.reason)
@@ -339,13 +292,13 @@ class SmsCarrier:
         (content,) = sms_pdu.split(text, 0)
         return Submit(self._settings.hub_number, content)
 
-    def _answer_within(self, under_way: _SentFrame) -> float:
+    def _answer_within(self, under_way: SentFrame) -> float:
         within = float(self._settings.answer_within)
         if under_way.urgent:
             return within / 3
         return min(AGAIN_MAX, within * 2.0 ** (under_way.copies - 1))
 
-    async def _again(self, modem: GsmModem, tag: bytes) -> None:
+    async def _again(self, modem: SmsModem, tag: bytes) -> None:
         """The hub has not answered in time."""
         under_way = self._under_way[tag]
         if under_way.copies >= COPIES:
@@ -362,7 +315,7 @@ class SmsCarrier:
             if self._under_way.get(tag) is under_way:
                 await self._submit(modem, tag)
 
-    async def _acknowledge(self, modem: GsmModem) -> None:
+    async def _acknowledge(self, modem: SmsModem) -> None:
         """Tell the hub what has come, by an SMS that holds nothing else."""
         told = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
         text = SmsFrame(self._name, b"", told).text(self._key_up)
@@ -372,9 +325,10 @@ class SmsCarrier:
             await self._seat.purse.spend(-1)
             self._rest.begin(final=sent.final)
             return
+        forget_reference(self._under_way.values(), sent.reference)
         self._owed = [each for each in self._owed if each not in told]
 
-    async def _wait(self, modem: GsmModem) -> None:
+    async def _wait(self, modem: SmsModem) -> None:
         """Until something may be due."""
         now = trio.current_time()
         moments = [self._next_look]
@@ -394,33 +348,48 @@ class SmsCarrier:
 
     # What comes.
 
-    async def _look(self, modem: GsmModem) -> None:
+    async def _look(self, modem: SmsModem) -> None:
         # A modem need not say that something came.
-        every = LOOK_EVERY if self._seat.turn.linked else LOOK_SOON
+        every = LOOK_EVERY if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
-        whole, waiting = arrivals(await modem.stored())
-        for arrival in whole:
-            if isinstance(arrival.message, Deliver):
-                await self._take(arrival.message)
-            elif isinstance(arrival.message, StatusReport):
-                self._note_report(arrival.message)
+        found = await modem.stored()
+        for arrival in found.whole:
+            match arrival.message:
+                case Deliver() as message:
+                    await self._take(message)
+                case StatusReport() as report if self._settings.is_hub(report.number):
+                    note_report(self._under_way.values(), report)
             for place in arrival.places:
                 await modem.delete(place)
-        now = trio.current_time()
-        self._parts_since = {each.key: self._parts_since.get(each.key, now) for each in waiting}
-        for each in waiting:
-            if now - self._parts_since[each.key] >= PARTS_KEPT:
-                log.warning("an SMS is deleted: parts of it never came")
-                for place in each.places:
-                    await modem.delete(place)
+        waiting = {each.name: each for each in found.waiting}
+        for given_up in self._parts.judge(found, trio.current_time()):
+            await self._give_up(modem, given_up)
+            del waiting[given_up.parts.name]
+        for each in list(waiting.values()):
+            if not self._settings.may_send(each.number):
+                self._note_stranger(each.number)
+                await self._give_up(modem, GivenUp(each, ""))
+                del waiting[each.name]
         await modem.look()
+        if modem.crowded and waiting:
+            await self._give_up(modem, self._parts.oldest(list(waiting.values())))
+            modem.arrived = True
+
+    async def _give_up(self, modem: SmsModem, given_up: GivenUp) -> None:
+        if given_up.reason:
+            log.warning("%s", given_up.reason)
+        for place in given_up.parts.places:
+            await modem.delete(place)
+
+    def _note_stranger(self, number: str) -> None:
+        self._strangers += 1
+        log.warning("an SMS of %s is deleted: see sms-allow", number)
 
     async def _take(self, message: Deliver) -> None:
         if not self._settings.may_send(message.number):
-            self._strangers += 1
-            log.warning("an SMS of %s is deleted: see sms-allow", message.number)
+            self._note_stranger(message.number)
             return
-        text = text_of(message.content)
+        text = _text_of(message.content)
         try:
             frame = sms_frame.read(text)
             if frame.name != self._name or not frame.is_tagged_by(self._key_down):
@@ -437,17 +406,6 @@ class SmsCarrier:
             await self._seat.reception.receive(frame.envelope)
             if frame.tag not in self._owed and not self._seat.turn.linked:
                 self._owed.append(frame.tag)
-
-    def _note_report(self, report: StatusReport) -> None:
-        """The hub's telephone has it, which says nothing of the hub, or never will have it."""
-        for under_way in self._under_way.values():
-            if report.reference not in under_way.references:
-                continue
-            if report.state is ReportState.FAILED:
-                log.warning("the network failed to deliver an SMS (status %02X)", report.status)
-                under_way.due = min(under_way.due, trio.current_time() + REPORT_FAILED)
-            elif report.state is ReportState.DELIVERED:
-                log.info("the hub's telephone has an SMS; the hub has yet to say so")
 
     # What people read.
 
@@ -479,3 +437,8 @@ class SmsCarrier:
             facts["smsSignal"] = link.signal
         else:
             facts.pop("smsSignal", None)
+
+
+def _text_of(content: Content) -> str:
+    """Return the text of a message; empty of one of octets."""
+    return "" if content.coding is Coding.DATA else content.text

@@ -12,13 +12,15 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
+from fieldagent.agent.sms.arrivals import Found, arrivals
+from fieldagent.agent.sms.contract import GsmRefuses, GsmSilent
 from fieldagent.agent.sms.pin import PinMemory
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import sms_modem, sms_pdu
+from fieldagent.wire import sms_modem
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent, Stored
+from fieldagent.wire.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent
 from fieldagent.wire.sms_pdu import Submit
 
 log = logging.getLogger(__name__)
@@ -27,16 +29,10 @@ REPLY_MAX = 10.0
 LIST_MAX = 30.0
 """Seconds in which a full store is listed: some read each place from the SIM."""
 WAKE_MAX, WAKE_TRIES = 3.0, 3
+LOOK_SOON = 30.0
+"""Seconds: most modems tell what arrives."""
 ALARM_SHARE = 0.8
 """Of the store: one that is full receives nothing more, and does not say so."""
-
-
-class GsmSilent(Exception):
-    """A command was not answered in time, or by what cannot be understood."""
-
-
-class GsmRefuses(Exception):
-    """The modem answers, and cannot be used as it is; the text says what to do."""
 
 
 @dataclass(slots=True)
@@ -45,6 +41,7 @@ class GsmModem:
 
     port: SerialPort
     link: ChannelLink
+    look_soon: float = LOOK_SOON
     conversation: GsmConversation = field(default_factory=GsmConversation)
     arrived: bool = True
     """Something may lie in the store that was not looked at."""
@@ -52,6 +49,7 @@ class GsmModem:
     """Set when the modem said something unasked, and then replaced."""
     lost: Exception | None = None
     """Why it must be opened anew, where a message was under way as that showed."""
+    crowded: bool = False
     _events: tuple[trio.MemorySendChannel[GsmEvent], trio.MemoryReceiveChannel[GsmEvent]] = field(
         default_factory=lambda: trio.open_memory_channel[GsmEvent](64)
     )
@@ -118,13 +116,13 @@ class GsmModem:
         await self.news.wait()
         limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
 
-    async def stored(self) -> list[Stored]:
+    async def stored(self) -> Found:
         """Return what lies in the store. Raises GsmSilent, PortLost."""
         self.arrived = False
         reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX)
         if not reply.ok:
             raise GsmSilent(f"the store cannot be listed (error {reply.error})")
-        return sms_modem.listed(reply)
+        return arrivals(sms_modem.listed(reply))
 
     async def delete(self, place: int) -> None:
         reply = await self.ask(sms_modem.delete(place))
@@ -142,8 +140,11 @@ class GsmModem:
             return
         taken, places = filled
         self.link.facts["smsStore"] = f"{taken} of {places}"
-        if taken >= ALARM_SHARE * places:
-            self.link.reason = f"its store is filled: {taken} of {places} places"
+        was_crowded, self.crowded = self.crowded, taken >= ALARM_SHARE * places
+        if not self.crowded:
+            return
+        self.link.reason = f"its store is filled: {taken} of {places} places"
+        if not was_crowded:
             log.warning("the GSM modem's store is filled: %d of %d places", taken, places)
 
     async def set_up(self, pin: PinMemory) -> None:
@@ -223,8 +224,3 @@ async def open_gsm(
         log.info("GSM modem %s answers on %s", link.facts.get("smsModem", ""), port)
         yield modem
         nursery.cancel_scope.cancel()
-
-
-def text_of(content: sms_pdu.Content) -> str:
-    """Return the text of a message; empty of one of octets."""
-    return "" if content.coding is sms_pdu.Coding.DATA else content.text

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from fieldagent.agent.channels.healing import HealingStep, read_steps
 from fieldagent.system.properties import Key, WrongProperty, text, whole
 
 PER_DAY = 100
+MANAGED = re.compile(r"mmcli(:[A-Za-z0-9/_.-]{1,80})?", re.ASCII)
+"""Values of sms-port by which the modem is ModemManager's."""
 
 
 class SmsSettings(NamedTuple):
@@ -24,6 +27,10 @@ class SmsSettings(NamedTuple):
     answer_within: int = 600
     heal: tuple[HealingStep, ...] | None = None
     recovery_command: str | None = None
+
+    def is_hub(self, number: str) -> bool:
+        """Return whether this is the hub's number, as a network may show it."""
+        return _ending(number) == _ending(self.hub_number)
 
     def may_send(self, number: str) -> bool:
         """Return whether what comes from this number is looked at. Networks show some numbers
@@ -56,8 +63,8 @@ KEYS = (
         "sms-port",
         text,
         None,
-        "serial port of a GSM modem: what is for the hub goes there by SMS while the IP link is"
-        " away (docs/sms.md)",
+        "serial port of a GSM modem, or mmcli (mmcli:N) for one that ModemManager has: what is for"
+        " the hub goes there by SMS while the IP link is away (docs/sms.md)",
     ),
     Key("sms-baud", whole(1200, 921_600, "baud"), 115_200, "its speed (115200)"),
     Key("sms-hub-number", _number, "", "number at which the hub takes SMS, such as +41791234567"),
@@ -103,6 +110,26 @@ NEEDS = {
     **dict.fromkeys(("sms-allow", "sms-pin", "sms-heal", "sms-recovery-command"), "sms-port"),
 }
 """What means nothing without another; the key of the tag is made of hub-token."""
+
+_OF_A_LINE = ("sms-baud", "sms-pin")
+
+
+def sms_faults(pairs: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the settings of a modem that ModemManager has."""
+    port = pairs.get("sms-port", "")
+    if not MANAGED.fullmatch(port):
+        return []
+    faults = [
+        f"{name} is not for sms-port={port}: ModemManager sees to that; remove {name}"
+        for name in _OF_A_LINE
+        if name in pairs
+    ]
+    if {*pairs.get("sms-heal", "").replace(",", " ").split()} & {"dtr", "usb"}:
+        faults.append(
+            f"sms-heal: sms-port={port} names no device; use command, gpio:LINE or usb:DEVICE"
+        )
+    return faults
+
 
 EXAMPLES = {
     "sms-port": "/dev/ttyUSB2",

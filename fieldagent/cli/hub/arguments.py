@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
+from fieldagent.cli.hub.argument_types import batch, minute, minutes, tries, wait
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
@@ -256,7 +257,7 @@ def _add_device(actions: Subparsers) -> None:
     check_in.add_argument("device")
     rule = check_in.add_mutually_exclusive_group(required=True)
     rule.add_argument("--every", type=duration, metavar="12h", help="after its last item")
-    rule.add_argument("--by", type=_minute, metavar="18:00", help="of each day, in UTC")
+    rule.add_argument("--by", type=minute, metavar="18:00", help="of each day, in UTC")
     rule.add_argument("--off", action="store_true", help="nothing is expected of it any more")
     _add_setting(device)
     _add_disabling(device, "device", "device")
@@ -348,7 +349,7 @@ def _add_update(actions: Subparsers) -> None:
     offer.add_argument("--waves", type=_waves, default="1,10,all", help="kits in each (1,10,all)")
     offer.add_argument(
         "--within",
-        type=_minutes,
+        type=minutes,
         default=120,
         metavar="MINUTES",
         help="for a kit that has begun to be back (120)",
@@ -443,40 +444,6 @@ def _number(text: str) -> int:
 _number.__name__ = "number of those that `list` shows"
 
 
-def _minute(text: str) -> int:
-    hour, minute = text.split(":")
-    if not (0 <= int(hour) < 24 and 0 <= int(minute) < 60):
-        raise ValueError
-    return int(hour) * 60 + int(minute)
-
-
-def _minutes(text: str) -> int:
-    minutes = int(text)
-    if not 1 <= minutes <= 10_080:
-        raise ValueError
-    return minutes
-
-
-def _batch(text: str) -> int:
-    items = int(text)
-    if not 1 <= items <= 100:
-        raise ValueError
-    return items
-
-
-def _tries(text: str) -> int:
-    tries = int(text)
-    if not 1 <= tries <= 20:
-        raise ValueError
-    return tries
-
-
-_tries.__name__ = "number of tries from 1 to 20"
-_batch.__name__ = "number of items from 1 to 100"
-_minutes.__name__ = "number of minutes from 1 to 10080"
-_minute.__name__ = "time of day such as 18:00"
-
-
 def _add_key(actions: Subparsers) -> None:
     key = command(actions, "key", None, "keys of the push API").add_subparsers(metavar="ACTION")
     add = _action(key, "add", ("cli.hub.credentials", "key_add"), "add a key; it is shown once")
@@ -538,14 +505,14 @@ def _add_webhook(actions: Subparsers) -> None:
     add.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
     add.add_argument(
         "--after",
-        type=_minutes,
+        type=minutes,
         default=0,
         metavar="MINUTES",
         help="tell it of an SOS alone, where nobody has answered for so long",
     )
     add.add_argument(
         "--batch",
-        type=_batch,
+        type=batch,
         default=0,
         metavar="ITEMS",
         help="post an array of as many as wait of one sender, ITEMS at most",
@@ -582,21 +549,20 @@ def _add_contact(actions: Subparsers) -> None:
     )
     add.add_argument(
         "--after",
-        type=_minutes,
+        type=wait,
         default=0,
-        metavar="MINUTES",
-        help="where nobody has answered for so long (at once): contacts of one time are a step",
+        metavar="5m",
+        help="where nobody has answered for so long, such as 30s, 5m or 2h (at once): contacts of"
+        " one time are a step",
     )
     add.add_argument(
         "--tries",
-        type=_tries,
+        type=tries,
         default=1,
         metavar="NUMBER",
         help="how often it is told until somebody answers (1)",
     )
-    add.add_argument(
-        "--every", type=_minutes, default=5, metavar="MINUTES", help="between two tries (5)"
-    )
+    add.add_argument("--every", type=wait, default=300, metavar="5m", help="between two tries (5m)")
     add.add_argument(
         "--about",
         choices=("all", "sos", "alarms"),

@@ -91,12 +91,12 @@ def steps(given: argparse.Namespace) -> int:
 def _line(step: Row, contact: Row) -> Row:
     return {
         "step": step["step"],
-        "after": f"{step['after']} min",
+        "after": step["after"],
         "works": "yes" if step["works"] else "NO",
         "contact": f"{contact['id']} {contact['name']}",
         "kind": contact["kind"],
         "tries": contact["tries"],
-        "every": f"{contact['every']} min",
+        "every": contact["every"],
         "about": contact["about"],
         "fault": contact["fault"],
     }

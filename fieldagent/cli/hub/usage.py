@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from functools import partial
 
 from fieldagent.cli.hub.opened_store import show, show_list, with_store
 from fieldagent.hub.access import directory
@@ -13,15 +14,12 @@ from fieldagent.hub.access.directory import Row
 from fieldagent.hub.operator.known import operators
 from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage_file import NAMES, CountedDay, WrongUsageFile, read_usage
-from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import REFUSED, USAGE
 from fieldagent.system.log_lines import complain
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted, reason_of
-
-DAYS = 31
-"""How many days back a listing begins that does not say."""
 
 
 def usage_import(given: argparse.Namespace) -> int:
@@ -61,9 +59,7 @@ def _read(given: argparse.Namespace) -> list[CountedDay]:
 
 def usage_list(given: argparse.Namespace) -> int:
     """Show each kit and day, ours beside theirs."""
-    today = datetime.fromtimestamp(time.time(), UTC).date()
-    since = given.since or (today - timedelta(days=DAYS)).isoformat()
-    until = given.until or today.isoformat()
+    since, until = usage.days_asked(given.since, given.until, time.time())
 
     def look(settings: HubSettings, store: Store) -> int:
         def find(db: Db) -> list[usage.UsageDay]:
@@ -72,22 +68,21 @@ def usage_list(given: argparse.Namespace) -> int:
             return usage.usage(db, workspace, since, until, device or None)
 
         days = store.once(find)
-        rows: list[Row] = [usage.row_of(each, settings.satellite_credit_price) for each in days]
+        prices = partial(price_of, settings)
+        rows: list[Row] = [usage.row_of(each, prices) for each in days]
         code = show_list(given, rows)
         if not given.json and days:
-            print(_total(days, settings))
+            print(_in_words(usage.total_of(days, prices), days))
         return code
 
     return with_store(given, look)
 
 
-def _total(days: list[usage.UsageDay], settings: HubSettings) -> str:
-    """Return the sum of what is paid in credits, in words."""
-    compared = [each for each in days if each.unit == "credit" and each.theirs is not None]
-    ours = sum(each.ours for each in days if each.unit == "credit")
-    price = settings.satellite_credit_price
-    text = f"{counted(ours, 'credit')} here" + (f", {price.of(ours)}" if price else "")
-    if compared:
-        theirs, beside = sum(each.theirs or 0 for each in compared), sum(e.ours for e in compared)
-        text += f"; of the days that were imported, {beside} here and {theirs} there"
+def _in_words(total: usage.Total, days: Sequence[usage.UsageDay]) -> str:
+    """Return the sum of what is paid in credits."""
+    text = f"{counted(total.ours, 'credit')} here" + (f", {total.money}" if total.money else "")
+    if any(each.theirs is not None and each.unit == "credit" for each in days):
+        money = f", {total.their_money}" if total.their_money else ""
+        text += f"; of the days that were imported, {total.compared} here"
+        text += f" and {total.theirs} there{money}"
     return text

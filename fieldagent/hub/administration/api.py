@@ -13,11 +13,13 @@ from fieldagent.hub.administration.devices import DevicesApi
 from fieldagent.hub.administration.groups import GroupsApi
 from fieldagent.hub.administration.keys import KeysApi
 from fieldagent.hub.administration.records import RecordsApi
+from fieldagent.hub.administration.usage import UsageApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
 from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.operator.known import OPERATORS
+from fieldagent.hub.records.usage import Prices
 
 
 def routes(
@@ -26,10 +28,13 @@ def routes(
     open_stream: Opener,
     reach: Reach,
     operators: Collection[str] = tuple(OPERATORS),
+    prices: Prices = lambda operator: None,
 ) -> list[Route]:
-    """Return them all; `operators` are the names that a device's may have."""
+    """Return them all; `operators` are the names that a device's may have, `prices` tells what a
+    credit costs with each."""
     return [
         *DevicesApi(acts, mobile_originated, operators).routes(),
+        *UsageApi(acts, prices).routes(),
         *UsersApi(acts, mobile_originated).routes(),
         *GroupsApi(acts).routes(),
         *KeysApi(acts).routes(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import Any
 
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
@@ -22,20 +23,33 @@ from fieldagent.hub.administration.bodies import (
     whole,
 )
 from fieldagent.hub.escalation import chain, contacts, notice
-from fieldagent.hub.escalation.contacts import TRIES_MAX, AlarmContact
+from fieldagent.hub.escalation.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
 from fieldagent.hub.escalation.known import Reach, kind_of
 from fieldagent.hub.records.alarm import ABOUT
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.webhook.webhook_directory import AFTER_MAX
-from fieldagent.package.reading import Field
+from fieldagent.package.reading import Field, WrongValue
+from fieldagent.system.span import read_span
 from fieldagent.webhook.delivery import HandoverOutcome
+
+
+def _read_pause(value: Any) -> int:
+    """Return its seconds."""
+    seconds = read_span(value) if isinstance(value, str) and value[-1:].isalpha() else None
+    if seconds is None or not WAIT_LEAST <= seconds <= WAIT_MOST:
+        raise WrongValue("must be a time such as 30s, 5m or 2h, from 10s to 168h")
+    return seconds
+
+
+def _read_wait(value: Any) -> int:
+    return 0 if value == "0s" else _read_pause(value)
+
 
 NEW = {
     "name": Field(line(), "name", required=True),
     "address": Field(line(320), "address", required=True),
-    "after": Field(whole(0, AFTER_MAX), "after"),
+    "after": Field(_read_wait, "after"),
     "tries": Field(whole(1, TRIES_MAX), "tries"),
-    "every": Field(whole(1, AFTER_MAX), "every"),
+    "every": Field(_read_pause, "every"),
     "about": Field(matching(re.compile("|".join(ABOUT)), f"one of {', '.join(ABOUT)}"), "about"),
 }
 

@@ -98,7 +98,7 @@ class DevicesApi:
         given = read_body(request, CHANGE)
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            device, by = _device(db, caller, id), str(caller.member)
+            device, by = device_of(db, caller, id), str(caller.member)
             if "name" in given:
                 directory.rename_device(db, device, given["name"], now=now, by=by)
             if "imei" in given:
@@ -119,7 +119,7 @@ class DevicesApi:
         refuse_others(request, ())
 
         def find(db: Db, now: float) -> Subject:
-            return Subject("device", _device(db, caller, id), "")
+            return Subject("device", device_of(db, caller, id), "")
 
         await delete(self._acts, caller, find)
         return Response(204)
@@ -128,7 +128,7 @@ class DevicesApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> str:
-            device = _device(db, caller, id)
+            device = device_of(db, caller, id)
             return directory.new_link_token(db, device, now=now, by=str(caller.member))
 
         return json_response({"hubToken": await self._acts.carry_out(caller, act)})
@@ -149,7 +149,7 @@ class DevicesApi:
 
     async def _set_key(self, caller: Caller, id_: str, key: bytes | None) -> int:
         def act(db: Db, now: float) -> int:
-            device = _device(db, caller, id_)
+            device = device_of(db, caller, id_)
             directory.set_air_key(db, device, key, now=now, by=str(caller.member))
             return self._take(db, device)
 
@@ -159,7 +159,7 @@ class DevicesApi:
         return kept_letters.take_in(db, self._mobile_originated, [device])
 
 
-def _device(db: Db, caller: Caller, text: str) -> int:
+def device_of(db: Db, caller: Caller, text: str) -> int:
     """Raises Problem for one that is not of the caller's workspace."""
     device = identity(text)
     if not reading.device_known(db, caller, device):

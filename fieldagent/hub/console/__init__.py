@@ -46,6 +46,7 @@ NAMES = (
     "records.js",
     "ring.js",
     "talk.js",
+    "usage.js",
     "users.js",
     "webhooks.js",
     "words.js",

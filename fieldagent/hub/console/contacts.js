@@ -6,6 +6,8 @@ import { call } from "./hub.js";
 import { by, clock, counted, element, tell } from "./text.js";
 
 const KINDS = { email: "by e-mail", apprise: "by apprise", push: "by web push", "sms-gate": "by SMS", twilio: "by SMS", sms: "by SMS" };
+const UNITS = { s: "second", m: "minute", h: "hour" };
+const spelt = span => counted(Number(span.slice(0, -1)), UNITS[span.at(-1)]);
 const ABOUT = { all: "", sos: "for SOS alone", alarms: "for alarms alone" };
 
 function contact(each) {
@@ -17,7 +19,7 @@ function contact(each) {
   }, loadContacts);
   const fault = each.failingSince === null ? `It cannot be told: ${each.fault}` : `Nothing is handed over since ${clock(each.failingSince)} UTC: ${each.fault}`;
   const how = [KINDS[each.kind] ?? each.kind, each.address, ABOUT[each.about],
-    each.tries > 1 ? `up to ${each.tries} times, every ${counted(each.every, "minute")}` : ""];
+    each.tries > 1 ? `up to ${each.tries} times, every ${spelt(each.every)}` : ""];
   return element("li", { class: each.fault ? "row failing" : "row" },
     element("strong", {}, each.name), " ", how.filter(Boolean).join(", "),
     each.fault ? element("p", { class: "fault" }, fault) : "",
@@ -27,7 +29,7 @@ function contact(each) {
 }
 
 function step(each) {
-  const when = each.after ? `where nobody has answered for ${counted(each.after, "minute")}` : "at once";
+  const when = each.after !== "0s" ? `where nobody has answered for ${spelt(each.after)}` : "at once";
   return element("li", { class: each.works ? "step" : "step failing" },
     element("h4", {}, `Step ${each.step}: ${when}`),
     each.works ? "" : element("p", { class: "fault" }, "This step cannot tell anybody now."),
@@ -63,7 +65,7 @@ const add = () => act(async () => {
 export const newContact = () => form("Add a contact", add, { id: "new-contact-add", text: "Add the contact" },
   line("new-contact-name", "Name of the person or the duty, which the kit is shown", { maxlength: "80" }),
   line("new-contact-address", "E-mail address, or telephone number such as +41791234567", { maxlength: "320" }),
-  line("new-contact-after", "Minutes without an answer before it is told; empty is at once", { type: "number", min: "0", max: "10080" }),
+  line("new-contact-after", "Time without an answer before it is told, such as 30s or 5m; empty is at once", { maxlength: "7" }),
   line("new-contact-tries", "How often it is told until somebody answers; empty is once", { type: "number", min: "1", max: "20" }),
-  line("new-contact-every", "Minutes between two tries; empty is 5", { type: "number", min: "1", max: "10080" }),
+  line("new-contact-every", "Time between two tries, such as 30s; empty is 5m", { maxlength: "7" }),
   choice("new-contact-about", "What it is told of", [["all", "SOS and alarms"], ["sos", "SOS alone"], ["alarms", "Alarms alone"]], "all"));

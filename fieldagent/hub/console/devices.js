@@ -3,6 +3,7 @@
 import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
 import { call } from "./hub.js";
 import { by, element } from "./text.js";
+import { cost } from "./usage.js";
 
 /** The file that the kit takes from its card, or what stands in its agent.properties. */
 const properties = told => [
@@ -37,6 +38,7 @@ function change(device) {
       line(`${id}-name`, "Name", { value: device.name, maxlength: "80" }),
       line(`${id}-imei`, "IMEI of its modem", { value: device.imei || "", inputmode: "numeric" }),
       flag(`${id}-relay`, "May bring what others sent", device.relay)),
+    cost(device),
     deeds(
       button(`${id}-off`, off ? "Enable" : "Disable",
         () => patch({ disabled: !off }, `${device.name} is ${off ? "in use again" : "out of use"}.`)),

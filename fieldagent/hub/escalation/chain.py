@@ -17,6 +17,7 @@ from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Own
 from fieldagent.hub.escalation.known import Kinds, Reach
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.span import span
 from fieldagent.webhook.delivery import HandoverOutcome
 
 Row = dict[str, Any]
@@ -33,7 +34,7 @@ def steps(db: Db, workspace: int, kinds: Kinds, own: Own) -> list[Row]:
     ]
 
 
-def _step(number: int, after: int, told: Sequence[Row]) -> Row:
+def _step(number: int, after: str, told: Sequence[Row]) -> Row:
     works = any(not each["fault"] for each in told)
     return {"step": number, "after": after, "works": works, "contacts": [*told]}
 
@@ -57,7 +58,7 @@ async def test(told: Sequence[AlarmContact], reach: Reach, note_end: NoteEnd) ->
             results.append(
                 {
                     "step": number,
-                    "after": after,
+                    "after": span(after),
                     "contact": contact.id,
                     "name": contact.name,
                     "handedOver": not reason,

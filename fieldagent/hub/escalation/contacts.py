@@ -12,6 +12,7 @@ from fieldagent.hub.escalation.known import Kinds, contact_kinds, kind_of, no_ki
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.span import span
 
 OF_ONE_MAX = 20
 """Browsers of one dispatcher."""
@@ -26,21 +27,23 @@ class AlarmContact(NamedTuple):
     name: str
     address: str
     after: int
-    """Minutes without an answer; 0: at once."""
+    """Seconds without an answer; 0: at once."""
     failing_since: float | None
     reason: str
     tries: int
     """How often it is told until somebody answers."""
     every: int
-    """Minutes between two tries."""
+    """Seconds between two tries."""
     about: str
     """What it is told of: `alarm.ABOUT`."""
 
 
-_COLUMNS = "id, workspace, kind, name, address, after, failing_since, reason, tries, every, about"
+_COLUMNS = "id, workspace, kind, name, address, wait, failing_since, reason, tries, pause, about"
 TRIES_MAX = 20
-EVERY = 5
-"""Minutes between two tries, unless told otherwise."""
+EVERY = 300
+"""Seconds between two tries, unless told otherwise."""
+WAIT_LEAST, WAIT_MOST = 10, 604_800
+"""Seconds of either."""
 
 
 def add(
@@ -67,7 +70,7 @@ def add(
         raise Refused(f"a workspace has at most {MAX} contacts: remove some")
     id_ = _insert(db, workspace, None, kind, name, address, after, now)
     db.execute(
-        "UPDATE alarm_contact SET tries = ?, every = ?, about = ? WHERE id = ?",
+        "UPDATE alarm_contact SET tries = ?, pause = ?, about = ? WHERE id = ?",
         *(tries, every, about, id_),
     )
     note(db, workspace, by, "contact add", f"{id_} {name} ({kind})", now)
@@ -85,9 +88,9 @@ def _insert(
     now: float,
 ) -> int:
     ((id_,),) = db.execute(
-        "INSERT INTO alarm_contact (workspace, member, kind, name, address, after, created)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        *(workspace, member, kind, name, address, after, now),
+        "INSERT INTO alarm_contact (workspace, member, kind, name, address, wait, pause, created)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        *(workspace, member, kind, name, address, after, EVERY, now),
     )
     return int(id_)
 
@@ -108,9 +111,9 @@ def _row(found: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
         "kind": found.kind,
         "name": found.name,
         "address": "" if kind is None else kind.shown(found.address),
-        "after": found.after,
+        "after": span(found.after),
         "tries": found.tries,
-        "every": found.every,
+        "every": span(found.every),
         "about": found.about,
         "failingSince": found.failing_since,
         "reason": found.reason,
@@ -131,7 +134,7 @@ def fault_of(found: AlarmContact, kinds: Kinds, own: Own | None) -> str:
 def all_of(db: Db, workspace: int) -> list[AlarmContact]:
     """Return them in the order in which they are told."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM alarm_contact WHERE workspace = ? ORDER BY after, id", workspace
+        f"SELECT {_COLUMNS} FROM alarm_contact WHERE workspace = ? ORDER BY wait, id", workspace
     )
     return [AlarmContact(*row) for row in rows]
 

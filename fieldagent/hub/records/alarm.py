@@ -68,15 +68,15 @@ def end(db: Db, id_: int) -> None:
 
 def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
     contacts = db.execute(
-        "SELECT id, after FROM alarm_contact WHERE workspace ="
+        "SELECT id, wait FROM alarm_contact WHERE workspace ="
         f" (SELECT workspace FROM sos WHERE id = ?) AND {_IN_USE}{which}"
         f" AND {_ABOUT.replace('?', '(SELECT sos.kind FROM sos WHERE sos.id = ?)')} ORDER BY id",
         *(id_, id_),
     )
     columns = ("sos", "contact", "message_id", "why", "state", "not_before")
     rows = [
-        (id_, contact, str(uuid.uuid4()), why, "waiting", now + max(after * 60, SOON))
-        for contact, after in contacts
+        (id_, contact, str(uuid.uuid4()), why, "waiting", now + max(wait, SOON))
+        for contact, wait in contacts
     ]
     insert(db, "alarm_message", columns, rows)
     db.announce(NEWS)
@@ -84,12 +84,12 @@ def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
 
 def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
     """Line up the next try of a contact that was told and has not answered: round `round_`, in
-    `every` minutes."""
+    `every` seconds."""
     db.execute(
         "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round)"
         " SELECT sos, contact, ?, ?, 'waiting', ?, ? FROM alarm_message WHERE id = ?"
         " AND EXISTS (SELECT 1 FROM sos WHERE sos.id = alarm_message.sos AND state = 'open')",
-        *(str(uuid.uuid4()), AGAIN, now + every * 60, round_, message),
+        *(str(uuid.uuid4()), AGAIN, now + every, round_, message),
     )
     db.announce(NEWS)
 
@@ -106,7 +106,7 @@ def reached_until(db: Db, workspace: int, kind: str) -> float:
     """Return the Unix time up to which a dispatcher is known to be reached: infinity where
     somebody is told at once wherever they are, 0 where nobody is there."""
     told = db.execute(
-        f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND after = 0 AND failing_since IS NULL"
+        f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND wait = 0 AND failing_since IS NULL"
         f" AND {_IN_USE} AND {_ABOUT} LIMIT 1",
         *(workspace, kind),
     )

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.system.price import Price
+from fieldagent.system.price import Price, sum_of
 from fieldagent.system.wording import counted
 from fieldagent.wire.credit import credits_for
 
 KEPT = 400 * 86_400.0
 """Seconds for which sessions and counts are kept: bills come late."""
+LISTED = 31
+"""How many days back a listing begins that does not say."""
 NAMED_MAX = 5
 """Sessions that are named in a line."""
 
@@ -28,6 +30,11 @@ NAMED_MAX = 5
 def day_of(now: float) -> str:
     """Return the UTC day of a Unix time, as ISO 8601 has it."""
     return datetime.fromtimestamp(now, UTC).date().isoformat()
+
+
+def days_asked(since: str | None, until: str | None, now: float) -> tuple[str, str]:
+    """Return the first and the last day of a listing, of which either may be told."""
+    return since or day_of(now - LISTED * 86_400.0), until or day_of(now)
 
 
 class UsageDay(NamedTuple):
@@ -43,6 +50,10 @@ class UsageDay(NamedTuple):
     """None where nothing of that day was imported."""
     unknown: tuple[str, ...]
     """Sessions that the operator counted, and that did not come here."""
+    operator: str | None
+    """The device's, by its name; None where it has none."""
+    counted_by: str | None
+    """Whose count it is that was imported."""
 
     @property
     def ours(self) -> int:
@@ -124,41 +135,54 @@ def usage(
 ) -> list[UsageDay]:
     """Return each kit and day on which something was counted, the oldest first; days are ISO 8601's
     and both belong to it."""
+    names: dict[int, tuple[str, str, str | None]] = {
+        id_: (name, modem, operator)
+        for id_, name, modem, operator in db.execute(
+            "SELECT id, name, modem, operator FROM device WHERE workspace = ?", workspace
+        )
+        if device in (None, id_)
+    }
+    asked: tuple[str | int, ...] = (since, until)
+    which = "day >= ? AND day <= ?"
+    if device is not None:
+        which, asked = f"{which} AND device = ?", (*asked, device)
     totals: dict[tuple[str, int], dict[str, Any]] = {}
     for column, table in (("mo", "mo_session"), ("mt", "spent")):
         for day, whose, paid, size in db.execute(
-            f"SELECT day, device, sum(credits), sum(bytes) FROM {table} WHERE day >= ? AND day <= ?"
+            f"SELECT day, device, sum(credits), sum(bytes) FROM {table} WHERE {which}"
             " GROUP BY day, device",
-            *(since, until),
+            *asked,
         ):
             totals.setdefault((day, whose), {})[column] = (int(paid), int(size))
-    for day, whose, paid, size, unknown in db.execute(
-        "SELECT day, device, credits, bytes, unknown FROM operator_count"
-        " WHERE day >= ? AND day <= ?",
-        *(since, until),
+    for day, whose, paid, size, unknown, operator in db.execute(
+        f"SELECT day, device, credits, bytes, unknown, operator FROM operator_count WHERE {which}",
+        *asked,
     ):
-        totals.setdefault((day, whose), {})["theirs"] = (paid, size)
-        totals[day, whose]["unknown"] = tuple(json.loads(unknown))
-    names = {
-        id_: (name, modem)
-        for id_, name, modem in db.execute(
-            "SELECT id, name, modem FROM device WHERE workspace = ?", workspace
-        )
-    }
-    found = []
-    for (day, whose), counts in sorted(totals.items()):
-        if whose not in names or device not in (None, whose):
-            continue
-        name, modem = names[whose]
-        place, unit = (1, "byte") if modem == "imt" else (0, "credit")
-        mo, mt = (counts.get(each, (0, 0))[place] for each in ("mo", "mt"))
-        theirs = counts["theirs"][place] if "theirs" in counts else None
-        unknown = counts.get("unknown", ())
-        found.append(UsageDay(day, whose, name, unit, mo, mt, theirs, unknown))
-    return found
+        imported = {"theirs": (paid, size), "unknown": tuple(json.loads(unknown)), "by": operator}
+        totals.setdefault((day, whose), {}).update(imported)
+    return [
+        _usage_day(day, whose, *names[whose], totals[day, whose])
+        for day, whose in sorted(totals)
+        if whose in names
+    ]
 
 
-def row_of(each: UsageDay, price: Price | None) -> dict[str, Any]:
+def _usage_day(
+    day: str, device: int, name: str, modem: str, operator: str | None, counts: dict[str, Any]
+) -> UsageDay:
+    place, unit = (1, "byte") if modem == "imt" else (0, "credit")
+    mo, mt = (counts.get(each, (0, 0))[place] for each in ("mo", "mt"))
+    theirs = counts["theirs"][place] if "theirs" in counts else None
+    unknown = counts.get("unknown", ())
+    by = counts.get("by")
+    return UsageDay(day, device, name, unit, mo, mt, theirs, unknown, operator, by)
+
+
+Prices = Callable[[str | None], Price | None]
+"""What a credit costs with an operator; None where nobody has said so."""
+
+
+def row_of(each: UsageDay, price_of: Prices) -> dict[str, Any]:
     """Return it as a line of a listing; money is ours, and theirs where that is known."""
     row: dict[str, Any] = {
         "day": each.day,
@@ -171,7 +195,42 @@ def row_of(each: UsageDay, price: Price | None) -> dict[str, Any]:
         "operator": each.theirs,
         "difference": each.difference(),
     }
-    if price is not None and each.unit == "credit":
-        row["money"] = price.of(each.ours)
-        row["operatorMoney"] = None if each.theirs is None else price.of(each.theirs)
+    ours, theirs = _priced(each, price_of)
+    if ours is not None or theirs is not None:
+        row["money"] = None if ours is None else ours.of(each.ours)
+        row["operatorMoney"] = None if theirs is None else theirs.of(each.theirs or 0)
     return row
+
+
+def _priced(each: UsageDay, price_of: Prices) -> tuple[Price | None, Price | None]:
+    """Return the prices of our count and of theirs: bytes have none."""
+    if each.unit != "credit":
+        return None, None
+    theirs = None if each.theirs is None else price_of(each.counted_by)
+    return price_of(each.operator or each.counted_by), theirs
+
+
+class Total(NamedTuple):
+    """The sum of what is paid in credits."""
+
+    ours: int
+    money: str
+    """Empty without a price."""
+    compared: int
+    """Of ours, that of the days that were imported."""
+    compared_money: str
+    theirs: int
+    their_money: str
+
+
+def total_of(days: Sequence[UsageDay], price_of: Prices) -> Total:
+    paid = [(each, *_priced(each, price_of)) for each in days if each.unit == "credit"]
+    both = [(each, ours, theirs) for each, ours, theirs in paid if each.theirs is not None]
+    return Total(
+        sum(each.ours for each, _, _ in paid),
+        sum_of((price, each.ours) for each, price, _ in paid if price),
+        sum(each.ours for each, _, _ in both),
+        sum_of((price, each.ours) for each, price, _ in both if price),
+        sum(each.theirs or 0 for each, _, _ in both),
+        sum_of((price, each.theirs or 0) for each, _, price in both if price),
+    )

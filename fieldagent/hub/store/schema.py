@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 33
+VERSION = 34
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -615,6 +615,13 @@ CREATE TABLE kit_sms ( -- a kit that writes by SMS
 """
 """From version 32, in which kits sent no SMS."""
 
+_WAITS = """
+ALTER TABLE alarm_contact RENAME COLUMN after TO wait; -- seconds without an answer; 0: at once
+ALTER TABLE alarm_contact RENAME COLUMN every TO pause; -- seconds between two tries
+UPDATE alarm_contact SET wait = wait * 60, pause = pause * 60;
+"""
+"""From version 33, in which both were minutes."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -651,6 +658,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _MT_COPIES
         + _USAGE
         + _KIT_SMS
+        + _WAITS
     )
     steps = {
         1: _CALLERS,
@@ -685,6 +693,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         30: _MT_COPIES,
         31: _USAGE,
         32: _KIT_SMS,
+        33: _WAITS,
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)

@@ -97,7 +97,7 @@ class SqliteStore:
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
         try:
-            self._writer = connect(file, hub_schema(TYPES))
+            self._writer = connect(file, hub_schema(TYPES), marked=True)
             self._reader = reader(file)
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, TooNew):

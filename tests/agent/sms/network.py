@@ -6,11 +6,13 @@ import re
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
+from tests.agent.sms.managed import Managed
 from tests.hub.alps import Alps
 from tests.hub.escalation.test_sms import ADAPTERS, Adapter, post
 from tests.hub.push_service import PushService, push_service
@@ -18,15 +20,25 @@ from tests.hub.test_contacts import BEHIND
 from tests.processes import MODULE, Agent, Hub, Running, administer, agent, hub, until
 
 HUB_NUMBER = "+41790000001"
+REFERENCE = 77
+"""Of every SMS that comes in halves: some senders have no other."""
 LEFT = re.compile(r"SMS to (\S+): '(fa:\S+)'")
 NOWHERE = "http://127.0.0.1:9"
 """No IP link comes of it."""
 
 
+class Modem(Protocol):
+    """Whatever stands for the kit's: what left is told, what comes is typed."""
+
+    def output(self) -> list[str]: ...
+    def type(self, line: str) -> None: ...
+    def expect(self, text: str) -> str: ...
+
+
 class Network:
     """Brings each SMS where it goes, unless it is told otherwise."""
 
-    def __init__(self, home: Path, modem: Running, service: PushService, adapter: Adapter) -> None:
+    def __init__(self, home: Path, modem: Modem, service: PushService, adapter: Adapter) -> None:
         self.home, self.modem, self.service, self.adapter = home, modem, service, adapter
         self.hub: Hub | None = None
         self.up: list[str] = []
@@ -37,6 +49,8 @@ class Network:
         self.loses_up = 0
         """So many of the next to the hub are lost."""
         self.loses_down = 0
+        self.in_parts: tuple[int, ...] = ()
+        """Which halves of each the kit is brought, in this order; whole ones while it is empty."""
         self._seen = 0
         self._stopped = threading.Event()
         self._works = threading.Event()
@@ -74,7 +88,14 @@ class Network:
                 if self.loses_down:
                     self.loses_down -= 1
                 else:
-                    self.modem.type(f"sms {HUB_NUMBER} {text}")
+                    self._bring_down(text)
+
+    def _bring_down(self, text: str) -> None:
+        halves = text[:100], text[100:]
+        for half in self.in_parts:
+            self.modem.type(f"part {HUB_NUMBER} {REFERENCE} {half}/2 {halves[half - 1]}")
+        if not self.in_parts:
+            self.modem.type(f"sms {HUB_NUMBER} {text}")
 
     def _bring_up(self, text: str, id_: str) -> None:
         if self.loses_up:
@@ -96,13 +117,17 @@ class Country(Network):
 
     database: str
     alps: Alps
+    port: str
+    """The kit's sms-port."""
+    environment: Mapping[str, str] = MappingProxyType({})
+    """Of the kit."""
 
     def kit_settings(self, **more: str) -> dict[str, str | None]:
         return {
             "satellite-port": None,
             "hub-address": NOWHERE,
             "hub-token": self.alps.token,
-            "sms-port": str(self.home / "gsm"),
+            "sms-port": self.port,
             "sms-hub-number": HUB_NUMBER,
             "sms-after": "1",
             "sms-answer-within": "10",
@@ -116,19 +141,26 @@ class Country(Network):
 
     @contextmanager
     def kit(self, **more: str) -> Iterator[Agent]:
-        with agent(self.home, self.kit_settings(**more)) as running:
+        settings = self.kit_settings(**more)
+        with agent(self.home, settings, MODULE, **self.environment) as running:
             yield running
 
 
 @contextmanager
-def country(home: Path, name: str = "sms", **settings: str) -> Iterator[Country]:
+def country(
+    home: Path, name: str = "sms", *, managed: bool = False, **settings: str
+) -> Iterator[Country]:
+    """With `managed`, ModemManager has the kit's modem."""
     database, adapter = str(home / "hub.sqlite3"), ADAPTERS[name]
     alps = Alps(database)
     administer(database, "user", "add", "Olga")
     administer(database, "user", "role", "Olga", "dispatcher")
-    with gsm(home) as modem, push_service(None) as service:
+    of_kit = Managed(home / "modem") if managed else None
+    with of_kit or gsm(home) as modem, push_service(None) as service:
         network = Country(home, modem, service, adapter)
         network.database, network.alps = database, alps
+        network.port = "mmcli" if of_kit else str(home / "gsm")
+        network.environment = of_kit.environment if of_kit else {}
         own = {"database": database, **BEHIND, **adapter.settings(service.address), **settings}
         (home / "hub").mkdir()
         with hub(home / "hub", own) as network.hub:

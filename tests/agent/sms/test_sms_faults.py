@@ -22,9 +22,9 @@ def arrives(kit: Agent, place: str) -> None:
     until(lambda: kit.call("GET", place).body["status"] == "Delivered")
 
 
-def history(kit: Agent, place: str) -> str:
-    id_ = place.rpartition("/")[2]
-    return str(kit.call("GET", f"/api/package/{id_}/history").body)
+def story(kit: Agent, place: str) -> str:
+    """What was written down of it."""
+    return str(kit.call("GET", place).body["story"])
 
 
 def test_a_kit_that_loses_power_after_the_network_has_it_sends_it_again_and_the_hub_has_one(

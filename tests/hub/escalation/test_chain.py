@@ -13,6 +13,7 @@ import pytest
 from fieldagent.system.exit_codes import OK, REFUSED
 from tests.hub.push_service import push_service
 from tests.hub.relay import mail_relay
+from tests.hub.test_contacts import changed
 from tests.processes import MODULE, PATIENCE, administer, administer_from_shell, hub
 
 PHONE = "+41791234567"
@@ -41,17 +42,20 @@ def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> N
         by_sms = {"sms-webhook": f"{service.address}/send"}
         whole = {"database": database, **relay.settings, **by_sms}
         written(config, whole)
-        for name, address, after in (("Bea", "b@example.org", 5), ("Carl", "c@example.org", 5)):
-            more = ("--after", str(after), "--tries", "3", "--about", "sos")
+        for name, address, after in (
+            ("Bea", "b@example.org", "5m"),
+            ("Carl", "c@example.org", "300s"),
+        ):
+            more = ("--after", after, "--every", "30s", "--tries", "3", "--about", "sos")
             administer(database, "contact", "add", name, address, *more)
         for name, address in (("Ada", PHONE), ("Dora", "d@example.org")):
-            late = ("--after", "30") if name == "Dora" else ()
+            late = ("--after", "90m") if name == "Dora" else ()
             added = ("contact", "add", name, address, *late, "--config", str(config))
             administer_from_shell(database, *added)
         code, steps, _ = chain(config, "list")
         assert code == OK
         found = [(each["after"], [one["name"] for one in each["contacts"]]) for each in steps]
-        assert found == [(0, ["Ada"]), (5, ["Bea", "Carl"]), (30, ["Dora"])]
+        assert found == [("0s", ["Ada"]), ("5m", ["Bea", "Carl"]), ("90m", ["Dora"])]
         assert steps[1]["contacts"][0] | {"tries": 3, "about": "sos"} == steps[1]["contacts"][0]
 
         written(config, {"database": database, **relay.settings})
@@ -137,3 +141,34 @@ def test_a_kind_of_contact_of_ones_own_is_named_in_the_settings(
         [*MODULE, "hub", "chain", "list", "--config", str(config)], capture_output=True, text=True
     )
     assert "contacts names pigeons:NOTHING, which cannot be loaded" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds", "shown"),
+    [
+        ("10s", 10, "10s"),
+        ("90s", 90, "90s"),
+        ("300s", 300, "5m"),
+        ("10", 600, "10m"),
+        ("90m", 5_400, "90m"),
+        ("168h", 604_800, "168h"),
+    ],
+)
+def test_a_wait_is_stored_and_shown_exactly(
+    tmp_path: Path, told: str, seconds: int, shown: str
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    wait = ("--after", told, "--every", told)
+    administer(database, "contact", "add", "Duty", "duty@example.org", *wait)
+    (found,) = administer(database, "contact", "list")
+    assert (found["after"], found["every"]) == (shown, shown)
+    assert changed(database, "SELECT wait, pause FROM alarm_contact") == [(seconds, seconds)]
+
+
+@pytest.mark.parametrize("told", ["9s", "0", "0s", "1d", "-5m", "5 m", "169h", "", "½m"])
+def test_a_wait_that_is_none_is_refused_with_what_would_be(tmp_path: Path, told: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    with pytest.raises(AssertionError, match="time such as 30s, 5m or 2h, from 10s to 168h"):
+        administer(database, "contact", "add", "Duty", "duty@example.org", f"--after={told}")

@@ -1,0 +1,238 @@
+"""A modem that ModemManager owns, by its command `mmcli`: one process for each question."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import field
+from typing import NamedTuple
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.sms.arrivals import Arrival, Found, WaitingParts
+from fieldagent.agent.sms.contract import GsmRefuses, GsmSilent
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.process_group import end_group
+from fieldagent.wire import modem_manager
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.modem_manager import ManagedSms
+from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.sms_modem import SEND_SECONDS, Sent
+from fieldagent.wire.sms_pdu import Deliver, Submit
+
+log = logging.getLogger(__name__)
+
+COMMAND = "mmcli"
+REPLY_MAX = 20.0
+"""Seconds; D-Bus itself waits for 30."""
+OUTPUT_MAX = 262_144
+"""Bytes of one answer."""
+LOOK_SOON = 10.0
+"""Seconds: it does not tell what arrives."""
+
+
+class _Ended(NamedTuple):
+    status: int
+    output: str
+    errors: str
+
+
+@dataclass(slots=True)
+class ManagedModem:
+    """Implements `contract.SmsModem`; places are the numbers of ModemManager's objects."""
+
+    name: str
+    """As `mmcli -m` takes it."""
+    link: ChannelLink
+    send_max: float = SEND_SECONDS + REPLY_MAX
+    """Seconds in which it must have said whether a message left."""
+    look_soon: float = LOOK_SOON
+    arrived: bool = True
+    news: trio.Event = field(default_factory=trio.Event)
+    lost: Exception | None = None
+    crowded: bool = False
+    _told: set[int] = field(default_factory=set)
+    """Places that are in the log as unreadable, or not deleted."""
+
+    async def ask(self, *arguments: str) -> str:
+        """Return what it prints. Raises GsmSilent, GsmRefuses."""
+        ended = await _run(arguments, REPLY_MAX)
+        if ended.status == 0:
+            return ended.output
+        if modem_manager.is_not_allowed(ended.errors):
+            raise GsmRefuses(modem_manager.NOT_ALLOWED)
+        raise GsmSilent(f"mmcli says: {modem_manager.complaint(ended.errors)}")
+
+    async def send(self, message: Submit) -> Sent:
+        try:
+            made = await self.ask(*modem_manager.create(self.name, message))
+            place = modem_manager.read_created(made)
+        except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
+            self.lost = error if not isinstance(error, RemoteProtocolError) else _silent(error)
+            return Sent(Outcome.NOT_SENT, reason=str(error))
+        try:
+            ended = await _run(modem_manager.send(place, SEND_SECONDS), self.send_max)
+        except GsmSilent as error:
+            self.lost = error
+            return Sent(Outcome.DOUBTFUL, reason=str(error))
+        if ended.status == 0:
+            sent = Sent(Outcome.SENT, await self._reference(place))
+        else:
+            sent = modem_manager.judge(ended.errors)
+        await self._forget(place)
+        return sent
+
+    async def _reference(self, place: int) -> int | None:
+        """A report of one without is passed over."""
+        try:
+            told = await self.ask(*modem_manager.look(place))
+            return modem_manager.read_message(place, told).reference
+        except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
+            log.info("no report on an SMS can be known: %s", error)
+            return None
+
+    async def _forget(self, place: int) -> None:
+        try:
+            await self.delete(place)
+        except (GsmSilent, GsmRefuses) as error:
+            self.lost = error
+
+    async def stored(self) -> Found:
+        self.arrived = False
+        try:
+            told = await self.ask(*modem_manager.list_sms(self.name))
+            places = modem_manager.read_list(told)
+        except RemoteProtocolError as error:
+            raise _silent(error) from None
+        self._told &= set(places)
+        found = Found([], [])
+        for place in places:
+            message = await self._read(place)
+            if message is not None:
+                _sort(message, found)
+        return found
+
+    async def _read(self, place: int) -> ManagedSms | None:
+        """Return one of them; None where it cannot be read, or is gone: it stays where it is."""
+        ended = await _run(modem_manager.look(place), REPLY_MAX)
+        try:
+            if ended.status:
+                raise RemoteProtocolError(modem_manager.complaint(ended.errors))
+            return modem_manager.read_message(place, ended.output)
+        except RemoteProtocolError as error:
+            self._tell_once(place, f"SMS {place} of ModemManager cannot be read: {error}")
+            return None
+
+    async def delete(self, place: int) -> None:
+        ended = await _run(modem_manager.delete(self.name, place), REPLY_MAX)
+        if modem_manager.is_not_allowed(ended.errors):
+            raise GsmRefuses(modem_manager.NOT_ALLOWED)
+        if ended.status:
+            reason = modem_manager.complaint(ended.errors)
+            self._tell_once(place, f"ModemManager did not delete SMS {place}: {reason}")
+
+    def _tell_once(self, place: int, text: str) -> None:
+        if place not in self._told:
+            self._told.add(place)
+            log.warning("%s", text)
+
+    async def look(self) -> None:
+        try:
+            told = modem_manager.read_modem(await self.ask(*modem_manager.modem(self.name)))
+        except RemoteProtocolError as error:
+            raise _silent(error) from None
+        if told.state in ("locked", "failed", "disabled"):
+            raise GsmRefuses(_what_to_do(told))
+        if told.imei:
+            self.link.facts["smsModem"] = told.imei
+        self.link.note_signal(told.bars)
+        self.link.state = LinkState.READY if told.registered else LinkState.NO_SERVICE
+        self.link.reason = "" if told.registered else "the modem sees no network that takes it"
+
+
+def _sort(message: ManagedSms, found: Found) -> None:
+    """What a person sends by this modem, and other programs, is left where it is."""
+    place, told = message.place, message.message
+    if isinstance(told, Deliver) and not message.whole:
+        parts = WaitingParts((place,), told.number, str(place), told.at, "not all of it came")
+        found.waiting.append(parts)
+    elif not isinstance(told, Submit):
+        found.whole.append(Arrival((place,), told))
+
+
+def _what_to_do(told: modem_manager.ManagedState) -> str:
+    if told.state == "locked":
+        return (
+            f"the modem is locked ({told.wants or 'it does not say why'}): give NetworkManager the"
+            " PIN, by `nmcli connection modify NAME gsm.pin PIN`, or switch it off"
+        )
+    if told.state == "failed":
+        return f"ModemManager says that the modem failed: {told.failure or 'it does not say why'}"
+    return "ModemManager has the modem disabled: `mmcli -m any --enable` as root enables it"
+
+
+def _silent(error: RemoteProtocolError) -> GsmSilent:
+    return GsmSilent(str(error))
+
+
+async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended:
+    """Run it in its own process group. Raises GsmSilent where it does not end in time or writes
+    more than OUTPUT_MAX, GsmRefuses where it is not there."""
+    try:
+        process = await trio.lowlevel.open_process(
+            [COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+    except OSError as error:
+        raise GsmRefuses(
+            f"{COMMAND} cannot be started ({error.strerror}): install modemmanager"
+        ) from None
+    output, errors = bytearray(), bytearray()
+    try:
+        with waits.move_on_after(seconds) as limit:
+            await _gather(process, output, errors)
+    finally:
+        if process.returncode is None:
+            await end_group(process)
+    shown = " ".join(arguments[-2:])[:60]
+    if len(output) + len(errors) > OUTPUT_MAX:
+        raise GsmSilent(f"mmcli wrote more than {OUTPUT_MAX} bytes ({shown})")
+    if limit.cancelled_caught or process.returncode is None:
+        raise GsmSilent(f"mmcli did not end within {seconds:.0f} s ({shown})")
+    told, complained = output.decode(errors="replace"), errors.decode(errors="replace")
+    return _Ended(process.returncode, told, complained)
+
+
+async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -> None:
+    """Return once it has ended, or has written more than OUTPUT_MAX."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+
+    async def read(stream: trio.abc.ReceiveStream, into: bytearray) -> None:
+        async for data in stream:
+            into += data
+            if len(output) + len(errors) > OUTPUT_MAX:
+                nursery.cancel_scope.cancel()
+
+    async with process.stdout, process.stderr, trio.open_nursery() as nursery:
+        nursery.start_soon(read, process.stdout, output)
+        nursery.start_soon(read, process.stderr, errors)
+        await process.wait()
+
+
+@asynccontextmanager
+async def open_managed(name: str, link: ChannelLink) -> AsyncIterator[ManagedModem]:
+    """A modem that ModemManager has, unlocked. Raises GsmSilent, GsmRefuses."""
+    modem = ManagedModem(name, link)
+    await modem.look()
+    log.info("GSM modem %s answers by ModemManager", link.facts.get("smsModem", ""))
+    yield modem

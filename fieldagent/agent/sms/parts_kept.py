@@ -1,0 +1,62 @@
+"""Which parts of messages are given up, and when: a modem's store is small, and receives nothing
+more once parts fill it whose others never come. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import NamedTuple
+
+from fieldagent.agent.sms.arrivals import Found, WaitingParts
+from fieldagent.wire.sms_pdu import StatusReport
+
+PARTS_KEPT = 86_400.0
+"""Seconds that parts lie in the modem without the others: by our own clock since the first look
+after a start, or by the network's, whose time each message bears."""
+
+
+class GivenUp(NamedTuple):
+    parts: WaitingParts
+    reason: str
+    """For the log; empty where it was told before and the modem has not deleted them."""
+
+
+class PartsKept:
+    """What waits in the store, since when. As much is kept here as the store has places."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._told: set[str] = set()
+        self._network_time = -inf
+
+    def judge(self, found: Found, now: float) -> list[GivenUp]:
+        """Return what has waited too long, by a look at `now` (any clock that goes on evenly)."""
+        self._network_time = max(self._network_time, *_times(found), -inf)
+        self._since = {each.name: self._since.get(each.name, now) for each in found.waiting}
+        self._told &= self._since.keys()
+        old = [each for each in found.waiting if self._is_old(each, now)]
+        return [self._give_up(each, "the others never did") for each in old]
+
+    def oldest(self, waiting: Sequence[WaitingParts]) -> GivenUp:
+        """Return what is given up first, of what `judge` was shown, where the store is filled."""
+        first = min(waiting, key=lambda each: (self._since[each.name], each.at))
+        return self._give_up(first, "and the modem's store is filled")
+
+    def _is_old(self, parts: WaitingParts, now: float) -> bool:
+        waited = max(now - self._since[parts.name], self._network_time - parts.at)
+        return waited >= PARTS_KEPT
+
+    def _give_up(self, parts: WaitingParts, why: str) -> GivenUp:
+        if parts.name in self._told:
+            return GivenUp(parts, "")
+        self._told.add(parts.name)
+        return GivenUp(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {why}")
+
+
+def _times(found: Found) -> Iterable[float]:
+    """Yield the network's times that a look shows."""
+    for each in found.waiting:
+        yield each.at
+    for _, message in found.whole:
+        if message is not None:
+            yield message.ended if isinstance(message, StatusReport) else message.at

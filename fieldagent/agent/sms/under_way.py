@@ -1,0 +1,90 @@
+"""Frames that the hub has not acknowledged, what the network says of them, and its rests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import field
+from math import inf
+
+import trio
+
+from fieldagent.agent.channels.contract import Transmission
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.sms_pdu import ReportState, StatusReport
+
+log = logging.getLogger(__name__)
+
+REST_FIRST, REST_MAX, REST_URGENT = 30.0, 900.0, 30.0
+"""Seconds after a message that the modem did not take; they double. An SOS rests for the last."""
+REFUSED_REST = 3_600.0
+"""The same where the network refuses for good: a subscription or a number is wrong."""
+REPORT_FAILED = 60.0
+"""Seconds after which one that the network failed to deliver goes again."""
+
+
+@dataclass(slots=True)
+class SentFrame:
+    """One frame that the hub has not acknowledged."""
+
+    transmission: Transmission
+    text: str
+    copies: int = 0
+    due: float = -inf
+    """When it goes again; trio's clock."""
+    references: dict[int, int] = field(default_factory=dict)
+    """Its copies that no report has ended, by the number under which the network reports."""
+
+    @property
+    def urgent(self) -> bool:
+        return self.transmission.urgent
+
+
+@dataclass(slots=True)
+class Rest:
+    """The modem or the network did not take a message."""
+
+    until: float = -inf
+    urgent_until: float = -inf
+    tries: int = 0
+
+    def begin(self, *, final: bool) -> None:
+        now = trio.current_time()
+        pause = min(REST_MAX, REST_FIRST * 2 ** min(self.tries, 10))
+        self.tries += 1
+        self.until = now + (REFUSED_REST if final else pause)
+        self.urgent_until = now + REST_URGENT
+
+    def end(self) -> None:
+        self.tries, self.until, self.urgent_until = 0, -inf, -inf
+
+    def ends(self, *, urgent: bool) -> float:
+        return self.urgent_until if urgent else self.until
+
+
+def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None:
+    """Another SMS bears it from now on: the numbers come round again."""
+    if reference is not None:
+        for each in frames:
+            each.references.pop(reference, None)
+
+
+def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
+    """The hub's telephone has it, which says nothing of the hub, or never will have it.
+
+    Each copy is reported on once; a report of one that was settled, or that comes twice, changes
+    nothing. A failure makes the frame go again unless a later copy is on its way.
+    """
+    if report.state is ReportState.TRYING:
+        return
+    for each in frames:
+        copy = each.references.pop(report.reference, None)
+        if copy is None:
+            continue
+        if report.state is ReportState.DELIVERED:
+            log.info("the hub's telephone has an SMS; the hub has yet to say so")
+        elif report.state is ReportState.FAILED and copy < each.copies:
+            log.info("an SMS that went again was not delivered (status %02X)", report.status)
+        elif report.state is ReportState.FAILED:
+            log.warning("the network failed to deliver an SMS (status %02X)", report.status)
+            each.due = min(each.due, trio.current_time() + REPORT_FAILED)

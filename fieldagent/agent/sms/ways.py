@@ -1,0 +1,65 @@
+"""The ways to a modem for SMS, one a line of `WAYS`; the form of sms-port says which it is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.healing import HealingStep
+from fieldagent.agent.channels.serial_check import check_serial_port
+from fieldagent.agent.sms.contract import SmsModem
+from fieldagent.agent.sms.pin import PinMemory
+from fieldagent.agent.sms.settings import MANAGED, SmsSettings
+from fieldagent.system.finding import Finding
+
+Opened = AbstractAsyncContextManager[SmsModem]
+
+
+class SmsWay(NamedTuple):
+    form: re.Pattern[str]
+    """Of the values of sms-port that are of it."""
+    open: Callable[[str, SmsSettings, ChannelLink, PinMemory], Opened]
+    """Open the modem. Raises what `contract.LOST` names."""
+    check: Callable[[str], Finding]
+    """Look whether it can be there, where no agent runs."""
+    heals: tuple[HealingStep, ...]
+    """What is done to a silent modem unless sms-heal says otherwise."""
+
+
+def _open_managed(port: str, settings: SmsSettings, link: ChannelLink, pin: PinMemory) -> Opened:
+    from fieldagent.agent.sms.mmcli import open_managed
+    from fieldagent.wire.modem_manager import ANY
+
+    return open_managed(port.partition(":")[2] or ANY, link)
+
+
+def _open_line(port: str, settings: SmsSettings, link: ChannelLink, pin: PinMemory) -> Opened:
+    from fieldagent.agent.sms.gsm_modem import open_gsm
+
+    return open_gsm(port, settings.baud, link, pin)
+
+
+def _check_command(port: str) -> Finding:
+    if shutil.which("mmcli") is None:
+        return Finding(False, "SMS by ModemManager: mmcli is missing: install modemmanager")
+    return Finding(True, "SMS by ModemManager: mmcli is there")
+
+
+def _check_line(port: str) -> Finding:
+    return check_serial_port(Path(port))
+
+
+WAYS = (
+    SmsWay(MANAGED, _open_managed, _check_command, ()),
+    SmsWay(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
+)
+"""The first whose form fits; the last is the AT line of any device."""
+
+
+def way_of(port: str) -> SmsWay:
+    return next(each for each in WAYS if each.form.fullmatch(port))

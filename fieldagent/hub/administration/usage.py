@@ -1,0 +1,62 @@
+"""What a device's satellite messages cost by day: the hub's count, and its operator's beside it."""
+
+from __future__ import annotations
+
+import re
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.records import usage
+from fieldagent.hub.records.usage import Prices, UsageDay
+from fieldagent.hub.store.contract import Db
+
+_DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
+
+
+class UsageApi:
+    def __init__(self, acts: Acts, prices: Prices) -> None:
+        self._acts = acts
+        self._prices = prices
+
+    def routes(self) -> list[Route]:
+        return [self._acts.route("GET", "/api/devices/{id}/usage", self.usage)]
+
+    async def usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """No more days than are kept, so no pages."""
+        refuse_others(request, ("since", "until"))
+        asked = (_day(request, "since"), _day(request, "until"))
+        since, until = usage.days_asked(*asked, self._acts.clock())
+
+        def find(db: Db) -> list[UsageDay]:
+            device = device_of(db, caller, id)
+            return usage.usage(db, caller.workspace, since, until, device)
+
+        days = await self._acts.store.read(find)
+        total = usage.total_of(days, self._prices)
+        return json_response(
+            {
+                "since": since,
+                "until": until,
+                "usage": [usage.row_of(each, self._prices) for each in days],
+                "total": {
+                    "here": total.ours,
+                    "money": total.money or None,
+                    "importedHere": total.compared,
+                    "importedMoney": total.compared_money or None,
+                    "operator": total.theirs,
+                    "operatorMoney": total.their_money or None,
+                },
+            }
+        )
+
+
+def _day(request: Request, name: str) -> str | None:
+    value = dict(request.query).get(name)
+    if value is not None and not _DAY.fullmatch(value):
+        raise Problem(400, detail=f"?{name}= is a day such as 2026-09-01")
+    return value

@@ -1,0 +1,46 @@
+// What a device's satellite messages cost by day: the hub's count, and its operator's beside it.
+
+import { call, trouble } from "./hub.js";
+import { counted, element } from "./text.js";
+
+const priced = (count, unit, money) => count === null ? "not imported"
+  : `${counted(count, unit)}${money ? `, ${money}` : ""}`;
+
+const day = each => element("tr", {}, [
+  each.day,
+  priced(each.here, each.unit, each.money),
+  priced(each.operator, each.unit, each.operatorMoney),
+  each.operator === null ? "" : each.difference || "none",
+].map(text => element("td", {}, text)));
+
+/** The sum of what is paid by the credit; bytes are not added up. */
+function sum({ since, until, total }) {
+  const told = [`${since} to ${until}: ${priced(total.here, "credit", total.money)} here`];
+  if (total.operator || total.importedHere)
+    told.push(`of the days that were imported, ${priced(total.importedHere, "credit", total.importedMoney)} here and ${priced(total.operator, "credit", total.operatorMoney)} there`);
+  return `${told.join("; ")}.`;
+}
+
+const table = told => [
+  element("p", {}, sum(told)),
+  element("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Cost by day" }, element("table", {},
+    element("thead", {}, element("tr", {}, ["Day (UTC)", "Here", "Operator", "Difference"].map(each => element("th", {}, each)))),
+    element("tbody", {}, told.usage.map(day)))),
+];
+
+/** Loaded once it is opened. */
+export function cost(device) {
+  const shown = element("div", {});
+  const load = async () => {
+    const told = await call("GET", `/api/devices/${device.id}/usage`);
+    shown.replaceChildren(...told.usage.length ? table(told)
+      : [element("p", { class: "quiet" }, `Nothing was counted from ${told.since} to ${told.until}.`)]);
+  };
+  const toggled = event => {
+    event.stopPropagation();
+    if (whole.open) load().catch(trouble);
+  };
+  const whole = element("details", { id: `device-${device.id}-cost`, ontoggle: toggled },
+    element("summary", {}, "What it cost by satellite"), shown);
+  return whole;
+}

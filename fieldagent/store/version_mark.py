@@ -1,0 +1,77 @@
+"""The version of a file's tables, twice in its head: a damaged one is told from a later one.
+
+SQLite keeps `user_version` at bytes 60 to 63 and `application_id` at 68 to 71
+(https://sqlite.org/fileformat2.html#the_database_header). The second holds the version, and beside
+it its complement, so that a changed bit of either is seen. Both are written in one transaction.
+
+| application_id | user_version | the version is |
+|---|---|---|
+| whole, and the same | | that |
+| whole, and another | damaged | what application_id says, if the tables prove it |
+| 0: written before there was a mark | one that is known here | that |
+| 0 | any other | ours, if the tables prove it |
+| damaged | | what user_version says |
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import NamedTuple
+
+from fieldagent.store.schema import Schema
+
+_BITS = 0x7FFF
+"""A version is below 32 768: `application_id` is signed, and so stays above zero."""
+
+
+class Head(NamedTuple):
+    """What the head of a file says."""
+
+    version: int
+    """To go by."""
+    told: int
+    """What `user_version` says."""
+    contradicts: bool
+    """The two do not agree: the tables have to prove the version."""
+    is_marked: bool
+    """`application_id` says the version."""
+
+
+def mark_of(version: int) -> int:
+    """Return the `application_id` of a file of this version."""
+    return (version & _BITS) << 16 | (~version & 0xFFFF)
+
+
+def read_head(connection: sqlite3.Connection, known: int) -> Head:
+    """Return what it says; `known` is the version of this program."""
+    ((told,),) = connection.execute("PRAGMA user_version")
+    ((mark,),) = connection.execute("PRAGMA application_id")
+    version = mark >> 16
+    if version > 0 and mark == mark_of(version):
+        return Head(version, told, told != version, True)
+    if mark == 0 and not 0 <= told <= known:
+        return Head(known, told, True, False)
+    return Head(told, told, False, False)
+
+
+def write_head(connection: sqlite3.Connection, version: int) -> None:
+    """Within a transaction."""
+    connection.execute(f"PRAGMA user_version={version}")
+    connection.execute(f"PRAGMA application_id={mark_of(version)}")
+
+
+def has_the_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
+    """Return whether it has all the tables and columns of the schema's version."""
+    with closing(sqlite3.connect(":memory:")) as ours:
+        ours.executescript(schema.tables)
+        return _columns(ours) <= _columns(connection)
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    return set(
+        connection.execute(
+            "SELECT t.name, c.name, c.type FROM sqlite_schema AS t"
+            " JOIN pragma_table_info(t.name) AS c WHERE t.type = 'table'"
+        ).fetchall()
+    )

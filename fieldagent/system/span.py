@@ -1,0 +1,20 @@
+"""Lengths of time as people write them: `30s`, `5m`, `2h`. A number alone is of minutes."""
+
+from __future__ import annotations
+
+import re
+
+_SPAN = re.compile(r"([0-9]{1,6})([smh]?)", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "": 60, "h": 3_600}
+
+
+def read_span(text: str) -> int | None:
+    """Return its seconds; None where it is none."""
+    found = _SPAN.fullmatch(text)
+    return None if found is None else int(found[1]) * _SECONDS[found[2]]
+
+
+def span(seconds: int) -> str:
+    """Return it in the largest unit that tells it exactly: `90s`, `5m`."""
+    unit = next(each for each in "hms" if seconds % _SECONDS[each] == 0) if seconds else "s"
+    return f"{seconds // _SECONDS[unit]}{unit}"

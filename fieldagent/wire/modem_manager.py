@@ -1,0 +1,260 @@
+"""What `mmcli`, the command of ModemManager, is asked about text messages, and answers. No I/O.
+
+With `-J` it prints one JSON object; what has no value is "--". A command that failed prints
+`error:` and why to standard error and exits with 1. Messages have object paths that end in a
+number. ModemManager joins the parts of a message itself. Forms as of ModemManager 1.20 (mmcli(1);
+D-Bus interfaces org.freedesktop.ModemManager1.Modem, .Modem.Messaging and .Sms).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from fieldagent.wire import sms_modem
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.sms_modem import GsmReply, Sent
+from fieldagent.wire.sms_pdu import Coding, Content, Deliver, StatusReport, Submit
+
+ANY = "any"
+"""Names the modem where there is one."""
+NONE = "--"
+POLKIT_ACTION = "org.freedesktop.ModemManager1.Messaging"
+_PATH = re.compile(r"/org/freedesktop/ModemManager1/SMS/([0-9]{1,9})", re.ASCII)
+_ERROR = re.compile(r"^error: *(.+)$", re.MULTILINE)
+_PLACES = "/org/freedesktop/ModemManager1/SMS/"
+
+
+# What it is asked.
+
+
+def modem(name: str) -> list[str]:
+    return ["-m", name, "-J"]
+
+
+def list_sms(name: str) -> list[str]:
+    return ["-m", name, "-J", "--messaging-list-sms"]
+
+
+def create(name: str, message: Submit) -> list[str]:
+    """The text must hold no quotation mark: nothing escapes one there."""
+    asked = "yes" if message.report else "no"
+    values = f"number='{message.number}',text='{message.content.text}'"
+    return ["-m", name, f"--messaging-create-sms={values},delivery-report-request={asked}"]
+
+
+def send(place: int, seconds: float) -> list[str]:
+    return ["-s", str(place), "--send", f"--timeout={seconds:.0f}"]
+
+
+def look(place: int) -> list[str]:
+    return ["-s", str(place), "-J"]
+
+
+def delete(name: str, place: int) -> list[str]:
+    return ["-m", name, f"--messaging-delete-sms={_PLACES}{place}"]
+
+
+# What it answers.
+
+
+class ManagedState(NamedTuple):
+    state: str
+    """locked, failed, disabled, enabled, searching, registered, connected…"""
+    registered: bool
+    bars: int | None
+    """0 to 5; None while it knows none."""
+    imei: str
+    wants: str
+    """What a locked one wants, such as sim-pin."""
+    failure: str
+    """Why it failed, such as sim-missing."""
+
+
+class ManagedSms(NamedTuple):
+    place: int
+    message: Submit | Deliver | StatusReport | None
+    """None where it is of a kind that is of no use here."""
+    whole: bool = True
+    """All of its parts are there."""
+    reference: int | None = None
+    """Of one that was sent."""
+
+
+_REGISTERED = {"registered", "connecting", "connected", "disconnecting"}
+_SMS_ALONE = {"home-sms-only", "roaming-sms-only"}
+
+
+def read_modem(output: str) -> ManagedState:
+    """Raises RemoteProtocolError."""
+    told = _object(_json(output), "modem")
+    generic, at_network = _object(told, "generic"), _object(told, "3gpp")
+    quality = generic.get("signal-quality")
+    value = quality.get("value") if isinstance(quality, dict) else None
+    state = _text(generic, "state")
+    alone = _text(at_network, "registration-state") in _SMS_ALONE
+    percent = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,3}", value) else None
+    return ManagedState(
+        state,
+        state in _REGISTERED or alone,
+        None if percent is None else min(5, -(-percent // 20)),
+        _text(generic, "equipment-identifier") or _text(at_network, "imei"),
+        _text(generic, "unlock-required"),
+        _text(generic, "state-failed-reason"),
+    )
+
+
+def read_list(output: str) -> list[int]:
+    """Return the places of all messages. Raises RemoteProtocolError."""
+    paths = _json(output).get("modem.messaging.sms")
+    if not isinstance(paths, list):
+        raise RemoteProtocolError("mmcli lists no messages")
+    found = [_PATH.fullmatch(each) for each in paths if isinstance(each, str)]
+    return sorted(int(each[1]) for each in found if each is not None)
+
+
+def read_created(output: str) -> int:
+    """Return the place of a message that was made. Raises RemoteProtocolError."""
+    found = _PATH.search(output)
+    if found is None:
+        raise RemoteProtocolError(f"mmcli names no message that it made: {output.strip()[:60]!r}")
+    return int(found[1])
+
+
+def read_message(place: int, output: str) -> ManagedSms:
+    """Raises RemoteProtocolError."""
+    told = _object(_json(output), "sms")
+    content, properties = _object(told, "content"), _object(told, "properties")
+    number, kind = _text(content, "number"), _text(properties, "pdu-type")
+    named = _text(properties, "message-reference")
+    reference = int(named) % 256 if re.fullmatch("[0-9]{1,9}", named) else None
+    if kind == "deliver":
+        at = _moment(_text(properties, "timestamp"))
+        whole = _text(properties, "state") == "received"
+        return ManagedSms(place, Deliver(number, _content(content), at), whole)
+    if kind == "submit":
+        return ManagedSms(place, Submit(number, _content(content)), True, reference)
+    if kind == "status-report" and reference is not None:
+        at = _moment(_text(properties, "timestamp"))
+        ended = _moment(_text(properties, "discharge-timestamp"))
+        status = _STATUS.get(_text(properties, "delivery-state"), _TRYING)
+        return ManagedSms(place, StatusReport(reference, number, at, ended, status))
+    return ManagedSms(place, None)
+
+
+def _content(told: dict[str, Any]) -> Content:
+    if data := _text(told, "data"):
+        try:
+            return Content(Coding.DATA, bytes.fromhex(data))
+        except ValueError:
+            raise RemoteProtocolError("mmcli shows octets that are none") from None
+    return Content(Coding.UCS2, _text(told, "text").encode("utf-16-be", "replace"))
+
+
+def _json(output: str) -> dict[str, Any]:
+    try:
+        # It escapes most control characters, and not all.
+        told = json.loads(output, strict=False)
+    except (ValueError, RecursionError):
+        shown = output.strip()[:60]
+        raise RemoteProtocolError(f"mmcli answers what is no JSON: {shown!r}") from None
+    if not isinstance(told, dict):
+        raise RemoteProtocolError("mmcli answers JSON that is no object")
+    return told
+
+
+def _object(told: dict[str, Any], name: str) -> dict[str, Any]:
+    found = told.get(name)
+    if not isinstance(found, dict):
+        raise RemoteProtocolError(f"mmcli says nothing of {name!r}")
+    return found
+
+
+def _text(told: dict[str, Any], name: str) -> str:
+    found = told.get(name)
+    return found if isinstance(found, str) and found != NONE else ""
+
+
+def _moment(text: str) -> float:
+    """Return Unix time; 0 where there is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+_TRYING = 0x20
+_STATUS = {
+    "completed-received": 0x00,
+    "completed-forwarded-unconfirmed": 0x01,
+    "completed-replaced-by-sc": 0x02,
+    "error-remote-procedure": 0x40,
+    "error-incompatible-destination": 0x41,
+    "error-connection-rejected": 0x42,
+    "error-not-obtainable": 0x43,
+    "error-qos-not-available": 0x44,
+    "error-no-interworking-available": 0x45,
+    "error-validity-period-expired": 0x46,
+    "error-deleted-by-originating-sme": 0x47,
+    "error-deleted-by-sc-administration": 0x48,
+    "error-message-does-not-exist": 0x49,
+    "temporary-fatal-error-congestion": 0x60,
+    "temporary-fatal-error-sme-busy": 0x61,
+    "temporary-fatal-error-no-response-from-sme": 0x62,
+    "temporary-fatal-error-service-rejected": 0x63,
+    "temporary-fatal-error-qos-not-available": 0x64,
+    "temporary-fatal-error-in-sme": 0x65,
+}
+"""TP-ST (3GPP TS 23.040, 9.2.3.15) by ModemManager's word for it; others are taken for no end."""
+
+
+# Why it failed.
+
+
+def complaint(errors: str) -> str:
+    """Return what it complained of, on one line."""
+    found = _ERROR.search(errors)
+    said = found[1] if found is not None else errors.strip().partition("\n")[0]
+    return said[:200] or "it said nothing"
+
+
+def is_not_allowed(errors: str) -> bool:
+    """Return whether polkit lets this user do it."""
+    return "Error.Core.Unauthorized" in errors
+
+
+_NUMBERS = {
+    "NotAllowed": 302,
+    "InvalidPduParameter": 304,
+    "InvalidTextParameter": 305,
+    "SimNotInserted": 310,
+    "SimPin": 311,
+    "PhPin": 312,
+    "SimFailure": 313,
+    "SimBusy": 314,
+    "SimWrong": 315,
+    "SimPuk": 316,
+    "SimPin2": 317,
+    "SimPuk2": 318,
+    "MemoryFull": 322,
+    "NoNetwork": 331,
+    "NetworkTimeout": 332,
+}
+"""+CMS ERROR by its name in org.freedesktop.ModemManager1.Error.Message."""
+_NAMED = re.compile(r"ModemManager1\.Error\.Message\.([A-Za-z0-9]+)")
+NOT_ALLOWED = f"polkit does not allow {POLKIT_ACTION} to this user: see docs/sms.md"
+
+
+def judge(errors: str) -> Sent:
+    """Return how a submission ended that mmcli complained of: one that it gives no reason of the
+    modem for may have left."""
+    if is_not_allowed(errors):
+        return Sent(Outcome.NOT_SENT, reason=NOT_ALLOWED)
+    found = _NAMED.search(errors)
+    number = _NUMBERS.get(found[1]) if found is not None else None
+    if number is not None:
+        return sms_modem.judge(GsmReply(False, (), number))
+    return Sent(Outcome.DOUBTFUL, reason=f"mmcli says: {complaint(errors)}")

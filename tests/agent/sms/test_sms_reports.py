@@ -1,0 +1,101 @@
+"""What the mobile network says of an SMS late, twice or never, and what the kit makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.agent.sms.network import Country, country, facts, reaches
+from tests.agent.sms.test_sms_faults import accepted, arrives, story
+from tests.agent.sms.test_sms_journey import contents
+from tests.processes import Agent, until
+
+STRANGER = "+41791111111"
+TELEPHONE_HAS_IT = "the hub's telephone has an SMS; the hub has yet to say so"
+DOUBTFUL = "the hub has not answered the SMS in time: it goes again"
+
+
+def all_is_read(network: Country, kit: Agent) -> None:
+    """The store is looked at in its order: what lay in it before this stranger's has been read."""
+    before = facts(kit)["smsStrangers"]
+    network.modem.type(f"sms {STRANGER} is it?")
+    until(lambda: facts(kit)["smsStrangers"] == before + 1)
+
+
+def said(kit: Agent, text: str) -> int:
+    return sum(text in line for line in kit.output())
+
+
+def test_a_report_that_comes_late_is_of_the_copy_that_it_names(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        reaches(kit, "ready")
+        network.modem.type("reports off")
+        network.stop_up()
+        place = accepted(kit, "late")
+        until(lambda: len(network.up) == 2)
+        assert DOUBTFUL in story(kit, place)
+        network.modem.type("report 1 failed")
+        kit.expect("an SMS that went again was not delivered (status 46)")
+        network.modem.type("report 2 delivered")
+        kit.expect(TELEPHONE_HAS_IT)
+        assert kit.call("GET", place).body["status"] is None
+        network.go_on()
+        arrives(kit, place)
+        assert contents(network.database) == ["late"]
+
+
+def test_a_report_of_one_that_the_hub_has_answered_changes_nothing(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        reaches(kit, "ready")
+        network.modem.type("reports off")
+        assert kit.post("answered").body["status"] == "Delivered"
+        network.modem.type("report 1 failed")
+        all_is_read(network, kit)
+        assert facts(kit)["smsUnderWay"] == 0
+        assert not said(kit, "not delivered") + said(kit, "failed to deliver")
+        assert len(network.up) == 1
+
+
+def test_a_report_that_never_comes_is_not_missed(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit() as kit:
+        reaches(kit, "ready")
+        network.modem.type("reports off")
+        network.stop_up()
+        # Of an SOS each copy waits for a third of the ten seconds.
+        assert kit.call("POST", "/api/sos", {"text": "help"}).status == 201
+        until(lambda: len(network.up) >= 4)
+        assert not said(kit, TELEPHONE_HAS_IT)
+        network.go_on()
+        until(lambda: "help" in contents(network.database))
+        assert contents(network.database).count("help") == 1
+        until(lambda: facts(kit)["queued"] == 0)
+
+
+def test_a_report_that_comes_twice_is_told_once(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit(**{"sms-answer-within": "86400"}) as kit:
+        reaches(kit, "ready")
+        network.modem.type("reports off")
+        network.stop_up()
+        place = accepted(kit, "twice")
+        until(lambda: network.up)
+        for what in ("trying", "delivered", "delivered", "failed"):
+            network.modem.type(f"report 1 {what}")
+        all_is_read(network, kit)
+        assert said(kit, TELEPHONE_HAS_IT) == 1
+        assert not said(kit, "failed to deliver")
+        network.go_on()
+        arrives(kit, place)
+        assert len(network.up) == 1
+
+
+def test_a_centre_that_cannot_say_whether_a_telephone_has_it_is_not_said_to(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit(**{"sms-answer-within": "86400"}) as kit:
+        reaches(kit, "ready")
+        network.modem.type("reports off")
+        network.stop_up()
+        place = accepted(kit, "who knows")
+        until(lambda: network.up)
+        network.modem.type("report 1 unconfirmed")
+        all_is_read(network, kit)
+        assert not said(kit, TELEPHONE_HAS_IT)
+        network.go_on()
+        arrives(kit, place)

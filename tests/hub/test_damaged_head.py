@@ -1,0 +1,150 @@
+"""A bit of the version in the head of a hub's file flips: it is mended or told as damage, and never
+as a later version."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sqlite3
+import struct
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.store.schema import VERSION
+from fieldagent.store.group import StoreFailed
+from fieldagent.store.version_mark import mark_of
+from tests.hub.test_store import OF_VERSION_18
+from tests.processes import administer, hub
+
+VERSION_AT, MARK_AT = 60, 68
+"""Of `user_version` and `application_id`: https://sqlite.org/fileformat2.html#the_database_header.
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hub's file with something in it, closed in good order by a hub."""
+    home = tmp_path_factory.mktemp("hub")
+    database = home / "hub.sqlite3"
+    administer(str(database), "init", "Alps")
+    administer(str(database), "user", "add", "Ada")
+    with hub(home, {"database": str(database)}) as running:
+        assert running.stop() == 0
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return database
+
+
+def copied(filled: Path, home: Path) -> Path:
+    return Path(shutil.copyfile(filled, home / "hub.sqlite3"))
+
+
+def flip(file: Path, at: int, bit: int) -> None:
+    with file.open("r+b") as head:
+        head.seek(at + bit // 8)
+        (was,) = head.read(1)
+        head.seek(at + bit // 8)
+        head.write(bytes([was ^ 0x80 >> bit % 8]))
+
+
+def head_of(file: Path) -> tuple[int, int]:
+    with closing(sqlite3.connect(file)) as connection:
+        ((version,),) = connection.execute("PRAGMA user_version")
+        ((mark,),) = connection.execute("PRAGMA application_id")
+        return version, mark
+
+
+def write_head(file: Path, version: int, mark: int) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute(f"PRAGMA application_id = {mark}")
+
+
+def content(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as connection:
+        return [line for line in connection.iterdump() if line.startswith("INSERT")]
+
+
+@pytest.mark.parametrize("at", [VERSION_AT, MARK_AT])
+@pytest.mark.parametrize("bit", range(32))
+def test_a_flipped_bit_of_the_version_is_mended_and_costs_nothing(
+    filled: Path, tmp_path: Path, at: int, bit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = copied(filled, tmp_path)
+    before = content(file)
+    flip(file, at, bit)
+    told, _ = head_of(file)
+    with caplog.at_level(logging.WARNING):
+        open_store(str(file)).close()
+    assert head_of(file) == (VERSION, mark_of(VERSION))
+    assert content(file) == before
+    said = f"it said version {told}, its tables are of version {VERSION}"
+    assert (said in caplog.text) == (at == VERSION_AT)
+
+
+def test_a_hub_starts_on_a_file_that_says_a_later_version(filled: Path, tmp_path: Path) -> None:
+    file = copied(filled, tmp_path)
+    flip(file, VERSION_AT, 21)
+    with hub(tmp_path, {"database": str(file)}) as running:
+        assert any(f"said version {VERSION + 1024}," in line for line in running.output())
+        assert "Ada" in [each["name"] for each in administer(str(file), "user", "list")]
+
+
+def test_one_from_before_there_was_a_mark_gets_it(filled: Path, tmp_path: Path) -> None:
+    file = copied(filled, tmp_path)
+    write_head(file, VERSION, 0)
+    open_store(str(file)).close()
+    assert head_of(file) == (VERSION, mark_of(VERSION))
+
+
+@pytest.mark.parametrize("mark", [0, mark_of(VERSION)])
+def test_tables_that_do_not_prove_it_are_told_as_damage(
+    filled: Path, tmp_path: Path, mark: int
+) -> None:
+    file = copied(filled, tmp_path)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP TABLE kit_sms")
+    write_head(file, VERSION + 1024, mark)
+    before = content(file)
+    with pytest.raises(StoreFailed) as refused:
+        open_store(str(file))
+    assert f"is damaged: its head says version {VERSION + 1024}, and its tables" in str(
+        refused.value
+    )
+    assert "restore it from a backup" in str(refused.value)
+    assert "later version" not in str(refused.value)
+    assert head_of(file) == (VERSION + 1024, mark)
+    assert content(file) == before
+
+
+def test_an_earlier_version_is_proved_by_bringing_it_up(filled: Path, tmp_path: Path) -> None:
+    file = copied(filled, tmp_path)
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        for statement in OF_VERSION_18.split(";")[:-1]:
+            connection.execute(statement)
+    write_head(file, 18 | 1024, mark_of(18))
+    open_store(str(file)).close()
+    assert head_of(file) == (VERSION, mark_of(VERSION))
+
+
+@pytest.mark.parametrize("claimed", [18, VERSION - 1])
+def test_an_earlier_version_that_the_tables_disprove_changes_nothing(
+    filled: Path, tmp_path: Path, claimed: int
+) -> None:
+    """Both are damaged, which one bit cannot do."""
+    file = copied(filled, tmp_path)
+    write_head(file, 18 | 1024, mark_of(claimed))
+    before = content(file)
+    with pytest.raises(StoreFailed, match="is damaged: its head says version 1042"):
+        open_store(str(file))
+    assert content(file) == before
+
+
+def test_the_mark_of_every_version_tells_each_changed_bit() -> None:
+    for version in range(1, 200):
+        marks = {mark_of(other) for other in range(1, 32_768) if other != version}
+        (mark,) = struct.unpack(">I", struct.pack(">i", mark_of(version)))
+        assert not marks & {mark ^ 1 << bit for bit in range(32)}
