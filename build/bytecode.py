@@ -24,7 +24,10 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 OFTEN = (
-    *(f"fieldagent/cli/{name}.py" for name in ("__init__", "arguments", "subcommand")),
+    *(
+        f"fieldagent/cli/{name}.py"
+        for name in ("__init__", "argument_types", "arguments", "subcommand")
+    ),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
     *(f"fieldagent/cli/hub/{name}.py" for name in ("__init__", "arguments")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from fieldagent.cli.hub.argument_types import batch, minute, minutes, tries, wait
+from fieldagent.cli.argument_types import batch, minute, minutes, tries, wait
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
