@@ -149,7 +149,7 @@ INSIDE = {
         *("assembly", "drivers", "api", "agent"),
     ],
     "cli": [
-        *("subcommand", "command_tree", "ask_password", "qr_code", "item"),
+        *("argument_types", "subcommand", "command_tree", "ask_password", "qr_code", "item"),
         *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "simulate_fleet"),
         *("demo_team", "demo"),
         *("arguments", "completion", "manual"),
