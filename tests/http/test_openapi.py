@@ -135,6 +135,7 @@ def explore(address: str, *arguments: str) -> None:
     """Every phase, every check; what fails is told with the seed that shows it again."""
     command = [
         str(Path(sys.executable).parent / "schemathesis"),
+        *("--config-file", str(ROOT / "tests/schemathesis.toml")),
         "run",
         f"{address}/openapi.json",
         *("--url", address),
