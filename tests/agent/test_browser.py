@@ -594,7 +594,14 @@ def test_a_position_is_put_in_by_a_press_and_never_by_itself(chromium: Any, tmp_
             kits.click()
             assert shown.locator("#field-latitude").input_value() == "47.1"
             browsers.click()
-            shown.locator("#submit").click()
+            # A comma as many telephones type it; one that may be of thousands is asked about.
+            shown.locator("#field-altitude").fill("2,450")
+            shown.locator("#field-altitude-fault", has_text="must be a number").wait_for()
+            shown.locator("#field-altitude").fill("2450,5")
+            shown.locator("#field-altitude-fault", has_text="must be").wait_for(state="hidden")
+            with shown.expect_request("**/api/package/async") as asked:
+                shown.locator("#submit").click()
+            assert asked.value.post_data_json["location"]["altitude"] == 2450.5
             shown.locator("#conversation li.sent", has_text="46.5, 7.9").wait_for()
             fill(shown, "message")
             assert not kits.is_visible()

@@ -216,9 +216,10 @@ function ask() {
   timer = setTimeout(estimate, PAUSE);
 }
 
-/** Numbers as numbers, where they are some: what is none, the agent says. */
+/** Numbers as numbers, where they are some: what is none, the agent says. A comma is that of a
+ * decimal, as many telephones type it, unless it may as well stand before thousands. */
 function value(text, isNumber) {
-  const number = Number(text);
+  const number = Number(text.replace(/^(-?\d+),(\d{1,2})$/, "$1.$2"));
   return isNumber && text.trim() !== "" && Number.isFinite(number) ? number : text;
 }
 
