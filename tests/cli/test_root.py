@@ -146,6 +146,7 @@ COMMANDS: Mapping[str, str] = {
     "hub sos list": HUB,
     "hub sos show": f"1 {HUB}",
     "hub sos acknowledge": f"1 {HUB}",
+    "hub sos take-over": f"1 {HUB}",
     "hub sos close": f"1 over {HUB}",
     "hub sos note": f"1 seen {HUB}",
     "hub sos answer": f"1 wait {HUB}",

@@ -350,6 +350,31 @@ def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: P
                 assert shown.title() == "fieldagent console"
 
 
+def test_an_sos_that_another_has_is_taken_over(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    administer(database, "user", "add", "Ben")
+    administer(database, "user", "role", "Ben", "dispatcher")
+    with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
+        kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with console(opened, running, "1280-light") as shown, agent(tmp_path, kit) as ada:
+            sign_in_as_olga(shown)
+            assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            assert shown.get_by_role("button", name="Take it over").count() == 0
+            administer(database, "sos", "acknowledge", "1", "--by", "Ben")
+            shown.locator("#sos li.seen").get_by_text("Seen by Ben,").wait_for()
+            shown.get_by_role("button", name="Take it over").click()
+            shown.locator("#sos li.seen").get_by_text("Seen by Olga,").wait_for()
+            assert shown.get_by_role("button", name="Take it over").count() == 0
+
+            def last() -> str:
+                incident = ada.call("GET", "/api/sos").body["incident"]
+                return str(incident["steps"][-1].get("by"))
+
+            until(lambda: last() == "Olga")
+
+
 def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Path) -> None:
     """No connection ends, as where a network is gone between the two: no sign of life comes."""
     database = str(tmp_path / "hub.sqlite3")

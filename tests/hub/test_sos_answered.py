@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from urllib.request import urlopen
 
-from tests.processes import MODULE, PATIENCE, Running, administer, agent, hub, until
+from tests.processes import MODULE, PATIENCE, Agent, Running, administer, agent, hub, until
 
 
 def rung_for() -> set[str]:
@@ -16,9 +16,14 @@ def rung_for() -> set[str]:
     return set(re.findall("fieldagent_hub_[a-z_]+", rules.read_text()))
 
 
+def steps(kit: Agent) -> list[tuple[str, str, str]]:
+    told = kit.call("GET", "/api/sos").body["incident"]["steps"]
+    return [(each["state"], each.get("by", ""), each.get("text", "")) for each in told]
+
+
 def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None:
     administer(database, "init", "Alps")
-    for name in ("Ada", "Olga"):
+    for name in ("Ada", "Olga", "Ben"):
         administer(database, "user", "add", name)
     token = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]
     administer(database, "user", "role", "Olga", "dispatcher")
@@ -42,10 +47,14 @@ def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None
                 [*MODULE, "status", *port], capture_output=True, text=True, timeout=PATIENCE
             )
             assert "; seen by Olga " in status.stdout
-            closed = administer(database, "sos", "close", "1", "in hospital")
+            administer(database, "user", "role", "Ben", "dispatcher")
+            administer(database, "sos", "take-over", "1", "my watch now", "--by", "Ben")
+            until(lambda: steps(kit)[-1] == ("seen by", "Ben", "my watch now"))
+            assert steps(kit)[-2] == ("seen by", "Olga", "heli is up")
+            by_olga = ("--by", "Olga")
+            closed = administer(database, "sos", "close", "1", "in hospital", *by_olga)
             until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
-            last = kit.call("GET", "/api/sos").body["incident"]["steps"][-1]
-            assert (last["state"], last["by"], last["text"]) == ("closed", "Olga", "in hospital")
+            assert steps(kit)[-1] == ("closed", "Olga", "in hospital")
         events = [each["event"] for each in closed["timeline"]]
         # At that hub no console was open.
-        assert events == ["raised", "nobody reached", "seen", "closed"]
+        assert events == ["raised", "nobody reached", "seen", "taken over", "closed"]

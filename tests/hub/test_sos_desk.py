@@ -126,6 +126,30 @@ async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store
         assert (await hub.call("POST", "/api/sos/1/close", {"reason": "again"})).status == 409
 
 
+async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(store: Store) -> None:
+    """From a dispatcher or from a contact without an account, and of one that nobody has it is an
+    acknowledgement; of one that is closed it is nothing."""
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        told = await hub.told("POST", "/api/sos/1/take-over", {"note": "mine"})
+        assert (told["state"], told["seen"]["by"]["name"]) == ("seen", "Ben")
+        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "mine")]
+        # Who has it takes nothing over from themselves.
+        await hub.told("POST", "/api/sos/1/take-over")
+        assert await told_to_the_kit(hub.alps, 1) == []
+        hub.alps.now += 3600
+        told = await hub.told("POST", "/api/sos/1/take-over", {"note": "my watch now"}, who=3)
+        assert (told["state"], told["seen"]["by"]["name"]) == ("seen", "Cleo")
+        assert told["seen"]["at"] == hub.alps.now
+        assert [each["event"] for each in told["timeline"]] == ["raised", "seen", "taken over"]
+        assert told["timeline"][-1]["detail"] == "from Ben: my watch now"
+        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Cleo", "my watch now")]
+        await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
+        refused = await hub.call("POST", "/api/sos/1/take-over")
+        assert refused.status == 409 and b"SOS 1 is closed" in refused.body
+        assert (await hub.call("POST", "/api/sos/1/take-over", who=1)).status == 403
+
+
 def recorded(seconds: int) -> datetime:
     return datetime.fromtimestamp(START + seconds, UTC)
 

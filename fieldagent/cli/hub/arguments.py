@@ -610,6 +610,7 @@ def _add_sos(actions: Subparsers) -> None:
     one.set_defaults(carry_out=("cli.hub.sos", "show_named"))
     for name, summary, text in (
         ("acknowledge", "answer one: its kit is told who did, and repeats it no more", "note"),
+        ("take-over", "have one in the place of whoever has it: its kit is told so", "note"),
         ("close", "close one, with a reason", "reason"),
         ("note", "write down what happens", "text"),
         ("answer", "send words down to its kit", "text"),
@@ -621,7 +622,7 @@ def _add_sos(actions: Subparsers) -> None:
 
 
 def _sos_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
-    parser = command(actions, name, ("cli.hub.sos", name), summary)
+    parser = command(actions, name, ("cli.hub.sos", name.replace("-", "_")), summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
     _add_listing(parser)
     return parser

@@ -101,6 +101,10 @@ def acknowledge(given: argparse.Namespace) -> int:
     return _answer(given, sos_desk.acknowledge)
 
 
+def take_over(given: argparse.Namespace) -> int:
+    return _answer(given, sos_desk.take_over)
+
+
 def close(given: argparse.Namespace) -> int:
     return _answer(given, sos_desk.close)
 

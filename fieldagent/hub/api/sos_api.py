@@ -51,6 +51,7 @@ class SosApi:
             Route("GET", "/api/sos", self.list, judge=may_read),
             Route("GET", "/api/sos/{id}", self.look, judge=may_read),
             answer("/api/sos/{id}/acknowledge", self.acknowledge),
+            answer("/api/sos/{id}/take-over", self.take_over),
             answer("/api/sos/{id}/close", self.close),
             answer("/api/sos/{id}/note", self.note),
             answer("/api/sos/{id}/answer", self.answer),
@@ -118,6 +119,9 @@ class SosApi:
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         return await self._answer(request, id, caller, sos_desk.acknowledge, "note", required=False)
+
+    async def take_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        return await self._answer(request, id, caller, sos_desk.take_over, "note", required=False)
 
     async def close(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         return await self._answer(request, id, caller, sos_desk.close, "reason")

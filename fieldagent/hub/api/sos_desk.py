@@ -1,4 +1,4 @@
-"""What a person does about an SOS: acknowledge it, write down what happens, close it.
+"""What a person does about an SOS: acknowledge it, take it over, note something, close it.
 
 Its kit is told who has seen it, or closed it, and what they say.
 """
@@ -49,6 +49,21 @@ def acknowledge_as(db: Db, found: Sos, who: Who, text: str, now: float) -> Sos:
     ledger.owe_word(db, found, Said.SEEN, who.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {who.name}")
     note(db, found.workspace, actor, "sos acknowledge", f"{found.id}{whose}", now)
+    return _again(db, found)
+
+
+def take_over(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
+    """Let somebody have it whom another has it from: who fell asleep or went home keeps nobody
+    from it. Its kit is told whom to reckon with. Raises Refused where it is closed."""
+    if found.state != SosState.SEEN or found.seen_by == member:
+        return acknowledge(db, found, member, text, now)
+    name = _name(db, member)
+    before = found.seen_as or _name(db, found.seen_by)
+    sos.set_seen(db, found.id, Who(member, name), now)
+    detail = f"from {before}{f': {text}' if text else ''}"
+    sos.note_event(db, found.id, "taken over", now, member=member, detail=detail)
+    ledger.owe_word(db, found, Said.SEEN, name, text, now)
+    note(db, found.workspace, str(member), "sos take over", f"{found.id} from {before}", now)
     return _again(db, found)
 
 

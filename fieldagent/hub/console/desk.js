@@ -152,6 +152,8 @@ function deeds(sos) {
     const close = () => reason.value ? answer(sos.id, "close", { reason: reason.value }) : reason.focus();
     if (sos.state === "open")
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "acknowledge") }, "Acknowledge"));
+    else if (sos.seen?.by.id !== me.id)
+      row.append(element("button", { type: "button", onclick: () => answer(sos.id, "take-over") }, "Take it over"));
     row.append(reason, element("button", { type: "button", onclick: close }, "Close"));
   }
   return row;
@@ -200,7 +202,7 @@ const STEPS = {
   raised: "raised", item: "went on", webhook: "told to", escalated: "escalated to", "heard by": "heard by the kit of",
   told: "told to", "not told": "not told to", "nobody reached": "no dispatcher could be reached", answered: "written to its kit by",
   "answer on the kit": "the words are on the kit of",
-  "seen at a kit": "seen at the kit of", heard: "heard of again", "called off": "called off by", seen: "seen by", note: "noted by", closed: "closed by",
+  "seen at a kit": "seen at the kit of", heard: "heard of again", "called off": "called off by", seen: "seen by", "taken over": "taken over by", note: "noted by", closed: "closed by",
 };
 
 const happened = ({ at, event, by: who, detail }) => element("li", {},
