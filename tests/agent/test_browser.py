@@ -538,6 +538,9 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
         shown.wait_for_function(
             "caches.open('page').then(kept => kept.keys()).then(all => all.length > 15)"
         )
+        # Once more, by the worker, and once more without anybody behind it.
+        shown.reload()
+        shown.locator("#conversation li", has_text="hut reached").wait_for()
         kit.kill()
         shown.reload(wait_until="commit")
         shown.locator("#away", has_text="does not answer").wait_for()

@@ -13,20 +13,27 @@ self.addEventListener("message", event => event.waitUntil(keep(event.data)));
 self.addEventListener("fetch", event => {
   const { pathname } = new URL(event.request.url);
   if (event.request.method === "GET" && (pathname === "/" || pathname.startsWith("/page/")))
-    event.respondWith(answer(event.request));
+    event.respondWith(answer(event));
 });
 
+/** What passes by here later is kept as it does: nothing is loaded twice. */
 async function keep(addresses) {
   const cache = await caches.open(KEPT);
-  for (const each of await cache.keys()) if (!addresses.includes(each.url)) await cache.delete(each);
-  await cache.addAll(addresses);
+  const kept = (await cache.keys()).map(each => each.url);
+  for (const each of kept) if (!addresses.includes(each)) await cache.delete(each);
+  await cache.addAll(addresses.filter(each => !kept.includes(each)));
 }
 
-async function answer(request) {
+async function answer(event) {
   const late = new Promise((_, reject) => setTimeout(reject, ANSWERS));
   try {
-    return await Promise.race([fetch(request), late]);
+    const found = await Promise.race([fetch(event.request), late]);
+    // Whoever has to sign in gets another page in the place of this one.
+    if (found.ok && !found.redirected) event.waitUntil(store(event.request, found.clone()));
+    return found;
   } catch {
-    return await caches.match(request, { cacheName: KEPT }) ?? Response.error();
+    return await caches.match(event.request, { cacheName: KEPT }) ?? Response.error();
   }
 }
+
+const store = async (request, found) => (await caches.open(KEPT)).put(request, found);
