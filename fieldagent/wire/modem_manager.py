@@ -13,6 +13,7 @@ import re
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from fieldagent.package.strict_json import NotJson, check_depth
 from fieldagent.wire import sms_modem
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
@@ -156,9 +157,10 @@ def _content(told: dict[str, Any]) -> Content:
 
 def _json(output: str) -> dict[str, Any]:
     try:
+        check_depth(output)
         # It escapes most control characters, and not all.
         told = json.loads(output, strict=False)
-    except (ValueError, RecursionError):
+    except (ValueError, NotJson):
         shown = output.strip()[:60]
         raise RemoteProtocolError(f"mmcli answers what is no JSON: {shown!r}") from None
     if not isinstance(told, dict):

@@ -19,8 +19,7 @@ from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 WIRE_MAX = 120_000
 SHARED = ("map.css", "map.js", "picture.js", "stream.js", "text.js")
 FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js")
-WORKER = "worker.js"
-PATHS = ["/", f"/{WORKER}", *(f"/page/{name}" for name in FILES)]
+PATHS = ["/", "/worker.js", *(f"/page/{name}" for name in FILES)]
 FOLDERS = [Path(str(files(each))) for each in (page, console, "fieldagent.page")]
 
 
@@ -49,7 +48,7 @@ def test_all_of_it_is_small(kit: Agent) -> None:
 def test_every_file_of_it_is_served_and_nothing_else(kit: Agent) -> None:
     for folder, names in zip(FOLDERS, (page.NAMES, console.NAMES, SHARED), strict=True):
         there = {path.name for path in folder.iterdir() if path.suffix not in ("", ".py")}
-        assert there - {"index.html", WORKER} == {*names} - {WORKER}, folder
+        assert there - {"index.html"} == {*names}, folder
     path = kit.call("GET", "/openapi.json").body["paths"]["/page/{name}"]["get"]
     assert set(path["parameters"][0]["schema"]["enum"]) == set(FILES)
     for name in ("index.html", "__init__.py", "..", "%2e%2e%2fagent.py", "nothing.js"):

@@ -20,6 +20,7 @@ NAMES = (
     "send.js",
     "sos.js",
     "start.js",
+    "worker.js",
 )
 
 
