@@ -73,10 +73,10 @@ class Parts:
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """What waited before is queued again. `emit` takes the lines that a script prints."""
-    publisher = _publisher(settings)
+    publisher, people_link = _publisher(settings), ChannelLink()
     hooks = [
         *hooks_of(settings, emit),
-        *_people_hooks(settings, journal, people_link := ChannelLink()),
+        *_people_hooks(settings, journal, people_link),
         *([] if publisher is None else [publisher.hook]),
     ]
     inbox = _inbox(settings, journal, hooks)

@@ -3,6 +3,8 @@ name says what would be."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fieldagent.system.span import read_span
 
 
@@ -13,25 +15,17 @@ def minute(text: str) -> int:
     return int(hour) * 60 + int(minute)
 
 
-def minutes(text: str) -> int:
-    minutes = int(text)
-    if not 1 <= minutes <= 10_080:
-        raise ValueError
-    return minutes
+def _up_to(most: int, what: str) -> Callable[[str], int]:
+    """Return what reads a number of these, from 1 to `most`."""
 
+    def read(text: str) -> int:
+        number = int(text)
+        if not 1 <= number <= most:
+            raise ValueError
+        return number
 
-def batch(text: str) -> int:
-    items = int(text)
-    if not 1 <= items <= 100:
-        raise ValueError
-    return items
-
-
-def tries(text: str) -> int:
-    tries = int(text)
-    if not 1 <= tries <= 20:
-        raise ValueError
-    return tries
+    read.__name__ = f"number of {what} from 1 to {most}"
+    return read
 
 
 def wait(text: str) -> int:
@@ -42,7 +36,8 @@ def wait(text: str) -> int:
 
 
 wait.__name__ = "time such as 30s, 5m or 2h, from 10s to 168h"
-tries.__name__ = "number of tries from 1 to 20"
-batch.__name__ = "number of items from 1 to 100"
-minutes.__name__ = "number of minutes from 1 to 10080"
 minute.__name__ = "time of day such as 18:00"
+
+minutes = _up_to(10_080, "minutes")
+batch = _up_to(100, "items")
+tries = _up_to(20, "tries")

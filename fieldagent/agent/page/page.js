@@ -34,10 +34,10 @@ function note(answered) {
 }
 onAnswer(note);
 
+/** What the agent refused stays to be read: a sign of life alone is no answer to it. */
 function lives() {
-  lastAnswer = Date.now() / 1000;
-  if (gone) warn("");
-  gone = false;
+  if (gone) note(true);
+  else lastAnswer = Date.now() / 1000;
 }
 
 const refused = error => { if (!(error instanceof Away)) warn(`The agent answers: ${error.message}`); };

@@ -120,7 +120,7 @@ export function setUpSos(sent) {
     if (!text) throw new Error("Say something, or go back.");
     await insist("answer", "answer-fault", "POST", "/api/sos", answerKey)({ text });
   }, sent);
-  once("call-off", "call-off-send", "call-off-fault", 
+  once("call-off", "call-off-send", "call-off-fault",
     insist("call-off", "call-off-fault", "DELETE", "/api/sos"), sent);
   once("take", "take-send", "take-fault", () => insist(
     "take", "take-fault", "POST", `/api/sos/${taking.station}/${taking.number}/take`)(

@@ -123,11 +123,11 @@ class PeopleService:
 
     def doubtful(self) -> list[dict[str, Any]]:
         """Return whose radio people should look at, each with what is so and what to do."""
-        notices = {each.handle: each.notice for each in self._doubts()}
+        found = {each.handle: each for each in self._doubts()}
         return [
-            {**each, "notice": notices[each["handle"]]}
-            for each in self.around()
-            if each["handle"] in notices
+            {**self._as_json(each, doubt.namesake_of), "notice": doubt.notice}
+            for each in (handhelds.around(self._journal) if found else ())
+            if (doubt := found.get(each.handle)) is not None
         ]
 
     def notices(self) -> list[str]:
