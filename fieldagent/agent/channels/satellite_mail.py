@@ -79,12 +79,17 @@ class MailReader:
                 await self.modem.link.recorder.fault("a message came garbled")
             if not needed and not hurry and now - self.garbled_since < GARBLED_MAX:
                 return MailRead.STAYS
-        if read.intact and read.body:
-            await self.reception.receive(read.body)
-        elif read.body:
-            told = Unreadable(self._size or len(read.body), read.guard)
-            await self.reception.receive(read.body, damage=GARBLED, unreadable=told)
-        await self.modem.clear(sbd.CLEAR_MT)
+        if size:
+            self.mailbox.uncleared = b""
+        if read.body and read.body != self.mailbox.uncleared:
+            if read.intact:
+                await self.reception.receive(read.body)
+            else:
+                told = Unreadable(self._size or len(read.body), read.guard)
+                await self.reception.receive(read.body, damage=GARBLED, unreadable=told)
+            self.mailbox.uncleared = read.body
+        if await self.modem.clear(sbd.CLEAR_MT):
+            self.mailbox.uncleared = b""
         self.mailbox.withheld, self.garbled_since, self._size = False, None, 0
         return MailRead.STORED if read.body else MailRead.NOTHING
 

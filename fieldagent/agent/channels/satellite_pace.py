@@ -75,6 +75,9 @@ class GatewayMailbox:
     until: float = -inf
     withheld: bool = False
     """The modem holds a message and does not give it: another would take its place."""
+    uncleared: bytes = b""
+    """What was stored and booked last, where the modem has not said that it has let go of it: it is
+    read again, and costs nothing then. Unknown after a restart, which books it twice at worst."""
     begun: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a check whose end nobody has seen."""
 

@@ -904,10 +904,28 @@ async def test_noise_that_ends_after_a_while_costs_no_message(tmp_path: Path, cl
         assert sky.modem.state.volatile.mt_flag
         await until(lambda: inbound.listing(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
-        assert not sky.modem.state.volatile.mt_flag
+        await until(lambda: not sky.modem.state.volatile.mt_flag)
         assert k.outbox.budget.spent().credits == 1 + 2, "a message of two credits, and ours"
         await until(lambda: not k.outbox.link.reason)
         assert k.journal.read("SELECT 1 FROM dead_letter") == []
+
+
+async def test_what_the_modem_does_not_let_go_of_is_booked_once(tmp_path: Path, clock: Any) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.home.send(Message("precious"))
+        sky.modem.faults.unknown_commands = frozenset({"+SBDD1"})
+        await outcome(k, await k.post())
+        await until(lambda: inbound.listing(k.journal, 9))
+        await trio.sleep(300)
+        assert sky.modem.state.volatile.mt_flag
+        sky.modem.faults.unknown_commands = frozenset()
+        await until(lambda: not sky.modem.state.volatile.mt_flag)
+        assert await inbox_contents(k) == ["precious"]
+        assert k.outbox.budget.spent().credits == 1 + 2
+        sky.home.send(Message("precious"))
+        await outcome(k, await k.post())
+        await until(lambda: len(inbound.listing(k.journal, 9)) == 2)
+        assert k.outbox.budget.spent().credits == (1 + 2) + (1 + 1), "the same words, another"
 
 
 @pytest.mark.parametrize("place_is_needed", [True, False])
