@@ -375,6 +375,26 @@ def test_an_sos_that_another_has_is_taken_over(tmp_path: Path) -> None:
             until(lambda: last() == "Olga")
 
 
+def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
+    """The desk was looked at, and nothing tells yet what comes after that."""
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
+        kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with console(opened, running, "1280-light") as shown, agent(tmp_path, kit) as ada:
+            held: list[Any] = []
+            shown.route("**/api/events*", lambda route: held.append(route))
+            sign_in_as_olga(shown)
+            assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+            _, headers, _ = sign_in(running, "olga@example.org")
+            mine = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+            until(lambda: json.loads(call(running, "GET", "/api/sos?state=open", **mine)[2])["sos"])
+            assert shown.locator("#sos li.open").count() == 0
+            (stream,) = held
+            stream.continue_()
+            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+
+
 def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Path) -> None:
     """No connection ends, as where a network is gone between the two: no sign of life comes."""
     database = str(tmp_path / "hub.sqlite3")

@@ -14,12 +14,16 @@ import { loadPeople, setUpWriting } from "./write.js";
 
 /** Milliseconds after which a hub that was away is asked again. */
 const AGAIN = 6000;
+/** Milliseconds for which the first look waits for the stream. */
+const FIRST = 2000;
 
 let events = null;
 let begins;
 
+/** Resolves once the stream has begun. */
 function listen() {
-  let here = false;
+  let here = false, begun;
+  const opened = new Promise(resolve => { begun = resolve; });
   const away = () => trouble(new TypeError());
   // A stream ends now and then, and the browser comes back by itself.
   const unlessBack = act => setTimeout(() => { if (events === mine && !here) act(); }, AGAIN);
@@ -31,6 +35,7 @@ function listen() {
     connected: missed => {
       here = true;
       trouble();
+      begun();
       if (missed) load().catch(again);
     },
     away: silent => {
@@ -43,6 +48,7 @@ function listen() {
       unlessBack(() => { away(); begin(); });
     },
   });
+  return opened;
 }
 
 let waits = null;
@@ -94,8 +100,11 @@ async function begin() {
   }
   by("who").textContent = plain(`${me.name}, ${me.role}`);
   show(true);
-  // Listening first: what comes while the rest is loaded is not missed.
-  listen();
+  // What comes before the stream has begun is told by a look after that alone. A stream that does
+  // not begin, as behind some proxies, keeps nobody from a first look.
+  const opened = listen();
+  const late = await Promise.race([opened, new Promise(over => setTimeout(over, FIRST, true))]);
+  if (late) opened.then(load).catch(again);
   await load().catch(again);
   await showPasskeys().catch(trouble);
   await offerRinging().catch(trouble);
