@@ -12,7 +12,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.hooks import Hook, hooks_of
-from fieldagent.agent.inbound.hub_reception import HubReception
+from fieldagent.agent.inbound.hub_reception import Carrier, HubReception
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import outbound
@@ -82,13 +82,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     inbox = _inbox(settings, journal, hooks)
     channels = _channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
-    links = {
-        channel: ChannelLink(
-            tell_time=partial(journal.clock.tell, FAR_END[channel]),
-            recorder=FlightRecorder(settings.state_directory / f"trace-{channel.lower()}.log"),
-        )
-        for channel in channels
-    }
+    links = {channel: _link(settings, journal, channel) for channel in channels}
     terms = _station_terms(settings, channels)
     words = None if terms is None else _words(terms, links, journal.clock.now)
     endings = Endings(
@@ -108,11 +102,13 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         head_start=settings.fan_out_head_start,
         resumed=resumed,
     )
+    carrier = _carrier(terms, intake)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
+        how = {"carrier": carrier, **_terms(settings, channel)}
         outboxes[channel], receptions[channel] = to_the_hub(
-            journal, inbox, endings, queues[channel], links[channel], **_terms(settings, channel)
+            journal, inbox, endings, queues[channel], links[channel], **how
         )
     station = None
     if terms is not None and words is not None:
@@ -151,6 +147,21 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         ),
         settings.satellite_credit_price,
     )
+
+
+def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink:
+    return ChannelLink(
+        tell_time=partial(journal.clock.tell, FAR_END[channel]),
+        recorder=FlightRecorder(settings.state_directory / f"trace-{channel.lower()}.log"),
+    )
+
+
+def _carrier(terms: StationTerms | None, intake: Intake) -> Carrier | None:
+    if terms is None or not terms.relays_over:
+        return None
+    from fieldagent.agent.mesh.word_carrier import WordCarrier
+
+    return WordCarrier(intake)
 
 
 def _people(
@@ -264,6 +275,7 @@ def to_the_hub(
     reserve: int = 0,
     bytes_limit: DayLimit = NO_LIMIT,
     receipts_at_once: bool = False,
+    carrier: Carrier | None = None,
 ) -> tuple[ChannelOutbox, HubReception]:
     """Both ends of a channel whose far end is the hub."""
     packing = Packing(journal, queue, key=key)
@@ -276,9 +288,7 @@ def to_the_hub(
     )
     words = HubPiggyback(journal, queue, at_once=receipts_at_once)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
-    reception = HubReception(
-        journal, inbox, queue, budget, words, endings, room=lambda: packing.room.whole(0)
-    )
+    reception = HubReception(journal, inbox, packing, budget, words, endings, carrier=carrier)
     return outbox, reception
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.hub.test_cluster import contents
 from tests.hub.test_journey import Receiver, folder, posted, receiver
-from tests.processes import Agent, Hub, administer, agent, hub, sky, until
+from tests.processes import Agent, Hub, administer, agent, free_port, hub, sky, until
 from tests.simulator.test_simulate_node import nodes
 
 
@@ -171,3 +171,47 @@ def test_a_carrier_is_found_behind_a_kit_without_a_link(tmp_path: Path) -> None:
         assert entry["payloads"][0]["identity"]["name"] == "Ada"
         heard = {each["name"] for each in ada.call("GET", "/api/neighbours").body["neighbours"]}
         assert heard == {"kit of Cid"}
+
+
+def test_what_the_desk_says_of_an_sos_comes_down_the_way_it_went_up(tmp_path: Path) -> None:
+    """Ada's kit has no way to the hub but Ben's, and a key by which it knows what the hub says; at
+    Ben's the SOS rings no more once somebody has it."""
+    team = Team(tmp_path, "Ada", "Ben")
+    administer(team.database, "user", "add", "Olga")
+    administer(team.database, "user", "role", "Olga", "dispatcher")
+    with ExitStack() as stack:
+        running, _ = stack.enter_context(team.at_the_hub())
+        stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1"))
+        carries = team.radio("Ben", 2, **team.linked("Ben", running), **{"radio-relay": "cellular"})
+        ben = stack.enter_context(agent(folder(tmp_path / "ben"), carries))
+        ben.expect("linked to the hub")
+        unreached = {
+            **team.linked("Ada", running),
+            "hub-address": f"http://127.0.0.1:{free_port()}",
+        }
+        ada = stack.enter_context(
+            agent(folder(tmp_path / "ada"), team.radio("Ada", 1, **unreached))
+        )
+        assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+
+        def open_at_the_desk() -> Any:
+            return [each["id"] for each in administer(team.database, "sos", "list")]
+
+        until(open_at_the_desk)
+        (incident,) = open_at_the_desk()
+        words = ["help is on its way", "--by", "Olga"]
+        administer(team.database, "sos", "acknowledge", str(incident), *words)
+
+        def said() -> list[dict[str, Any]]:
+            steps = ada.call("GET", "/api/sos").body["incident"]["steps"]
+            return [step for step in steps if step["state"] in ("seen by", "closed")]
+
+        until(said)
+        (step,) = said()
+        assert (step["by"], step["text"]) == ("Olga", "help is on its way")
+        assert "unauthenticated" not in step
+        assert ada.call("GET", "/api/sos").body["incident"]["state"] == "seen"
+        until(lambda: ben.call("GET", "/api/sos").body["heard"][0]["state"] == "seen")
+        administer(team.database, "sos", "close", str(incident), "down", "--by", "Olga")
+        until(lambda: ada.call("GET", "/api/sos").body["incident"]["state"] == "closed")
+        assert [each["by"] for each in said()] == ["Olga", "Olga"]

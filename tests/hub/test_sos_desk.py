@@ -90,9 +90,10 @@ async def desk(store: Store, dispatchers: tuple[int, ...] = (2, 3)) -> AsyncIter
         yield Desk(alps, key, tokens, SosApi(store, authentication, clock=alps.clock))
 
 
-async def told_to_the_kit(alps: Field, device: int) -> list[tuple[str, str, str]]:
-    """What is said, by whom, in which words, as the kit gets it over IP; each with a good proof."""
-    ((digest,),) = await alps.rows(f"SELECT link_token FROM device WHERE id = {device}")
+async def told_to_the_kit(alps: Field, device: int, about: int = 0) -> list[tuple[str, str, str]]:
+    """What is said, by whom, in which words, as the kit gets it over IP; each with a good proof of
+    the kit that it is `about`."""
+    ((digest,),) = await alps.rows(f"SELECT link_token FROM device WHERE id = {about or device}")
     token_key = proof_key(bytes.fromhex(digest))
     found = []
     for envelope in await collect(alps.mailbox(device)):
@@ -100,6 +101,7 @@ async def told_to_the_kit(alps: Field, device: int) -> list[tuple[str, str, str]
             if isinstance(entry.content, IncidentWord):
                 keys = [proof_key(MASTER), token_key]
                 assert entry.content.incident == 7 and is_proved(entry.content, keys)
+                assert entry.content.station == about
                 found.append((entry.content.says.value, entry.content.by, entry.content.text))
     return found
 
@@ -249,6 +251,50 @@ async def test_what_another_kit_says_of_it_stands_in_its_timeline(store: Store) 
         (_, event) = (await hub.told("GET", "/api/sos/1"))["timeline"]
         assert (event["event"], event["detail"]) == ("seen at a kit", "Zoe on my way")
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "open"
+
+
+async def test_what_is_said_of_it_goes_to_who_brought_it_and_to_all_that_ring(
+    store: Store,
+) -> None:
+    """Its own kit may have no other way; who rings for it stops."""
+    async with desk(store) as hub:
+        await hub.alps.sends(2, HELP, origin=1)
+        await collect(hub.alps.mailbox(3))
+        await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"}, who=3)
+        seen = ("seen", "Cleo", "heli is up")
+        for kit, about in ((1, 0), (2, 1), (3, 1)):
+            assert await told_to_the_kit(hub.alps, kit, about) == [seen]
+        # It comes once more by Ben's kit, as the word was lost between the two.
+        hub.alps.now += 600
+        await hub.alps.sends(2, HELP, origin=1)
+        assert await told_to_the_kit(hub.alps, 2, 1) == [seen]
+        assert await told_to_the_kit(hub.alps, 3, 1) == [], "it rings no more"
+
+
+async def test_who_brings_it_later_brings_down_what_was_said_before(store: Store) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
+        assert await told_to_the_kit(hub.alps, 2, 1) == []
+        for _ in range(2):
+            await hub.alps.sends(2, HELP, origin=1)
+        assert await told_to_the_kit(hub.alps, 2, 1) == [("seen", "Ben", "heli is up")]
+        await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"})
+        assert await told_to_the_kit(hub.alps, 2, 1) == [("closed", "Ben", "in hospital")]
+
+
+async def test_a_satellite_message_is_worth_it_for_who_brought_it_and_not_for_who_rings(
+    store: Store,
+) -> None:
+    async with desk(store, dispatchers=(1, 2)) as hub:
+        key = derive_key(MASTER, "MO")
+        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=key, origin=1)
+        await hub.alps.satellite()
+        before = len(hub.alps.sky.taken)
+        await hub.told("POST", "/api/sos/1/acknowledge")
+        await hub.alps.satellite()
+        told = [imei[-1] for imei, _ in hub.alps.sky.taken[before:]]
+        assert told == ["1", "3"], "its own kit, and the one that brought it"
 
 
 async def test_it_goes_over_satellite_at_once(store: Store) -> None:

@@ -316,7 +316,13 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_33 = """
+OF_VERSION_34 = """
+DROP TABLE sos_carrier;
+ALTER TABLE receipt DROP COLUMN about;
+"""
+
+OF_VERSION_33 = f"""
+{OF_VERSION_34}
 ALTER TABLE alarm_contact RENAME COLUMN wait TO after;
 ALTER TABLE alarm_contact RENAME COLUMN pause TO every;
 INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0);
@@ -331,7 +337,8 @@ def test_minutes_of_version_33_are_seconds(database: str) -> None:
     store.close()
 
 
-OF_VERSION_18 = """
+OF_VERSION_18 = f"""
+{OF_VERSION_34}
 DROP TABLE operator_count;
 DROP TABLE mo_session;
 DROP TABLE mt_copy;

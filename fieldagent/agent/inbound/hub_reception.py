@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
-from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.inbound.incident_news import WordDown
+from fieldagent.agent.inbound.reception import Inbox, Taken
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import DamagedPackage
+from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.outbound.budget import Budget
-from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback
 from fieldagent.agent.outbound.proof import is_about
 from fieldagent.agent.outbound.repeat import repeat
@@ -24,28 +26,39 @@ from fieldagent.wire.envelope import Unreadable
 log = logging.getLogger(__name__)
 
 
+class Carrier(Protocol):
+    """Brings down what the hub says of a neighbour's SOS, as `mesh.word_carrier`."""
+
+    def store(
+        self, db: sqlite3.Connection, words: Sequence[WordDown], now: float
+    ) -> list[Accepted]: ...
+    def queue(self, accepted: Sequence[Accepted]) -> None: ...
+
+
 class HubReception:
-    """Implements `channels.contract.Reception`. `room` returns that of a whole envelope."""
+    """Implements `channels.contract.Reception`. `carrier` is there where this kit brings up
+    what neighbours say."""
 
     def __init__(
         self,
         journal: Journal,
         inbox: Inbox,
-        queue: ChannelQueue,
+        packing: Packing,
         budget: Budget,
         piggyback: Piggyback,
         endings: Endings,
         *,
-        room: Callable[[], int],
+        carrier: Carrier | None = None,
     ) -> None:
         self._journal = journal
         self._inbox = inbox
-        self._queue = queue
+        self._packing = packing
+        self._queue = packing.queue
         self._budget = budget
         self._piggyback = piggyback
         self._endings = endings
-        self._room = room
-        self._terms = queue.terms
+        self._carrier = carrier
+        self._terms = packing.queue.terms
         self._failed: bytes | None = None
         """The message that failed to be taken in last."""
 
@@ -99,13 +112,24 @@ class HubReception:
         self._queue.wake()
 
     async def _take_in(self, body: bytes, cost: Operation[None]) -> None:
+        goes_down: list[Accepted] = []
+
+        def then(db: sqlite3.Connection, taken: Taken) -> None:
+            # A transaction may be carried out anew: each time it begins with nothing.
+            goes_down.clear()
+            if self._carrier is not None:
+                goes_down.extend(self._carrier.store(db, taken.words_down, taken.now))
+
         taken = await self._inbox.take_in(
             body,
             cost,
             channel=self._queue.channel,
             owes=None if self._terms.confirms else self._queue.channel,
             tagged=not self._terms.authentic,
+            then=then,
         )
+        if self._carrier is not None:
+            self._carrier.queue(goes_down)
         if taken.nameless:
             self._piggyback.ask_names()
             self._queue.wake()
@@ -121,7 +145,7 @@ class HubReception:
                 continue
             if known is None:
                 continue
-            if not is_about(known, report, self._room()):
+            if not is_about(known, report, self._packing.room.whole(0)):
                 self._inbox.note_mismatch(sequence)
                 continue
             missing = frozenset(range(report.count)) - report.arrived

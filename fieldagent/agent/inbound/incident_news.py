@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.incident import OWN, HeardIncident
@@ -24,12 +24,21 @@ OLD = 6 * 3600
 minutes, so one that is still open has younger ones."""
 
 
+class WordDown(NamedTuple):
+    """A word of the hub's about another kit's incident, as it came."""
+
+    word: IncidentWord
+    at: int
+    """Unix time."""
+
+
 class Brought(Protocol):
     """The message that holds it."""
 
     now: float
     proved: bool
     unauthenticated: set[int]
+    words_down: list[WordDown]
 
 
 def incident_number(entry: Entry, source: Source | None) -> int:
@@ -97,5 +106,7 @@ class IncidentNews:
         if about == OWN and is_proved(word, self._keys):
             proved = True
         counts = proved or (not self._has_hub and word.says is Said.SEEN)
+        if by_hub and from_hub and about != OWN:
+            taken.words_down.append(WordDown(word, entry.time))
         named = IncidentWord(word.incident, word.says, about, word.by, word.text)
         incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)

@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.inbound.incident_news import IncidentNews, incident_number
+from fieldagent.agent.inbound.incident_news import IncidentNews, WordDown, incident_number
 from fieldagent.agent.journal import dead_letters, directory, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import ItemCame, Received
@@ -90,6 +90,7 @@ class Taken:
     """Numbers of which nobody has proved whose they are."""
     contacts: dict[int, Contact] = field(default_factory=dict)
     seen_at: dict[int, SeenAt] = field(default_factory=dict)
+    words_down: list[WordDown] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
     """Dead letters of it."""
@@ -151,8 +152,10 @@ class Inbox:
         channel: str,
         owes: str | None,
         tagged: bool,
+        then: Callable[[sqlite3.Connection, Taken], None] = lambda db, taken: None,
     ) -> Taken:
-        """Returns once it is on disk, with `also` in the same commit. Damage, unknown versions and
+        """Returns once it is on disk, with `also` in the same commit, and `then`, which is told
+        what was taken in. Damage, unknown versions and
         unknown kinds never raise: what holds them is kept as a dead letter.
 
         `owes` names the channel over which the peer is to be told what was stored, None where the
@@ -173,6 +176,7 @@ class Inbox:
             proved = not tagged or bool(self._keys)
             taken = Taken(now, owes, channel, troubles=[*envelope.not_understood], proved=proved)
             self._store_all(db, envelope.origin, envelope.entries, taken)
+            then(db, taken)
             if taken.troubles and not taken.buried:
                 reason = "; ".join(taken.troubles)
                 self._keep(db, DeadLetter(channel, body, reason, self.date(now)), taken)

@@ -459,6 +459,15 @@ def enter_relayed(
     return -sequence
 
 
+def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
+    """Return whether something of that station's incident was brought to the hub from here."""
+    rows = db.execute(
+        "SELECT 1 FROM carried WHERE origin = ? AND origin_sequence - back = ? LIMIT 1",
+        (origin, incident),
+    )
+    return rows.fetchone() is not None
+
+
 def send_again(
     channel: Channel, sequence: int, positions: Collection[int] | None
 ) -> Operation[None]:

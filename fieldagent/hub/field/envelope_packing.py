@@ -150,16 +150,17 @@ def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
     # Who does not tell its journal's number is of before digests, and cannot read one.
     rows = db.execute(
         "SELECT receipt.id, sequence, receipt.member, at, CASE WHEN journal > 0 THEN digest END,"
-        " urgent, says, by_name, text, rung"
+        " urgent, says, by_name, text, rung, about"
         " FROM receipt JOIN device ON device.id = receipt.device WHERE receipt.device = ?"
         " AND state = 'waiting' ORDER BY urgent DESC, receipt.id LIMIT ?",
         device,
         limit,
     )
     found = []
-    for id_, sequence, member, at, digest, urgent, says, by, text, rung in rows:
+    for id_, sequence, member, at, digest, urgent, says, by, text, rung, about in rows:
         if says:
-            word = _proved(db, device, IncidentWord(sequence, Said(says), by=by, text=text))
+            said_of = IncidentWord(sequence, Said(says), about, by, text)
+            word = _proved(db, about or device, said_of)
             found.append(WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent)))
         else:
             said = Receipt(member, bytes(digest or b""), Rung(rung), text)

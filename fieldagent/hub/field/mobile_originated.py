@@ -32,6 +32,7 @@ from fieldagent.hub.records.ledger import (
     answer_again,
     confirm,
     enter,
+    note_carrier,
     note_rung,
     owe_receipt,
     say_again,
@@ -348,6 +349,7 @@ class MobileOriginated:
         elif (taken.doubt and _was_there(db, entry, taken)) or not _is_new(db, entry, taken):
             taken.duplicates += 1
             if entry.sos and not taken.doubt:
+                _note_carrier(db, entry, taken)
                 _say_again(db, device.id, entry, taken.now)
                 answer_again(db, device.id, entry.sequence, digest_of(entry), taken.now)
         else:
@@ -369,6 +371,8 @@ class MobileOriginated:
             if taken.relaying is not None:
                 # Who carried it has it.
                 confirm(db, item, taken.relaying.id, taken.way, taken.now)
+                if entry.sos and not taken.doubt:
+                    _note_carrier(db, entry, taken)
 
     def _posting(self, db: Db, entry: Entry, item: Item, taken: _Taken) -> Posting:
         device = taken.device
@@ -518,6 +522,13 @@ def _take_open(db: Db, word: IncidentWord, taken: _Taken) -> None:
         alarm.begin(db, raised, taken.now)
     elif found.state != sos.SosState.OPEN:
         say_again(db, found, taken.now)
+
+
+def _note_carrier(db: Db, entry: Entry, taken: _Taken) -> None:
+    """What is said of an incident goes down by the kit that brought it up."""
+    found = sos.of_kit(db, taken.device.id, entry.sequence - entry.back)
+    if found is not None and taken.relaying is not None:
+        note_carrier(db, found, taken.relaying.id, taken.now)
 
 
 def _say_again(db: Db, device: int, entry: Entry, now: float) -> None:

@@ -473,22 +473,54 @@ NAME_MAX = 40
 
 
 def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
-    """The kit of an incident is to be told what a person here says of it."""
+    """The kit of an incident is to be told what a person here says of it; so are the neighbours
+    that brought it, as it may have no other way, and, where that costs nothing, all that ring."""
     if found.number is None:
+        return
+    carriers = sos.carriers(db, found.id)
+    told = {found.device: 1} | dict.fromkeys(carriers, 1)
+    told = dict.fromkeys(sos.heard_at(db, found.id), 0) | told
+    says_so = (says, _cut(by, NAME_MAX), _cut(text, WORD_MAX))
+    rows = [
+        (
+            device,
+            found.number,
+            THE_HUB,
+            now,
+            urgent,
+            "waiting",
+            b"",
+            *says_so,
+            _about(found, device),
+        )
+        for device, urgent in sorted(told.items())
+    ]
+    insert(db, "receipt", _WORD, rows)
+    for device in told:
+        _announce_answer(db, device)
+
+
+_WORD = (*_RECEIPT, "says", "by_name", "text", "about")
+
+
+def _about(found: sos.Sos, device: int) -> int:
+    """Of its own a kit needs no telling whose it is."""
+    return 0 if device == found.device else found.device
+
+
+def note_carrier(db: Db, found: sos.Sos, device: int, now: float) -> None:
+    """A neighbour's device has brought something of an incident: what was said of that before, it
+    is to bring down."""
+    if not sos.add_carrier(db, found.id, device):
         return
     db.execute(
         "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest, says, by_name,"
-        " text) VALUES (?, ?, ?, ?, 1, 'waiting', ?, ?, ?, ?)",
-        found.device,
-        found.number,
-        THE_HUB,
-        now,
-        b"",
-        says,
-        _cut(by, NAME_MAX),
-        _cut(text, WORD_MAX),
+        " text, about) SELECT ?, sequence, member, ?, 1, 'waiting', digest, says, by_name, text,"
+        " device FROM receipt WHERE device = ? AND sequence = ? AND says <> '' AND about = 0"
+        " ORDER BY id",
+        *(device, now, found.device, found.number),
     )
-    _announce_answer(db, found.device)
+    _announce_answer(db, device)
 
 
 def _cut(text: str, most: int) -> str:
@@ -522,17 +554,22 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
 
 def say_again(db: Db, found: sos.Sos, now: float) -> None:
     """Its kit takes it for open, and a person has it, or has closed it: that word was lost, and
-    goes again, ever more rarely."""
+    goes again, ever more rarely, by whoever it was to go by."""
     again = db.execute(
-        "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND says <> ''"
-        " AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
-        found.device,
+        "UPDATE receipt SET state = 'waiting' WHERE sequence = ? AND says <> ''"
+        " AND device IN (SELECT ? UNION SELECT device FROM sos_carrier WHERE sos = ?)"
+        " AND about = CASE device WHEN ? THEN 0 ELSE ? END"
+        " AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING device",
         found.number,
+        found.device,
+        found.id,
+        found.device,
+        found.device,
         now - ANSWERED_AGAIN,
         now,
     )
-    if again:
-        _announce_answer(db, found.device)
+    for (device,) in again:
+        _announce_answer(db, device)
 
 
 def stored_entry(body: bytes) -> Entry:

@@ -143,6 +143,33 @@ def note_event(
     db.announce(EVENTS)
 
 
+def add_carrier(db: Db, sos: int, device: int) -> bool:
+    """Keep which neighbour's device brought something of it; return whether that is news."""
+    return bool(
+        db.execute(
+            "INSERT INTO sos_carrier (sos, device) VALUES (?, ?) ON CONFLICT DO NOTHING"
+            " RETURNING sos",
+            *(sos, device),
+        )
+    )
+
+
+def carriers(db: Db, sos: int) -> list[int]:
+    """Return the neighbours' devices that brought something of it."""
+    rows = db.execute("SELECT device FROM sos_carrier WHERE sos = ? ORDER BY device", sos)
+    return [device for (device,) in rows]
+
+
+def heard_at(db: Db, sos: int) -> list[int]:
+    """Return the devices that have something of it, which ring for it."""
+    rows = db.execute(
+        "SELECT DISTINCT delivery.device FROM item JOIN delivery ON delivery.item = item.id"
+        " WHERE item.incident = ? AND item.sos = 1 AND delivery.state = 'stored'",
+        sos,
+    )
+    return [device for (device,) in rows]
+
+
 def note_stored(db: Db, item: int, member: int, now: float) -> None:
     """Write down that the agent of this member has an item of it."""
     for found in of_item(db, item):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 34
+VERSION = 35
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -622,6 +622,43 @@ UPDATE alarm_contact SET wait = wait * 60, pause = pause * 60;
 """
 """From version 33, in which both were minutes."""
 
+_CARRIED_DOWN = """
+ALTER TABLE receipt ADD COLUMN about {int} NOT NULL DEFAULT 0; -- the device whose incident it is
+CREATE TABLE sos_carrier ( -- a neighbour's device that brought something of it
+    sos {int} NOT NULL REFERENCES sos ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    PRIMARY KEY (sos, device)
+);
+CREATE INDEX sos_carrier_device ON sos_carrier (device);
+"""
+"""From version 34, in which a word about an incident went to its own kit alone."""
+
+
+_SINCE_14 = (
+    _MUCH,
+    _SETTINGS_OFFER,
+    _UPDATE_OFFERS,
+    _MODEMS,
+    _TROUBLE,
+    _SIGNING_KEYS,
+    _PASSKEYS,
+    _IMEI_CLAIMS,
+    _INCIDENTS,
+    _ALARM_CONTACTS,
+    _WORKERS,
+    _CLAIMED_BY,
+    _BATCHES,
+    _PEOPLE,
+    _OPERATORS_OWN,
+    _TELEPHONES,
+    _MT_COPIES,
+    _USAGE,
+    _KIT_SMS,
+    _WAITS,
+    _CARRIED_DOWN,
+)
+"""New tables are made by these steps, too."""
+
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
     tables = (
@@ -639,26 +676,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         + _PACKED_TEXT
         + _LAST_UPDATE
         + _ADMINISTRATORS
-        + _MUCH
-        + _SETTINGS_OFFER
-        + _UPDATE_OFFERS
-        + _MODEMS
-        + _TROUBLE
-        + _SIGNING_KEYS
-        + _PASSKEYS
-        + _IMEI_CLAIMS
-        + _INCIDENTS
-        + _ALARM_CONTACTS
-        + _WORKERS
-        + _CLAIMED_BY
-        + _BATCHES
-        + _PEOPLE
-        + _OPERATORS_OWN
-        + _TELEPHONES
-        + _MT_COPIES
-        + _USAGE
-        + _KIT_SMS
-        + _WAITS
+        + "".join(_SINCE_14)
     )
     steps = {
         1: _CALLERS,
@@ -674,26 +692,7 @@ def hub_schema(types: Mapping[str, str]) -> Schema:
         11: _PACKED_TEXT,
         12: _LAST_UPDATE,
         13: _WHOSE_AUDIT,
-        14: _MUCH,
-        15: _SETTINGS_OFFER,
-        16: _UPDATE_OFFERS,
-        17: _MODEMS,
-        18: _TROUBLE,
-        19: _SIGNING_KEYS,
-        20: _PASSKEYS,
-        21: _IMEI_CLAIMS,
-        22: _INCIDENTS,
-        23: _ALARM_CONTACTS,
-        24: _WORKERS,
-        25: _CLAIMED_BY,
-        26: _BATCHES,
-        27: _PEOPLE,
-        28: _OPERATORS_OWN,
-        29: _TELEPHONES,
-        30: _MT_COPIES,
-        31: _USAGE,
-        32: _KIT_SMS,
-        33: _WAITS,
+        **dict(enumerate(_SINCE_14, 14)),
     }
     of_engine = {at: step.format_map(types) for at, step in steps.items()}
     return Schema(VERSION, tables.format_map(types), of_engine)
