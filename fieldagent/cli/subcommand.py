@@ -19,7 +19,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
         """For what no argument of this command takes."""
-        many = any(action.nargs == "*" for action in self._get_positional_actions())
+        many = any(action.nargs in ("*", "?") for action in self._get_positional_actions())
         if many and not words[0].startswith("-"):
             # argparse takes all of them from one place.
             self.error(f"{words[0]!r} is unknown here; arguments stand before the options")

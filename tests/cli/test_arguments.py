@@ -74,6 +74,10 @@ def test_every_command_is_carried_out_by_what_is_there(module: str, function: st
         ("xyzzy", "there is no 'xyzzy'; it is one of run, demo, send, sos,"),
         ("status --xyzzy", "'--xyzzy' is unknown here; see `fieldagent status --help`"),
         ("status now", "'now' is unknown here; see `fieldagent status --help`"),
+        (
+            "hub sos acknowledge 1 --by Olga coming",
+            "'coming' is unknown here; arguments stand before the options",
+        ),
     ],
 )
 def test_where_nothing_is_close_what_there_is_is_said(typed: str, told: str) -> None:
