@@ -144,6 +144,7 @@ INSIDE = {
             "network_page",
             "journal",
             "watchdog",
+            "clock_offer",
         ),
         *("outbound", "refusals", "events", "inbound", "mesh", "people", "mqtt"),
         *("assembly", "drivers", "api", "agent"),

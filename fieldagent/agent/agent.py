@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from fieldagent import __version__
-from fieldagent.agent import gpsd
+from fieldagent.agent import clock_offer, gpsd
 from fieldagent.agent.api import canned
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
@@ -464,7 +464,9 @@ async def _ask_for_fragments(agent: Agent) -> None:
 
 
 async def _show_life(agent: Agent) -> None:
-    await keep_fed(agent.parts.journal, agent.stuck, lambda: in_brief(agent.status()))
+    journal = agent.parts.journal
+    leave_time = partial(clock_offer.leave, journal.clock, agent.settings.state_directory)
+    await keep_fed(journal, agent.stuck, lambda: in_brief(agent.status()), leave_time)
 
 
 async def _take_time(agent: Agent) -> None:

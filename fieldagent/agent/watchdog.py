@@ -30,10 +30,13 @@ LAST_WORDS = 0.9
 
 
 async def keep_fed(
-    journal: Journal, stuck: Callable[[], str | None], in_brief: Callable[[], str]
+    journal: Journal,
+    stuck: Callable[[], str | None],
+    in_brief: Callable[[], str],
+    beside: Callable[[], object],
 ) -> None:
     """Returns at once where systemd expects no sign of life. `stuck` says what only a restart may
-    mend, `in_brief` what is shown of an agent that works."""
+    mend, `in_brief` what is shown of an agent that works; `beside` is done at the same times."""
     interval = watchdog_interval()
     if interval is None:
         return
@@ -48,6 +51,7 @@ async def keep_fed(
                 else:
                     notify("WATCHDOG=1")
                     notify(f"STATUS={in_brief()}")
+                beside()
                 await waits.sleep(interval / TIMES)
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -77,6 +77,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_provision(commands)
     _add_update(commands)
     _add_settings(commands)
+    _add_clock(commands)
     _add_radio(commands)
     _add_setup(commands)
     _add_simulate(commands)
@@ -378,6 +379,16 @@ def _add_update(commands: Subparsers) -> None:
     )
     _add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "the program to replace")
     _add_trial(update)
+
+
+def _add_clock(commands: Subparsers) -> None:
+    summary = (
+        "set the system's clock by what the agent was told of the time, where nobody else sets it"
+        " (root's unit does)"
+    )
+    clock = command(commands, "clock", ("kit.system_clock", "take"), summary)
+    _add_config(clock)
+    clock.add_argument("--json", action="store_true", help="print what was done as JSON")
 
 
 def _add_settings(commands: Subparsers) -> None:

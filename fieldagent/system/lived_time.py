@@ -33,12 +33,14 @@ _UNSYNCHRONISED = 5
 """What adjtimex(2) returns until somebody has set the clock by the network or a receiver."""
 ASK_EVERY = 5.0
 """Seconds for which the kernel's word on the clock counts; one that was set is asked about anew."""
+FAR = 30.0
+"""Seconds by which the system's clock is wrong: TLS and people's logs suffer from more."""
 NEWS = 2.0
 """Seconds by which others may tell the time differently each time: the hub tells whole ones."""
 GPS = "GPS"
 RANKS = (GPS, "satellite", "hub")
 """Who else tells the time, the best first. Where the system's clock is not trusted, dates follow
-the best who did since the boot; the clock itself is never set."""
+the best who did since the boot; root's unit sets the clock by it (`kit.system_clock`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,16 @@ class Reading:
     @property
     def trusted(self) -> bool:
         return bool(self.source)
+
+
+class TimeTold(NamedTuple):
+    """What the time is, as somebody else than the system has told it."""
+
+    source: str
+    boot: str
+    since_boot: float
+    """Seconds, at which it was `unix`."""
+    unix: float
 
 
 class Base(NamedTuple):
@@ -162,6 +174,17 @@ class LivedTime:
     def source(self) -> str:
         """From whom dates are; empty where nobody is trusted."""
         return self._source(self._look())
+
+    def better(self) -> TimeTold | None:
+        """Return the time where the system's clock, which nobody sets, is `FAR` from it."""
+        seen = self._look()
+        source = self._source(seen)
+        if seen.source or not source:
+            return None
+        unix = self._lived(seen) + self._told[source]
+        if abs(unix - seen.wall) < FAR:
+            return None
+        return TimeTold(source, seen.boot, seen.since_boot, unix)
 
     def _lived(self, seen: Reading) -> float:
         return self._begun + (seen.since_boot - self._since_boot)

@@ -269,3 +269,18 @@ def test_a_date_is_corrected_by_what_the_hub_tells(tmp_path: Path) -> None:
             until(lambda: there.got)
             (payload,) = there.got[0]["payloads"]
             assert is_now(payload["events"][0]["timestamp"])
+
+
+def test_what_the_satellites_tell_is_left_for_the_systems_clock(tmp_path: Path) -> None:
+    """Once: until it is taken no other is left, and where the clock is right none is."""
+    left = tmp_path / "state" / "clock.offer"
+    fed = {"WATCHDOG_USEC": "300000", "NOTIFY_SOCKET": str(tmp_path / "nobody")}
+    modem = {"satellite-port": str(tmp_path / "modem")}
+    with sky(tmp_path), agent(tmp_path, modem, MODULE, **environment(tmp_path, IN_1970), **fed):
+        until(left.exists)
+        told = json.loads(left.read_text())
+        assert told["source"] == "satellite"
+        since = time.clock_gettime(time.CLOCK_BOOTTIME) - told["sinceBoot"]
+        assert abs(told["unix"] + since - time.time()) < 100
+        set_clock(tmp_path, "+0")
+        left.unlink()

@@ -75,6 +75,7 @@ COMMANDS: Mapping[str, str] = {
     "provision": "--card {home}/card --config {settings}",
     "update": f"{{program}} {TRIAL}; --last {TRIAL}; --go-on {TRIAL}; --offered {TRIAL}",
     "settings": f"{SETTINGS}; --go-on {SETTINGS}",
+    "clock": AGENT,
     "simulate satellite": "",
     "simulate node": "",
     "simulate gsm": "",
@@ -180,6 +181,7 @@ UNTIL_STOPPED = {
 WITHOUT_STATE = UNTIL_STOPPED - {"run", "hub run"}
 """Of these, those that know no folder of the agent's: one look is enough."""
 UNITS = {
+    "fieldagent-clock.service": "clock",
     "fieldagent-provision.service": "provision",
     "fieldagent-settings.service": "settings --go-on",
     "fieldagent-update.service": "update --go-on",
@@ -287,7 +289,14 @@ class Kit:
 
 
 NAMES = [
-    *("agent.lock", "map.mbtiles", "settings.offer", "program.offer", "backup.sqlite3"),
+    *(
+        "agent.lock",
+        "map.mbtiles",
+        "settings.offer",
+        "program.offer",
+        "clock.offer",
+        "backup.sqlite3",
+    ),
     *("page/certificate.pem", "page/certificate.pem.new", "page/pass-phrase"),
     *("page/pass-phrase.new", "export.unfinished", "card/fieldagent.properties.new", "key"),
     *(

@@ -165,6 +165,17 @@ assert ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(bytes(told), 512))
 """
 
 
+@long
+def test_a_clock_that_is_wrong_is_set_as_the_satellites_tell(board: Board) -> None:
+    """To the system, too: TLS goes by it."""
+    until_ready(board)
+    board.run("date --set @1700000000")
+    board.until("test $(date +%s) -gt 1767225600", WATCHDOG)
+    told = board.run("journalctl --unit fieldagent-clock --output cat")
+    assert "as the satellite tells the time" in told
+    assert board.run("ls /var/lib/fieldagent/clock.offer || echo taken").endswith("taken")
+
+
 @card
 def test_a_message_leaves_and_a_hook_gets_one(board: Board, sim: Running) -> None:
     assert "Delivered" in board.run("fieldagent send message 'the kit is up' --channel Satellite")

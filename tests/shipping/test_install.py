@@ -38,6 +38,8 @@ INSTALLED = OF_BOTH | {
     "usr/lib/systemd/system/fieldagent-update-offer.path",
     "usr/lib/systemd/system/fieldagent-settings.service",
     "usr/lib/systemd/system/fieldagent-settings.path",
+    "usr/lib/systemd/system/fieldagent-clock.service",
+    "usr/lib/systemd/system/fieldagent-clock.path",
     "usr/lib/udev/rules.d/61-fieldagent.rules",
     SETTINGS,
 }

@@ -1,0 +1,37 @@
+"""Leaves for root's unit what the agent was told of the time, where the system's clock is wrong.
+
+The agent goes by it itself and may set no clock; TLS and whatever else runs here go by the
+system's (`kit.system_clock`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from fieldagent.agent.outcomes import CLOCK_OFFER
+from fieldagent.system.folder import put_file
+from fieldagent.system.lived_time import LivedTime
+
+log = logging.getLogger(__name__)
+
+
+def leave(clock: LivedTime, state_directory: Path) -> bool:
+    """Leave it where the system's clock is wrong and the last was taken; return whether it did."""
+    place = state_directory / CLOCK_OFFER
+    told = clock.better()
+    if told is None or place.exists():
+        return False
+    offer = {
+        "source": told.source,
+        "boot": told.boot,
+        "sinceBoot": told.since_boot,
+        "unix": told.unix,
+    }
+    try:
+        put_file(place, json.dumps(offer).encode())
+    except OSError as error:
+        log.warning("the time cannot be left for the system's clock: %s", error)
+        return False
+    return True

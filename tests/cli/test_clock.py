@@ -1,0 +1,91 @@
+"""`fieldagent clock`: when root's unit sets the system's clock by what the agent has left."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.kit.system_clock import LATEST, OLD, set_clock
+from fieldagent.system.exit_codes import OK, REFUSED
+from fieldagent.system.lived_time import EARLIEST, Reading
+
+IN_1970 = Reading("this boot", 500.0, 97_445.0)
+NOW = EARLIEST + 1e7
+TOLD: dict[str, Any] = {
+    "source": "satellite",
+    "boot": "this boot",
+    "sinceBoot": 440.0,
+    "unix": NOW,
+}
+
+
+def clock(
+    home: Path, left: bytes, shows: Reading, *, as_json: bool = False
+) -> tuple[int, list[float]]:
+    """The exit code, and to what the clock was set."""
+    settings = home / "agent.properties"
+    settings.write_text(f"state-directory={home}\nsatellite-port=/dev/null\n")
+    (home / "clock.offer").write_bytes(left)
+    put: list[float] = []
+    code = set_clock(argparse.Namespace(config=settings, json=as_json), lambda: shows, put.append)
+    assert not (home / "clock.offer").exists(), "it does not come again"
+    return code, put
+
+
+def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, put = clock(tmp_path, json.dumps(TOLD).encode(), IN_1970)
+    assert (code, put) == (OK, [NOW + 60])
+    assert capsys.readouterr().out == (
+        f"the clock was set by +{NOW + 60 - IN_1970.wall:.0f} s, as the satellite tells the time\n"
+    )
+    clock(tmp_path, json.dumps(TOLD).encode(), IN_1970, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"source": "satellite", "moved": NOW + 60 - IN_1970.wall}
+
+
+@pytest.mark.parametrize(
+    ("left", "shows", "why"),
+    [
+        ({}, replace(IN_1970, source="network"), "the network has set it"),
+        ({}, replace(IN_1970, source="hardware clock"), "the hardware clock has set it"),
+        ({"boot": "another"}, IN_1970, "is old"),
+        ({"sinceBoot": 501.0}, IN_1970, "is old"),
+        ({"sinceBoot": 499.0 - OLD}, IN_1970, "is old"),
+        ({"source": "ada"}, IN_1970, "nobody who may tell the time"),
+        ({"unix": EARLIEST - 1}, IN_1970, "no time of these days"),
+        ({"unix": LATEST + 1}, IN_1970, "no time of these days"),
+        ({"unix": float("nan")}, IN_1970, "cannot be read"),
+        ({"unix": "soon"}, IN_1970, "cannot be read"),
+        ({"unix": None}, IN_1970, "cannot be read"),
+        (b"", IN_1970, "cannot be read"),
+        (b"[1]", IN_1970, "cannot be read"),
+        (b"\xff" * 10, IN_1970, "cannot be read"),
+        (b"[" * 60_000, IN_1970, "cannot be read"),
+    ],
+)
+def test_what_is_no_time_sets_no_clock(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    left: dict[str, Any] | bytes,
+    shows: Reading,
+    why: str,
+) -> None:
+    body = left if isinstance(left, bytes) else json.dumps({**TOLD, **left}).encode()
+    assert clock(tmp_path, body, shows) == (REFUSED, [])
+    told = capsys.readouterr().err
+    assert "the clock stays as it is" in told and why in told
+
+
+def test_where_nothing_was_left_nothing_is_done(tmp_path: Path) -> None:
+    settings = tmp_path / "agent.properties"
+    settings.write_text(f"state-directory={tmp_path}\nsatellite-port=/dev/null\n")
+    given = argparse.Namespace(config=settings, json=False)
+    assert set_clock(given, lambda: IN_1970, os.abort) == OK  # type: ignore[arg-type]
