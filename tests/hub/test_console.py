@@ -392,6 +392,90 @@ def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Pat
             shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
 
 
+class Held:
+    """Requests of a page that are kept back from the hub for a while."""
+
+    def __init__(self, shown: Any, which: str) -> None:
+        self._shown, self._which = shown, which
+        self._kept: list[Any] = []
+        shown.route(which, lambda route: self._kept.append(route))
+
+    def wait(self, many: int = 1) -> None:
+        """Until there are as many."""
+        until(lambda: self._shown.evaluate("true") and len(self._kept) >= many)
+
+    def release(self) -> None:
+        """Let each go, once the one before it is answered."""
+        for route in self._kept:
+            with self._shown.expect_response(self._which):
+                route.continue_()
+        self._shown.unroute(self._which)
+
+
+STREAM = "**/api/events?*"
+
+
+def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None:
+    """Whatever the page had looked at before would be without it, and the stream tells what comes
+    after its beginning alone: also where the browser comes back before any event told its place."""
+    database, port = str(tmp_path / "hub.sqlite3"), free_port()
+    token = settle_in(database)
+    settings = {"database": database, "port": str(port)}
+    with browser.browser() as opened, ExitStack() as ends:
+        running = ends.enter_context(hub(tmp_path, settings))
+        shown = ends.enter_context(console(opened, running, "1280-light"))
+        kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        ada = ends.enter_context(agent(tmp_path, kit))
+
+        def raise_sos(text: str) -> None:
+            ada.call("POST", "/api/sos", {"text": text})
+            until(lambda: administer(database, "sos", "list", "--state", "open"))
+
+        held = Held(shown, STREAM)
+        shown.get_by_label("User number").fill("olga@example.org")
+        shown.get_by_label("Password").fill(SECRET.strip())
+        shown.get_by_role("button", name="Sign in").click()
+        shown.get_by_role("heading", name="SOS desk").wait_for()
+        assert not shown.get_by_text("No SOS is open.").is_visible(), "nobody knows yet"
+        raise_sos("leg broken")
+        held.release()
+        shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+        assert shown.title() == "1 SOS · fieldagent console"
+        administer(database, "sos", "close", "1", "found", "--by", "Olga")
+        shown.get_by_text("No SOS is open.").wait_for()
+        # A new page, whose stream breaks before anything has happened.
+        shown.reload()
+        shown.get_by_text("No SOS is open.").wait_for()
+        held = Held(shown, STREAM)
+        running.kill()
+        ends.enter_context(hub(tmp_path, settings))
+        held.wait()
+        raise_sos("lost in fog")
+        held.release()
+        shown.locator("#sos li.open").get_by_text("lost in fog").wait_for()
+
+
+def test_two_looks_at_all_sos_lose_none_that_comes_between(tmp_path: Path) -> None:
+    """The first comes to its end last, and was asked before there was an SOS."""
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
+        kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with console(opened, running, "1280-light") as shown, agent(tmp_path, kit) as ada:
+            sign_in_as_olga(shown)
+            held = Held(shown, "**/api/sos?state=seen*")
+            look = "import('/console/file/desk.js').then(desk => { desk.loadDesk(); })"
+            for many in (1, 2):
+                shown.evaluate(look)
+                held.wait(many)
+            ada.call("POST", "/api/sos", {"text": "leg broken"})
+            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            held.release()
+            # What was drawn of both stands before the next thing is asked.
+            shown.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+            assert shown.locator("#sos li.open").get_by_text("leg broken").is_visible()
+
+
 @contextmanager
 def tile_server(settings: dict[str, str]) -> Iterator[list[str | None]]:
     """Somebody else's, with the same picture everywhere: what it was told of who asks."""

@@ -31,6 +31,7 @@ function listen() {
     connected: missed => {
       here = true;
       trouble();
+      // Looked at once the stream tells what comes: neither of the two leaves a gap to the other.
       if (missed) load().catch(again);
     },
     away: silent => {
@@ -94,9 +95,7 @@ async function begin() {
   }
   by("who").textContent = plain(`${me.name}, ${me.role}`);
   show(true);
-  // Listening first: what comes while the rest is loaded is not missed.
   listen();
-  await load().catch(again);
   await showPasskeys().catch(trouble);
   await offerRinging().catch(trouble);
 }
@@ -139,5 +138,5 @@ setUpSound();
 setUpHistory();
 setUpTalk();
 setUpWriting();
-setInterval(() => events && Promise.all([showFleet(), loadPeople()]).catch(trouble), 60000);
+setInterval(() => events && Promise.all([loadDesk(), showFleet(), loadPeople()]).catch(trouble), 60000);
 offerPasskey().catch(trouble).finally(begin);

@@ -8,18 +8,26 @@ import { by, clock, drawn, element } from "./text.js";
 import { cameAt, said, where } from "./words.js";
 
 const known = new Map();
-/** Of which something was told, or done here, while the list of all was on its way. */
-let newer = new Set();
+/** Nothing is said to be closed, or not there, before the hub has said so. */
+let isLoaded = false;
+/** For each list of all that is on its way, of which something was told, or done here, meanwhile. */
+const loading = new Set();
 
 /** Both states that are not closed, from the hub. What it names no more was closed meanwhile, by
  * somebody else: it must not ring on. */
 export async function loadDesk() {
-  const told = newer = new Set();
-  // What costs one or two bytes on the air; whoever may not answer needs none.
-  if (me.mayAnswer) canned = (await call("GET", "/api/sos/words")).fromDesk;
+  const told = new Set();
   const listed = new Map();
-  for (const which of ["open", "seen"])
-    for (const each of await all(`/api/sos?state=${which}&limit=200`, "sos")) listed.set(each.id, each);
+  loading.add(told);
+  try {
+    // What costs one or two bytes on the air; whoever may not answer needs none.
+    if (me.mayAnswer) canned = (await call("GET", "/api/sos/words")).fromDesk;
+    for (const which of ["open", "seen"])
+      for (const each of await all(`/api/sos?state=${which}&limit=200`, "sos")) listed.set(each.id, each);
+  } finally {
+    loading.delete(told);
+  }
+  isLoaded = true;
   for (const id of known.keys()) if (!told.has(id) && !listed.has(id)) known.delete(id);
   for (const [id, sos] of listed) if (!told.has(id)) known.set(id, sos);
   showDesk();
@@ -29,7 +37,7 @@ export async function loadDesk() {
 export function note(sos) {
   const rings = sos.state === "open" && known.get(sos.id)?.state !== "open";
   known.set(sos.id, sos);
-  newer.add(sos.id);
+  for (const told of loading) told.add(sos.id);
   if (rings) notify(title(sos), sos);
   showDesk();
   const list = by(`timeline-${sos.id}`);
@@ -38,6 +46,7 @@ export function note(sos) {
 
 export function clearDesk() {
   known.clear();
+  isLoaded = false;
   showDesk();
 }
 
@@ -54,7 +63,7 @@ function draw(shown) {
   // Who is moved loses the focus.
   if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index]))
     by("sos").replaceChildren(...nodes);
-  by("calm").hidden = shown.length > 0;
+  by("calm").hidden = !isLoaded || shown.length > 0;
 }
 
 // What has not changed stays as it is: somebody may be writing in it.
