@@ -262,8 +262,11 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         shown.get_by_role("button", name="Sign in").click()
         shown.get_by_text("name or password is wrong").wait_for()
         sign_in_as_olga(shown)
-        shown.get_by_role("cell", name="kit-ada").wait_for()
-        shown.get_by_role("cell", name="it has never called: look at its hub-token").wait_for()
+        shown.locator("#kits").get_by_role("link", name="kit-ada").click()
+        shown.locator(
+            "#kit-facts", has_text="it has never called: look at its hub-token"
+        ).wait_for()
+        shown.get_by_role("link", name="Room").click()
         settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
         with agent(tmp_path, settings) as kit:
             kit.post("<b>all well</b>")
@@ -301,7 +304,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         browser.keep(shown, f"console-story-{screen}")
         shown.emulate_media(media="print", color_scheme="dark")
         assert story.filter(has_text="seen by Olga").is_visible()
-        for hidden in ("header", "#talk", "#fleet", "#sos button >> nth=0", "#sos form >> nth=0"):
+        for hidden in ("header", "#room", "#parts", "#sos button >> nth=0", "#sos form >> nth=0"):
             assert not shown.locator(hidden).is_visible(), hidden
         inks = browser.look_of(shown, "#sos > li", "color", "backgroundColor")
         assert inks == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
@@ -659,6 +662,7 @@ def test_a_passkey_signs_in_once_it_was_added(tmp_path: Path) -> None:
         shown.goto(f"https://localhost:{port}/console")
         with authenticator(shown):
             sign_in_as_olga(shown)
+            shown.get_by_role("link", name="Passkeys").click()
             shown.get_by_label("Call this device").fill("Olga's phone")
             shown.get_by_role("button", name="Add a passkey").click()
             shown.get_by_text("Olga's phone, since").wait_for()
