@@ -52,8 +52,8 @@ def routes(
     words: Collection[str] = (),
 ) -> list[Route]:
     """`GET` of each of `pages` is the package's index.html, with a number for {id} and one of
-    `words` for what else is in braces; `below` are its files of those names, and the shared ones. `pictures_of` is
-    another origin whose pictures the page may show."""
+    `words` for what else is in braces; `below` are its files of those names, and the shared ones.
+    `pictures_of` is another origin whose pictures the page may show."""
     places = _SHARED | {name: (package, name) for name in names}
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [

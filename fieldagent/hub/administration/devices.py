@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import directory, imei_claims, imeis, secret
@@ -91,7 +92,8 @@ class DevicesApi:
         air_key = secret.new_air_key() if given.pop("tagged", False) else None
         rule = Rule(given.pop("every", None), given.pop("by_minute", None))
         if None not in rule[:2]:
-            raise wrong("is one of checkInEvery and checkInBy", "checkInBy")
+            what = "is in place of checkInEvery: give one of the two"
+            raise Problem(422, f"checkInBy {what}", errors=[(what, "/checkInBy")])
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, given["member"]):

@@ -130,7 +130,9 @@ def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[i
     )
     ends = [min(row[0] for row in rows) for rows in (sent, given) if len(rows) == LOOKED_AT]
     edge = max(ends, default=None)
-    numbers = [id_ for id_, source in sent if source == device] + [id_ for id_, meant in given if meant]
+    numbers = [id_ for id_, source in sent if source == device] + [
+        id_ for id_, meant in given if meant
+    ]
     return [each for each in numbers if edge is None or each >= edge], edge
 
 
