@@ -11,8 +11,9 @@ let chart, marks, grid;
 let fitted = false;
 
 /** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
- * the page's own API. Returns Leaflet's map, or null where the library did not load. */
-export async function setUpMap(call) {
+ * the page's own API; `under` is given Leaflet's map where no other is carried along, to draw below
+ * the grid. Returns Leaflet's map, or null where the library did not load. */
+export async function setUpMap(call, under = () => {}) {
   try {
     await load();
   } catch {
@@ -32,6 +33,7 @@ export async function setUpMap(call) {
     tell("map-source", `${map.name} ${map.attribution}`.replace(/<[^>]*>/g, " ").trim());
     if (map.bounds && !fitted) chart.fitBounds(boundsOf(map));
   } else {
+    under(chart);
     grid = L.layerGroup().addTo(chart);
     chart.on("moveend", drawGrid);
     drawGrid();

@@ -56,6 +56,7 @@ NAMES = (
     "webhooks.js",
     "words.js",
     "worker.js",
+    "world.json",
     "write.js",
 )
 PAGES = (

@@ -1,7 +1,7 @@
 // The map of all kits: where each was last and how long ago, trails of who is in distress and of who
 // is looked at, and marks. Many that lie close together are one spot, with their number.
 
-import { call } from "./hub.js";
+import { call, trouble } from "./hub.js";
 import { entry, label, placed, setUpMap } from "./map.js";
 import { go, here } from "./place.js";
 import { age, by, put } from "./text.js";
@@ -52,12 +52,27 @@ export async function lookAtChart(kits, incidents) {
 }
 
 async function begin() {
-  chart = await setUpMap(call);
+  chart = await setUpMap(call, on => drawWorld(on).catch(trouble));
   if (!chart) return;
   trail = L.layerGroup().addTo(chart);
   marks = L.layerGroup().addTo(chart);
   chart.on("moveend", draw);
   new ResizeObserver(() => chart.invalidateSize()).observe(by("map"));
+}
+
+/** Steps from point to point in hundredths of a degree, longitude first. */
+function points(steps) {
+  const found = [];
+  let east = 0, north = 0;
+  for (let at = 0; at < steps.length; at += 2) found.push([(north += steps[at + 1]) / 100, (east += steps[at]) / 100]);
+  return found;
+}
+
+/** Coasts and borders, which are here without any network. */
+async function drawWorld(on) {
+  const world = await call("GET", "/console/file/world.json");
+  for (const [name, className] of [["borders", "border"], ["coasts", "coast"]])
+    L.polyline(world[name].map(points), { className, interactive: false, weight: 1 }).addTo(on).bringToBack();
 }
 
 function draw() {
