@@ -211,8 +211,8 @@ KEYS = (
         "map-file",
         absolute_path,
         None,
-        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the console draws its map with; a"
-        " grid otherwise",
+        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the console draws its map with;"
+        " coasts and borders otherwise",
     ),
     Key(
         "map-tiles",

@@ -25,6 +25,7 @@ _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
     "svg": "image/svg+xml",
     "webmanifest": "application/manifest+json",
 }
@@ -49,13 +50,15 @@ def routes(
     package: str,
     names: Collection[str],
     pictures_of: str = "",
+    words: Collection[str] = (),
 ) -> list[Route]:
-    """`GET` of each of `pages` is the package's index.html; `below` are its files of those names,
-    and the shared ones. `pictures_of` is another origin whose pictures the page may show."""
+    """`GET` of each of `pages` is the package's index.html, with a number for {id} and one of
+    `words` for what else is in braces; `below` are its files of those names, and the shared ones.
+    `pictures_of` is another origin whose pictures the page may show."""
     places = _SHARED | {name: (package, name) for name in names}
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
-        *(Route("GET", page, partial(_index, policy, package)) for page in pages),
+        *(Route("GET", page, partial(_index, policy, package, words)) for page in pages),
         Route("GET", f"{below}/{{name}}", partial(_file, policy, places)),
     ]
 
@@ -69,11 +72,13 @@ async def _alone(package: str, name: str, request: Request) -> Response:
     return _served(request, POLICY, package, name)
 
 
-async def _index(policy: str, package: str, request: Request, **numbers: str) -> Response:
-    """Return the page; its script reads the numbers from the address."""
-    for each in numbers.values():
-        if not (each.isascii() and each.isdigit()):
-            raise Problem(404, f"{each[:40]!r} is no number")
+async def _index(
+    policy: str, package: str, words: Collection[str], request: Request, **parts: str
+) -> Response:
+    """Return the page; its script reads the rest of the address."""
+    for name, each in parts.items():
+        if not (each.isascii() and each.isdigit()) if name == "id" else each not in words:
+            raise Problem(404, f"the page has no {each[:40]!r}")
     return _served(request, policy, package, "index.html")
 
 

@@ -11,13 +11,14 @@ let chart, marks, grid;
 let fitted = false;
 
 /** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
- * the page's own API. */
-export async function setUpMap(call) {
+ * the page's own API; `under` is given Leaflet's map where no other is carried along, to draw below
+ * the grid. Returns Leaflet's map, or null where the library did not load. */
+export async function setUpMap(call, under = () => {}) {
   try {
     await load();
   } catch {
     tell("map-trouble", "The map is not there: its library did not load.");
-    return;
+    return null;
   }
   chart = L.map("map", { attributionControl: false, maxZoom: 18 }).setView([0, 0], 1);
   L.control.scale({ imperial: false }).addTo(chart);
@@ -32,10 +33,12 @@ export async function setUpMap(call) {
     tell("map-source", `${map.name} ${map.attribution}`.replace(/<[^>]*>/g, " ").trim());
     if (map.bounds && !fitted) chart.fitBounds(boundsOf(map));
   } else {
+    under(chart);
     grid = L.layerGroup().addTo(chart);
     chart.on("moveend", drawGrid);
     drawGrid();
   }
+  return chart;
 }
 
 /** Leaflet and what it looks like, which lie beside this file. They are the largest part of a page,
@@ -92,15 +95,15 @@ function line(ends, place, text) {
   label(place, text, "degree").addTo(grid);
 }
 
-function label(place, text, name) {
+export function label(place, text, name) {
   const html = element("span", {}, text);
   const icon = L.divIcon({ className: name, html, iconSize: null });
   return L.marker(place, { icon, interactive: false, keyboard: false });
 }
 
 /** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is,
- * with `seen`, which says how old it is, and as `blurred` where it is on purpose. `incidents` are those of the hub's desk; without them each position says whether it is of an SOS. */
-export async function lookAtMap(call, known = [], incidents = null) {
+ * with `seen`, which says how old it is, and as `blurred` where it is on purpose. */
+export async function lookAtMap(call, known = []) {
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   const people = new Map();
   for (const each of features) {
@@ -113,40 +116,31 @@ export async function lookAtMap(call, known = [], incidents = null) {
     if (!people.get(sender)?.track.length)
       people.set(sender, { name, track: [where], marked: people.get(sender)?.marked ?? [] });
   for (const { track } of people.values()) track.sort((one, other) => one.at - other.at);
-  if (incidents) for (const [sender, one] of people) mark(one, incidents.filter(each => each.sender === sender));
   const listed = [...people].sort(([one], [other]) => (other === OWN) - (one === OWN));
   put("places", listed.flatMap(([sender, known]) => entries(sender, known)));
   by("map-nobody").hidden = people.size > 0;
-  if (chart) draw(people, incidents ?? []);
+  if (chart) draw(people);
 }
 
-/** Who is in distress, and whose SOS is called off: what its kit said of a position is no news then. */
-function mark(one, incidents) {
-  const open = incidents.find(each => !each.off);
-  for (const each of one.track) each.sos = Boolean(open);
-  if (incidents.length) one.name = open ? `${open.title}` : `${incidents[0].title}, called off`;
-  one.told = incidents.length > 0;
-}
-
-const placed = ({ geometry: { coordinates: [longitude, latitude] }, properties }) => ({
+/** A feature of the API's as what the map has: place, Unix time, whether it is of an SOS, and of a
+ * waypoint its name and notes. */
+export const placed = ({ geometry: { coordinates: [longitude, latitude] }, properties }) => ({
   place: [latitude, longitude], at: Date.parse(properties.timestamp) / 1000, sos: properties.sos,
   name: properties.waypoint, notes: properties.notes,
 });
 
-function draw(people, incidents) {
+function draw(people) {
   marks.clearLayers();
   const all = [];
-  for (const [sender, { name, track, marked, told }] of people) {
+  for (const [sender, { name, track, marked }] of people) {
     const whose = sender === OWN ? "own" : "other";
     const places = track.map(each => each.place);
     all.push(...places, ...marked.map(each => each.place));
     L.polyline(places, { className: `track ${whose}`, interactive: false }).addTo(marks);
     const last = track.at(-1);
-    if (last) spot(last.place, kindOf(last, whose), last.blurred ? 14 : 8, titleOf(last, name, told));
+    if (last) spot(last.place, kindOf(last, whose), last.blurred ? 14 : 8, titleOf(last, name));
     for (const each of marked) spot(each.place, "mark", 6, each.name);
   }
-  for (const { trail, off } of incidents)
-    L.polyline(trail, { className: `trail ${off ? "off" : "alarm"}`, interactive: false }).addTo(marks);
   if (all.length && !fitted) {
     fitted = true;
     chart.fitBounds(all, { maxZoom: 14, padding: [30, 30] });
@@ -156,8 +150,8 @@ function draw(people, incidents) {
 const kindOf = (last, whose) => last.sos ? "alarm" : last.blurred ? "blurred" : whose;
 
 /** Whose it is, how old, and whether it is near there only. */
-const titleOf = (last, name, told) => [
-  last.sos && !told ? `SOS ${name}` : name, last.seen, last.blurred ? "blurred" : "",
+const titleOf = (last, name) => [
+  last.sos ? `SOS ${name}` : name, last.seen, last.blurred ? "blurred" : "",
 ].filter(Boolean).join(" · ");
 
 function spot(place, name, radius, text) {
@@ -166,15 +160,15 @@ function spot(place, name, radius, text) {
 }
 
 /** The same in words: who is where, with a button that shows it. */
-function entries(sender, { name, track, marked, told }) {
+function entries(sender, { name, track, marked }) {
   const last = track.at(-1);
   return [
-    ...(last ? [entry(`${sender}@`, last.sos && !told ? `SOS ${name}` : name, last)] : []),
+    ...(last ? [entry(`${sender}@`, last.sos ? `SOS ${name}` : name, last)] : []),
     ...marked.map(each => entry(`${sender}@${each.at}@${each.name}`, each.name, each)),
   ];
 }
 
-function entry(key, name, each) {
+export function entry(key, name, each) {
   const where = each.place.map(degree => degree.toFixed(5)).join(", ");
   const button = element("button", { type: "button", id: `place-${plain(key)}` }, "Show");
   button.setAttribute("aria-label", `Show ${plain(name)} on the map`);

@@ -13,7 +13,7 @@ const BEGINS = 15_000, AGAIN = 3_000;
  * have been missed; `alive` at each sign of life; `away` where the stream broke or fell silent, with
  * which of the two; `refused` where the server answers with an error. */
 export function follow(path, events, { connected, alive = () => {}, away, refused = away }) {
-  let source, timer, missed = false, lives = false;
+  let source, timer, placed = false, lives = false;
   const address = `${path}${path.includes("?") ? "&" : "?"}alive=${ALIVE}`;
 
   function expect(milliseconds) {
@@ -29,23 +29,25 @@ export function follow(path, events, { connected, alive = () => {}, away, refuse
 
   function begin() {
     const mine = source = new EventSource(address);
+    placed = false;
     const current = act => event => { if (mine === source) act(event); };
     expect(BEGINS);
     mine.onopen = current(() => {
       clearTimeout(timer);
       heard();
-      connected(missed);
-      // From here on the browser itself says where to go on.
-      missed = false;
+      connected(!placed);
     });
     mine.addEventListener("alive", current(() => { lives = true; heard(); }));
     for (const [topic, take] of Object.entries(events))
-      mine.addEventListener(topic, current(event => { heard(); take(JSON.parse(event.data)); }));
+      mine.addEventListener(topic, current(event => {
+        heard();
+        placed = event.lastEventId !== "";
+        take(JSON.parse(event.data));
+      }));
     mine.onerror = current(() => {
       expect(BEGINS);
       if (mine.readyState !== EventSource.CLOSED) return away(false);
       clearTimeout(timer);
-      missed = true;
       timer = setTimeout(begin, AGAIN);
       refused(false);
     });
@@ -59,7 +61,6 @@ export function follow(path, events, { connected, alive = () => {}, away, refuse
 
   function silent() {
     close();
-    missed = true;
     begin();
     away(true);
   }

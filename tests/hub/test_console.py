@@ -262,8 +262,11 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         shown.get_by_role("button", name="Sign in").click()
         shown.get_by_text("name or password is wrong").wait_for()
         sign_in_as_olga(shown)
-        shown.get_by_role("cell", name="kit-ada").wait_for()
-        shown.get_by_role("cell", name="it has never called: look at its hub-token").wait_for()
+        shown.locator("#kits").get_by_role("link", name="kit-ada").click()
+        shown.locator(
+            "#kit-facts", has_text="it has never called: look at its hub-token"
+        ).wait_for()
+        shown.get_by_role("link", name="Room").click()
         settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
         with agent(tmp_path, settings) as kit:
             kit.post("<b>all well</b>")
@@ -301,7 +304,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         browser.keep(shown, f"console-story-{screen}")
         shown.emulate_media(media="print", color_scheme="dark")
         assert story.filter(has_text="seen by Olga").is_visible()
-        for hidden in ("header", "#talk", "#fleet", "#sos button >> nth=0", "#sos form >> nth=0"):
+        for hidden in ("header", "#room", "#parts", "#sos button >> nth=0", "#sos form >> nth=0"):
             assert not shown.locator(hidden).is_visible(), hidden
         inks = browser.look_of(shown, "#sos > li", "color", "backgroundColor")
         assert inks == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
@@ -410,6 +413,89 @@ def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Pat
                 assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
             shown.locator("#away").wait_for(state="hidden")
             shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+
+
+class Held:
+    """Requests of a page that are kept back from the hub for a while."""
+
+    def __init__(self, shown: Any, which: str) -> None:
+        self._shown, self._which = shown, which
+        self._kept: list[Any] = []
+        shown.route(which, lambda route: self._kept.append(route))
+
+    def wait(self, many: int = 1) -> None:
+        """Until there are as many."""
+        until(lambda: self._shown.evaluate("true") and len(self._kept) >= many)
+
+    def release(self) -> None:
+        """Let each go, once the one before it is answered."""
+        for route in self._kept:
+            with self._shown.expect_response(self._which):
+                route.continue_()
+        self._shown.unroute(self._which)
+
+
+STREAM = "**/api/events?*"
+
+
+def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None:
+    """Whatever the page had looked at before would be without it, and the stream tells what comes
+    after its beginning alone: also where the browser comes back before any event told its place."""
+    database, port = str(tmp_path / "hub.sqlite3"), free_port()
+    token = settle_in(database)
+    settings = {"database": database, "port": str(port)}
+    with browser.browser() as opened, ExitStack() as ends:
+        running = ends.enter_context(hub(tmp_path, settings))
+        shown = ends.enter_context(console(opened, running, "1280-light"))
+        kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        ada = ends.enter_context(agent(tmp_path, kit))
+
+        def raise_sos(text: str) -> None:
+            ada.call("POST", "/api/sos", {"text": text})
+            until(lambda: administer(database, "sos", "list", "--state", "open"))
+
+        held = Held(shown, STREAM)
+        shown.get_by_label("User number").fill("olga@example.org")
+        shown.get_by_label("Password").fill(SECRET.strip())
+        shown.get_by_role("button", name="Sign in").click()
+        shown.get_by_role("heading", name="SOS desk").wait_for()
+        raise_sos("leg broken")
+        held.release()
+        shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+        assert shown.title() == "1 SOS · fieldagent console"
+        administer(database, "sos", "close", "1", "found", "--by", "Olga")
+        shown.get_by_text("No SOS is open.").wait_for()
+        # A new page, whose stream breaks before anything has happened.
+        shown.reload()
+        shown.get_by_text("No SOS is open.").wait_for()
+        held = Held(shown, STREAM)
+        running.kill()
+        ends.enter_context(hub(tmp_path, settings))
+        held.wait()
+        raise_sos("lost in fog")
+        held.release()
+        shown.locator("#sos li.open").get_by_text("lost in fog").wait_for()
+
+
+def test_two_looks_at_all_sos_lose_none_that_comes_between(tmp_path: Path) -> None:
+    """The first comes to its end last, and was asked before there was an SOS."""
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
+        kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with console(opened, running, "1280-light") as shown, agent(tmp_path, kit) as ada:
+            sign_in_as_olga(shown)
+            held = Held(shown, "**/api/sos?state=seen*")
+            look = "import('/console/file/desk.js').then(desk => { desk.loadDesk(); })"
+            for many in (1, 2):
+                shown.evaluate(look)
+                held.wait(many)
+            ada.call("POST", "/api/sos", {"text": "leg broken"})
+            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            held.release()
+            # What was drawn of both stands before the next thing is asked.
+            shown.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+            assert shown.locator("#sos li.open").get_by_text("leg broken").is_visible()
 
 
 @contextmanager
@@ -595,6 +681,7 @@ def test_a_passkey_signs_in_once_it_was_added(tmp_path: Path) -> None:
         shown.goto(f"https://localhost:{port}/console")
         with authenticator(shown):
             sign_in_as_olga(shown)
+            shown.get_by_role("link", name="Passkeys").click()
             shown.get_by_label("Call this device").fill("Olga's phone")
             shown.get_by_role("button", name="Add a passkey").click()
             shown.get_by_text("Olga's phone, since").wait_for()

@@ -113,7 +113,7 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
         browser.keep(shown, "console-history")
         shown.emulate_media(media="print")
         assert card.locator(".thread li", has_text="=leg broken").is_visible()
-        for hidden in ("header", "#talk", "#fleet", "#history button >> nth=0", "#history label"):
+        for hidden in ("header", "#room", "#parts", "#history button >> nth=0", "#history label"):
             assert not shown.locator(hidden).is_visible(), hidden
         browser.keep(shown, "console-history-print")
         shown.emulate_media(media="screen")

@@ -155,6 +155,31 @@ async def test_a_user_sees_what_is_for_them_and_a_dispatcher_all(store: Store) -
         assert len(await hub.all_of("/api/deliveries?device=2", "deliveries", "ada")) == 1
 
 
+async def test_a_device_s_items_are_from_it_and_meant_for_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another kit said to everybody went there too, and is no word with it."""
+    async with readers(store) as hub:
+        alps = hub.alps
+        await alps.sends(1, Entry(1, Message("from kit 1"), TIME))
+        await alps.push(Message("to Cleo"), target=3, sender=2)
+        await alps.push(Message("to all"), sender=2)
+        await alps.sends(3, Entry(1, Message("kit 3 to all"), TIME))
+        await alps.push(Message("from Ada at her desk"), target=2, sender=1)
+        await alps.sends(3, Entry(2, Message("again"), TIME))
+        third = ["again", "kit 3 to all", "to all", "to Cleo"]
+        for most in (1_000, 2, 1):
+            # However few one look passes over, nothing is left out or told twice.
+            monkeypatch.setattr(reading, "LOOKED_AT", most)
+            for limit in ("", "&limit=1"):
+                assert await hub.texts(f"/api/items?device=3{limit}") == third, most
+                found = await hub.texts(f"/api/items?device=1{limit}")
+                assert found == ["to all", "from kit 1"], most
+        assert await hub.texts("/api/items?device=3&text=again") == ["again"]
+        assert await hub.texts("/api/items?device=3", "ada") == ["again", "kit 3 to all", "to all"]
+        assert await hub.texts("/api/items?device=99") == []
+
+
 async def test_who_may_not_read_is_told_why(store: Store) -> None:
     async with readers(store) as hub:
         reader, hub.key = hub.key, hub.tokens["pusher"]

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import directory, imei_claims, imeis, secret
@@ -28,12 +29,22 @@ from fieldagent.hub.administration.bodies import (
 )
 from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
-from fieldagent.hub.field import kept_letters
+from fieldagent.hub.field import check_in, kept_letters
+from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import INT32, Field
 
 CREDITS_MAX = INT32[-1]
+_TIME = matching(re.compile("([01][0-9]|2[0-3]):[0-5][0-9]"), "a time such as 18:00")
+
+
+def _read_minute(value: Any) -> int:
+    """Return the minute of the UTC day."""
+    hour, minute = _TIME(value).split(":")
+    return int(hour) * 60 + int(minute)
+
+
 NEW = {
     "name": Field(line(), "name", required=True),
     "userId": Field(read_user, "member", required=True),
@@ -42,6 +53,8 @@ NEW = {
     "relay": Field(read_flag, "relay"),
     "creditsPerDay": Field(whole(0, CREDITS_MAX), "credits_per_day"),
     "sosReserve": Field(whole(0, CREDITS_MAX), "sos_reserve"),
+    "checkInEvery": Field(whole(300, 366 * 86_400), "every"),
+    "checkInBy": Field(_read_minute, "by_minute"),
 }
 CHANGE = {
     "name": Field(line(), "name"),
@@ -77,6 +90,10 @@ class DevicesApi:
         refuse_others(request, ())
         given = read_body(request, self._new)
         air_key = secret.new_air_key() if given.pop("tagged", False) else None
+        rule = Rule(given.pop("every", None), given.pop("by_minute", None))
+        if None not in rule[:2]:
+            what = "is in place of checkInEvery: give one of the two"
+            raise Problem(422, f"checkInBy {what}", errors=[(what, "/checkInBy")])
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, given["member"]):
@@ -84,6 +101,8 @@ class DevicesApi:
             id_, token = directory.add_device(
                 db, caller.workspace, air_key=air_key, **given, now=now, by=str(caller.member)
             )
+            if rule != Rule():
+                check_in.begin(db, id_, rule, now=now)
             told: dict[str, Any] = {"id": id_, "hubToken": token}
             if air_key is not None:
                 told["satelliteKey"] = air_key.hex()

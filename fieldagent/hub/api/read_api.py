@@ -64,11 +64,12 @@ class ReadApi:
         ]
 
     async def items(self, request: Request, caller: Caller) -> Response:
-        names = ("text", "sender", "kind", "sos", "since", "until", "before", "limit")
+        names = ("text", "sender", "device", "kind", "sos", "since", "until", "before", "limit")
         refuse_others(request, names)
         sos = one_of(request, "sos", ("true", "false"))
         wanted = _wanted(
             request,
+            device=number(request, "device", 0, range(1, END + 1)) or None,
             kind=one_of(request, "kind", tuple(ITEMS)),
             sos=None if sos is None else sos == "true",
             text=dict(request.query).get("text", ""),

@@ -18,7 +18,8 @@ from fieldagent.hub.field import check_in
 from fieldagent.hub.records import kit_report, lease
 from fieldagent.hub.records.ledger import WAITS, stored_entry, words_of
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.records.usage import day_of
+from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import Item, Location, recorded
 from fieldagent.package.payload import Identity, estimated_position, event
 from fieldagent.package.tracks import Placed
@@ -38,6 +39,8 @@ class ItemFilter:
     """Which items are asked for, of those that a caller may see."""
 
     sender: int | None = None
+    device: int | None = None
+    """From it, or to it."""
     kind: str | None = None
     text: str = ""
     sos: bool | None = None
@@ -81,6 +84,10 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
     if first >= before:
         return Look([], None)
     index = _along(caller, wanted, first, before)
+    edge = None
+    if wanted.device is not None:
+        numbers, edge = _of_device(db, caller.workspace, wanted.device, before)
+        index.add(f"id IN ({marks(numbers)})" if numbers else "1 = 0", *numbers)
     inner = (
         "SELECT id, sender, target, team, kind, words, sos, accepted, source_device, request_id,"
         f" length(body) AS size FROM item WHERE {index} ORDER BY id DESC LIMIT {LOOKED_AT}"
@@ -99,9 +106,34 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
         if len(found) == limit or (found and size > BYTES_MAX):
             return Look(found, found[-1])
         found.append(id_)
+    if wanted.device is not None:
+        return Look(found, edge)
     return Look(
         found, _last(db, f"SELECT id FROM item WHERE {index} ORDER BY id", index.parameters)
     )
+
+
+def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[int], int | None]:
+    """Return items from a device, and those to it that no other kit has sent to everybody, and
+    before which number there may be more."""
+    sent = db.execute(
+        "SELECT id, source_device FROM item WHERE workspace = ? AND id < ? AND sender ="
+        " (SELECT member FROM device WHERE id = ? AND workspace = ?)"
+        f" ORDER BY id DESC LIMIT {LOOKED_AT}",
+        *(workspace, before, device, workspace),
+    )
+    given = db.execute(
+        "SELECT item, target IS NOT NULL OR team IS NOT NULL OR source_device IS NULL FROM delivery"
+        " JOIN item ON item.id = delivery.item WHERE device = ? AND item < ?"
+        f" ORDER BY sequence DESC LIMIT {LOOKED_AT}",
+        *(device, before),
+    )
+    ends = [min(row[0] for row in rows) for rows in (sent, given) if len(rows) == LOOKED_AT]
+    edge = max(ends, default=None)
+    numbers = [id_ for id_, source in sent if source == device] + [
+        id_ for id_, meant in given if meant
+    ]
+    return [each for each in numbers if edge is None or each >= edge], edge
 
 
 def _last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
@@ -355,7 +387,8 @@ _DEVICE = (
     f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
     f" last_update, {kit_report.SETTINGS}, relay, air_key IS NOT NULL, every, by_minute,"
     " kit_every, due, warned, check_in.sos, modems, modems_at,"
-    f" {OF_DEVICE}, {imei_claims.CONTESTED}"
+    f" {OF_DEVICE}, {imei_claims.CONTESTED}, credits_per_day, sos_reserve, (SELECT credits FROM"
+    " spent WHERE spent.device = device.id AND day = ?)"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
@@ -367,10 +400,8 @@ def devices(
 ) -> tuple[list[dict[str, Any]], int | None]:
     rows = db.execute(
         f"{_DEVICE} WHERE device.workspace = ? AND device.id < ? ORDER BY device.id DESC LIMIT ?",
-        now,
-        caller.workspace,
-        before,
-        limit + 1,
+        *(now, day_of(now)),
+        *(caller.workspace, before, limit + 1),
     )
     found = [_device(row, caller) for row in rows[:limit]]
     return found, rows[limit - 1][0] if len(rows) > limit else None
@@ -379,8 +410,8 @@ def devices(
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
     latitude, longitude, position_at, key_trouble, waiting, last_update = row[11:17]
-    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[17:-2]
-    satellite, contested = row[-2:]
+    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[17:-5]
+    satellite, contested, per_day, reserve, spent = row[-5:]
     return {
         "id": id_,
         "name": name,
@@ -406,6 +437,9 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         else check_in.shown(check_in.Rule(*rule), due, warned=warned, sos=alarm),
         "trouble": contested or key_trouble or None,
         "satelliteTrouble": satellite,
+        "credits": None
+        if per_day is None
+        else {"perDay": per_day, "sosReserve": reserve, "spent": spent or 0},
     }
 
 

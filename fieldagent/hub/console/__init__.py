@@ -22,6 +22,7 @@ from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose
 from fieldagent.hub.console import passkeys
 from fieldagent.hub.console.passkeys import PasskeyRoutes
 from fieldagent.hub.console.push import PushRoutes
+from fieldagent.hub.operator.known import operators
 from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
@@ -32,6 +33,7 @@ from fieldagent.system import scrypt
 NAMES = (
     "acts.js",
     "administration.js",
+    "chart.js",
     "console.css",
     "console.js",
     "contacts.js",
@@ -43,17 +45,26 @@ NAMES = (
     "icon.svg",
     "keys.js",
     "passkey.js",
+    "place.js",
+    "receivers.js",
     "records.js",
     "ring.js",
     "talk.js",
+    "trouble.js",
     "usage.js",
     "users.js",
     "webhooks.js",
     "words.js",
     "worker.js",
+    "world.json",
     "write.js",
 )
-PAGES = ("/console", "/console/sos/{id}")
+PAGES = (
+    *("/console", "/console/sos/{id}", "/console/kit/{id}"),
+    *("/console/administration", "/console/administration/{subject}", "/console/account"),
+)
+SUBJECTS = ("devices", "users", "keys", "tokens", "webhooks", "contacts", "letters", "audit")
+"""What administrators see to, each on a page."""
 MEMBERS = ("username", "password", "workspace", "newPassword")
 PASSWORD_LEAST, PASSWORD_MOST = 10, 200
 """Characters of a password that somebody chooses here."""
@@ -81,7 +92,7 @@ class Console:
         )
         pictures_of = tiles.origin() if tiles else ""
         return [
-            *files.routes(PAGES, "/console/file", __name__, NAMES, pictures_of),
+            *files.routes(PAGES, "/console/file", __name__, NAMES, pictures_of, SUBJECTS),
             files.alone("/console/worker.js", __name__, "worker.js"),
             *map_tiles.routes(settings.map_file, signed_in, tiles or None),
             *self._passkey_routes(),
@@ -107,6 +118,7 @@ class Console:
                 "mayPush": caller.may_push,
                 "mayAnswer": caller.may_answer,
                 "mayAdminister": caller.role == ADMINISTRATOR,
+                "operators": list(operators(self._settings.operators)),
             }
         )
 

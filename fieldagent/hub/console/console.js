@@ -1,41 +1,40 @@
 // Ties the console together: who signs in, and what the hub's events change.
 
 import { showAdministration } from "./administration.js";
-import { clearDesk, loadDesk, note } from "./desk.js";
-import { showFleet } from "./fleet.js";
+import { clearDesk, loadDesk, note, showNamed } from "./desk.js";
+import { judge, kitOf, lookAtKit, pause, setUpFleet, showFleet } from "./fleet.js";
 import { call, me, SignedOut, trouble } from "./hub.js";
-import { came, loadTalk, setUpTalk } from "./talk.js";
+import { came, loadTalk, lookAtTalk, lookHowFar, setUpTalk } from "./talk.js";
 import { offerPasskey, showPasskeys, signInByPasskey } from "./passkey.js";
 import { offerNotifications, offerRinging, setUpSound, showSound, stopRinging, wake } from "./ring.js";
 import { setUpHistory } from "./history.js";
+import { here as place, setUpPlace } from "./place.js";
 import { follow } from "./stream.js";
 import { by, plain } from "./text.js";
-import { loadPeople, setUpWriting } from "./write.js";
+import { chooseKit, loadPeople, setUpWriting } from "./write.js";
 
 /** Milliseconds after which a hub that was away is asked again. */
 const AGAIN = 6000;
-/** Milliseconds for which the first look waits for the stream. */
+/** Milliseconds after which the first look waits for the stream no longer. */
 const FIRST = 2000;
 
 let events = null;
 let begins;
 
-/** Resolves once the stream has begun. */
 function listen() {
-  let here = false, begun;
-  const opened = new Promise(resolve => { begun = resolve; });
+  let here = false;
   const away = () => trouble(new TypeError());
   // A stream ends now and then, and the browser comes back by itself.
   const unlessBack = act => setTimeout(() => { if (events === mine && !here) act(); }, AGAIN);
   const mine = events = follow("/api/events", {
     item: told => { came(told); later(); },
-    sos: told => { note(told); later(); },
+    sos: told => { note(told); judge(); later(); },
     lost: () => load().catch(again),
   }, {
     connected: missed => {
       here = true;
       trouble();
-      begun();
+      // Looked at once the stream tells what comes: neither of the two leaves a gap to the other.
       if (missed) load().catch(again);
     },
     away: silent => {
@@ -48,24 +47,58 @@ function listen() {
       unlessBack(() => { away(); begin(); });
     },
   });
-  return opened;
+  // A stream that does not begin, as behind some proxies, keeps nobody from a first look.
+  setTimeout(() => { if (events === mine && !here) load().catch(again); }, FIRST);
 }
 
 let waits = null;
 function later() {
-  waits ||= setTimeout(() => { waits = null; showFleet().catch(trouble); }, 2000);
+  waits ||= setTimeout(() => { waits = null; Promise.all([showFleet(), lookHowFar()]).catch(trouble); }, pause());
 }
 
-const load = () => Promise.all([loadDesk(), loadTalk(), loadPeople(), showFleet()]);
+const load = async () => {
+  // An SOS is there, and rings, whatever is wrong with the rest.
+  await loadDesk();
+  await Promise.all([loadTalk(), loadPeople(), showFleet()]);
+  await lookAtPlace();
+};
+
+/** Shows the room, or the page that the address names. */
+function showPlace() {
+  const inside = me.id !== undefined, { subject, account } = place();
+  const administers = inside && me.mayAdminister && subject !== null;
+  const room = inside && !administers && !account;
+  for (const id of ["room", "parts"]) by(id).hidden = !room;
+  by("administration").hidden = !administers;
+  by("account").hidden = !inside || !account;
+  by("desk").hidden = !inside;
+  showAdministration();
+}
+
+async function lookAtPlace() {
+  showPlace();
+  lookAtTalk()?.catch(trouble);
+  const kit = kitOf(place().kit);
+  chooseKit(kit?.user.id ?? null);
+  await Promise.all([showNamed(), lookAtKit()]);
+}
+
+/** A person went to another place: the conversation is brought into view where it is not. */
+function went(pressed) {
+  if (me.id === undefined) return;
+  lookAtPlace().catch(trouble);
+  const { top, bottom } = by("talk").getBoundingClientRect();
+  if (!pressed || !place().kit || (top < innerHeight / 2 && bottom > 0)) return;
+  by("talk").scrollIntoView();
+  by("talk-title").focus({ preventScroll: true });
+}
 
 function show(inside) {
   by("enter").hidden = inside;
-  for (const id of ["desk", "fleet", "chart", "write", "talk", "leave"]) by(id).hidden = !inside;
-  by("notify").hidden = true;
-  by("push").hidden = true;
-  by("choose").hidden = true;
-  by("passkeys").hidden = true;
-  showAdministration();
+  for (const id of ["leave", "to-room"]) by(id).hidden = !inside;
+  for (const id of ["notify", "push", "choose", "to-account"]) by(id).hidden = true;
+  showAdministration(true);
+  showPlace();
   by("sound").hidden = !inside;
   showSound();
   if (inside) offerNotifications();
@@ -100,12 +133,7 @@ async function begin() {
   }
   by("who").textContent = plain(`${me.name}, ${me.role}`);
   show(true);
-  // What comes before the stream has begun is told by a look after that alone. A stream that does
-  // not begin, as behind some proxies, keeps nobody from a first look.
-  const opened = listen();
-  const late = await Promise.race([opened, new Promise(over => setTimeout(over, FIRST, true))]);
-  if (late) opened.then(load).catch(again);
-  await load().catch(again);
+  listen();
   await showPasskeys().catch(trouble);
   await offerRinging().catch(trouble);
 }
@@ -146,7 +174,9 @@ document.addEventListener("signed-out", signedOut);
 document.addEventListener("click", wake);
 setUpSound();
 setUpHistory();
-setUpTalk();
+setUpTalk(kitOf);
 setUpWriting();
-setInterval(() => events && Promise.all([showFleet(), loadPeople()]).catch(trouble), 60000);
+setUpFleet();
+setUpPlace(went);
+setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), loadPeople()]).catch(trouble), 60000);
 offerPasskey().catch(trouble).finally(begin);

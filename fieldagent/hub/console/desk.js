@@ -3,33 +3,42 @@
 
 import { all } from "./acts.js";
 import { call, me, trouble } from "./hub.js";
+import { here } from "./place.js";
 import { notify, ring } from "./ring.js";
 import { by, clock, drawn, element } from "./text.js";
 import { cameAt, said, where } from "./words.js";
 
 const known = new Map();
-/** Of which something was told, or done here, while the list of all was on its way. */
-let newer = new Set();
+/** Nothing is said to be closed, or not there, before the hub has said so. */
+let isLoaded = false;
+/** For each list of all that is on its way, of which something was told, or done here, meanwhile. */
+const loading = new Set();
 
 /** Both states that are not closed, from the hub. What it names no more was closed meanwhile, by
  * somebody else: it must not ring on. */
 export async function loadDesk() {
-  const told = newer = new Set();
-  // What costs one or two bytes on the air; whoever may not answer needs none.
-  if (me.mayAnswer) canned = (await call("GET", "/api/sos/words")).fromDesk;
+  const told = new Set();
   const listed = new Map();
-  for (const which of ["open", "seen"])
-    for (const each of await all(`/api/sos?state=${which}&limit=200`, "sos")) listed.set(each.id, each);
+  loading.add(told);
+  try {
+    // What costs one or two bytes on the air; whoever may not answer needs none.
+    if (me.mayAnswer) canned = (await call("GET", "/api/sos/words")).fromDesk;
+    for (const which of ["open", "seen"])
+      for (const each of await all(`/api/sos?state=${which}&limit=200`, "sos")) listed.set(each.id, each);
+  } finally {
+    loading.delete(told);
+  }
+  isLoaded = true;
   for (const id of known.keys()) if (!told.has(id) && !listed.has(id)) known.delete(id);
   for (const [id, sos] of listed) if (!told.has(id)) known.set(id, sos);
   showDesk();
-  showNamed();
+  await showNamed();
 }
 
 export function note(sos) {
   const rings = sos.state === "open" && known.get(sos.id)?.state !== "open";
   known.set(sos.id, sos);
-  newer.add(sos.id);
+  for (const told of loading) told.add(sos.id);
   if (rings) notify(title(sos), sos);
   showDesk();
   const list = by(`timeline-${sos.id}`);
@@ -38,6 +47,8 @@ export function note(sos) {
 
 export function clearDesk() {
   known.clear();
+  isLoaded = false;
+  named = null;
   showDesk();
 }
 
@@ -54,7 +65,7 @@ function draw(shown) {
   // Who is moved loses the focus.
   if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index]))
     by("sos").replaceChildren(...nodes);
-  by("calm").hidden = shown.length > 0;
+  by("calm").hidden = !isLoaded || shown.length > 0;
 }
 
 // What has not changed stays as it is: somebody may be writing in it.
@@ -77,17 +88,18 @@ const title = sos => `${KINDS[sos.kind]} ${sos.id}:`
   + ` ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`;
 
 /** All that is known of one, with nothing to press: of one that is closed. */
-export const card = sos => element("article", {}, lines(sos), element("ol", {}, sos.timeline.map(happened)));
+export const closedCard = sos => element("article", {}, lines(sos), element("ol", {}, sos.timeline.map(happened)));
 
 const alarm = sos => element("li", { class: sos.calledOff ? `${sos.state} off` : sos.state }, lines(sos),
   me.mayAnswer ? answerForm(sos) : "", deeds(sos), story(sos));
 
 function lines(sos) {
+  const kit = element("a", { href: `/console/kit/${sos.device.id}`, "data-place": true }, `conversation with ${sos.device.name}`);
   const shown = [
-    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, id: sos.state === "closed" ? null : `sos-${sos.id}` }, `${title(sos)}, since ${cameAt(sos.raised, sos.item?.event)}`)),
+    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, `${title(sos)}, since ${cameAt(sos.raised, sos.item?.event)}`)),
     sos.items.length ? "" : element("p", {}, sos.item ? said(sos.item.event) : "Its kit names it as open; what it said is lost here. Ask it."),
     element("ol", { class: "thread", "aria-label": `Thread of SOS ${sos.id}` }, sos.thread.map(step)),
-    element("p", {}, `Last seen: ${where(sos.position)}`),
+    element("p", {}, `Last seen: ${where(sos.position)} · `, kit),
   ];
   if (sos.unauthenticated) shown.push(element("p", {}, "Sender not verified."));
   if (sos.calledOff)
@@ -225,14 +237,31 @@ async function answer(id, deed, body) {
   }
 }
 
+/** Those of a device that are not closed. */
+export const incidentsOf = device => [...known.values()].filter(each => each.device.id === device && each.state !== "closed");
+
 /** Who is in distress, for the map: where each incident that is not closed was, in its order. */
 export const distressed = () => [...known.values()].filter(each => each.state !== "closed").map(each => ({
-  sender: each.item?.sender.id, device: each.device.name, title: title(each), off: each.calledOff !== null,
+  id: each.id, device: each.device.id, title: title(each), off: each.calledOff !== null,
   trail: each.items.filter(({ event }) => event.type === "Location").map(({ event }) => [event.latitude, event.longitude]),
 }));
 
-/** The card that the address names, such as /console/sos/7. */
-export function showNamed() {
-  const named = /^\/console\/sos\/([0-9]+)$/.exec(location.pathname);
-  if (named) by(`sos-${named[1]}`)?.scrollIntoView();
+let named = null;
+
+/** Goes to the card of the SOS that the address names, once; one that is closed is fetched. */
+export async function showNamed() {
+  const { sos } = here();
+  if (named === sos || !isLoaded) return;
+  named = sos;
+  by("named").replaceChildren();
+  if (!sos) return;
+  const card = by(`sos-${sos}`)?.closest("li");
+  if (card) return card.scrollIntoView();
+  const found = await call("GET", `/api/sos/${sos}`).catch(error => {
+    if (error.status !== 404) throw error;
+    return null;
+  });
+  if (here().sos !== sos) return;
+  by("named").replaceChildren(found ? closedCard(found) : element("p", { class: "fault" }, `There is no SOS ${sos} here.`));
+  by("named").scrollIntoView();
 }

@@ -1,7 +1,7 @@
 // Devices, as an administrator adds and changes them.
 
 import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
-import { call } from "./hub.js";
+import { call, me } from "./hub.js";
 import { by, element } from "./text.js";
 import { cost } from "./usage.js";
 
@@ -57,17 +57,40 @@ export async function loadDevices() {
     users.filter(each => !each.disabled && each.type !== "Integration").reverse().map(each => [each.id, each.name]), before));
 }
 
+const MEMBERS = ["name", "userId", "imei", "operator", "creditsPerDay", "sosReserve", "tagged", "relay"];
+
+/** Until when an item of it is to come, as the form has it; the API is told one of the two. */
+const checkIn = rule => rule === "by" ? { checkInBy: by("new-device-checkInBy").value.trim() }
+  : rule ? { checkInEvery: Number(rule) } : {};
+
 const add = () => act(async () => {
-  const told = await call("POST", "/api/devices", filled("new-device", ["name", "userId", "imei", "tagged", "relay"]));
-  const name = by("new-device-name").value;
+  const body = { ...filled("new-device", MEMBERS), ...checkIn(by("new-device-checkIn").value) };
+  const told = await call("POST", "/api/devices", body);
+  const { name } = body;
   for (const each of ["name", "imei"]) by(`new-device-${each}`).value = "";
   once(`For the card of ${name}: fieldagent.properties`, properties(told), "fieldagent.properties");
   return `${name} is added.` + taken(told);
 }, loadDevices);
 
+const RULES = [["", "whenever it does"], ["10800", "every 3 hours"], ["43200", "every 12 hours"], ["86400", "every 24 hours"],
+  ["by", "each day by a time"]];
+
+function checkInFields() {
+  const time = line("new-device-checkInBy", "That time, in UTC", { placeholder: "18:00", maxlength: "5" });
+  const rule = choice("new-device-checkIn", "An item of it is to come", RULES, "");
+  const changed = () => { time.hidden = rule.querySelector("select").value !== "by"; };
+  rule.addEventListener("change", changed);
+  changed();
+  return [rule, time];
+}
+
 export const newDevice = () => form("Add a device", add, { id: "new-device-add", text: "Add the device" },
   line("new-device-name", "Name of the new device", { maxlength: "80" }),
   element("div", { id: "new-device-user" }),
   line("new-device-imei", "IMEI of its modem, where it has one", { inputmode: "numeric" }),
+  choice("new-device-operator", "Who carries its satellite messages", [["", `as usual (${me.operators[0]})`], ...me.operators.map(each => [each, each])], ""),
+  line("new-device-creditsPerDay", "Most credits to it on a UTC day; empty is without a limit", { type: "number", min: "0" }),
+  line("new-device-sosReserve", "Of these, for an SOS alone", { type: "number", min: "0" }),
+  ...checkInFields(),
   flag("new-device-tagged", "Authenticate its satellite messages"),
   flag("new-device-relay", "May bring what others sent"));

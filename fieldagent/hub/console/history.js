@@ -1,6 +1,6 @@
 // The history of closed incidents: searched, opened one by one, printed and taken along.
 
-import { card } from "./desk.js";
+import { closedCard } from "./desk.js";
 import { call, trouble } from "./hub.js";
 import { by, clock, element } from "./text.js";
 
@@ -18,7 +18,7 @@ function entry(sos) {
 
 async function open(sos, whole) {
   const now = await call("GET", `/api/sos/${sos.id}`);
-  whole.append(card(now), element("button", { type: "button", onclick: () => print() }, "Print"));
+  whole.append(closedCard(now), element("button", { type: "button", onclick: () => print() }, "Print"));
 }
 
 async function show(more) {

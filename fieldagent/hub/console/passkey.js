@@ -44,7 +44,7 @@ export async function showPasskeys() {
   if (by("by-passkey").hidden) return;
   const { passkeys } = await call("GET", "/console/passkeys");
   put("own-passkeys", passkeys.map(row));
-  by("passkeys").hidden = false;
+  by("to-account").hidden = false;
 }
 
 by("add-passkey").addEventListener("submit", event => {

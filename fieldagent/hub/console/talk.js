@@ -1,14 +1,25 @@
-// The conversation: what was sent and pushed, the newest first, with what became of each.
+// The conversation, of all or with the kit that is looked at: what was sent and pushed, the newest
+// first, with what became of each. Positions that follow each other are one line.
 
 import { call, me, trouble } from "./hub.js";
 import { pictureOf } from "./picture.js";
-import { by, clock, drawn, element, plain } from "./text.js";
+import { here } from "./place.js";
+import { by, clock, counted, drawn, element, plain } from "./text.js";
 import { cameAt, said } from "./words.js";
 
 const LOOK = 5000;
 const STATES = { waiting: "waits for", "on its way": "on its way to", stored: "stored by", expired: "expired for",
   collapsed: "replaced by a newer one for" };
+
+let items = [];
 let older = null;
+/** Of which kit they are. */
+let shown = null;
+/** Items that came while the list was on its way. */
+const loading = new Set();
+const lines = new Map(), runs = new Map();
+/** Of items to the kit that is looked at, how far they have come, in words. */
+let standings = new Map();
 
 function line(item) {
   const list = element("ul");
@@ -26,14 +37,15 @@ function line(item) {
     element("span", { class: "quiet" }, `${cameAt(item.accepted, item.event)} ${item.sender.name}: `),
     item.sos ? element("strong", {}, "SOS ") : "", said(item.event)),
     item.event.payload ? pictureOf(item.event.payload) : null, list);
-  tellFar(far, item, item.reached);
-  return element("li", {}, whole, far, asksMe(item) ? read(item) : null);
+  item.tell = () => tellFar(far, item, item.reached);
+  item.tell();
+  return element("li", { class: [item.device ? "in" : "out", item.sos && "sos"].filter(Boolean).join(" ") }, whole, far, asksMe(item) ? read(item) : null);
 }
 
 /** For whom it is, and how far it has come beyond the disks of kits, which the deliveries tell. */
 function tellFar(place, item, reached) {
   const told = [
-    item.to && `to ${item.to.name}`,
+    item.to && `to ${item.to.name}`, standings.get(item.id),
     ...reached.filter(step => step.rung !== "stored").map(step => step.text),
   ].filter(Boolean).join(" · ");
   place.textContent = plain(told);
@@ -50,7 +62,8 @@ function read(item) {
     button.disabled = true;
     try {
       item.reached = (await call("POST", `/api/items/${item.id}/read`)).reached;
-      button.closest("li").replaceWith(line(item));
+      lines.delete(item.id);
+      draw();
     } catch (error) {
       trouble(error);
       button.disabled = false;
@@ -62,31 +75,122 @@ function read(item) {
 async function showDeliveries(id, list) {
   const item = await call("GET", `/api/items/${id}`);
   const { devices, webhooks } = item;
-  const lines = [
+  const steps = [
     ...devices.map(each => [STATES[each.state] ?? each.state, each.name, each.over && `over ${each.over}`,
       each.ended && `at ${clock(each.ended)} UTC`, each.reason && `(${each.reason})`]),
     ...webhooks.map(each => ["webhook", each.url, each.state, each.reason && `(${each.reason})`]),
   ].map(words => element("li", {}, words.filter(Boolean).join(" ")));
-  list.replaceChildren(...lines.length ? lines : [element("li", {}, "It is for nobody's device, and no webhook.")]);
+  list.replaceChildren(...steps.length ? steps : [element("li", {}, "It is for nobody's device, and no webhook.")]);
   return item;
 }
 
-async function showItems(more) {
-  const told = await call("GET", more || `/api/items?limit=50&text=${encodeURIComponent(by("search").value)}`);
-  older = told.next;
-  by("older").hidden = !told.next;
-  const lines = told.items.map(line);
-  if (more) by("items").append(...lines);
-  else by("items").replaceChildren(...lines);
+const isPosition = item => item.event.type === "Location" && !item.sos;
+
+/** Items in runs: positions of one sender that follow each other, and all else alone. */
+function inRuns() {
+  const found = [];
+  for (const item of items) {
+    const run = found.at(-1);
+    if (run && isPosition(item) && isPosition(run[0]) && run[0].sender.id === item.sender.id) run.push(item);
+    else found.push([item]);
+  }
+  return found;
 }
 
-export const loadTalk = () => showItems();
+function lineOf(item) {
+  if (!lines.has(item.id)) lines.set(item.id, line(item));
+  return lines.get(item.id);
+}
+
+/** Named by its oldest item: what comes is added to it, and it stays open. */
+function run(those) {
+  if (those.length === 1) return lineOf(those[0]);
+  const key = those.at(-1).id;
+  if (!runs.has(key)) runs.set(key, element("li", { class: "in" }, element("details", {}, element("summary", {}), element("ol", {}))));
+  const whole = runs.get(key);
+  const [newest, oldest] = [those[0], those.at(-1)];
+  whole.querySelector("summary").replaceChildren(
+    element("span", { class: "quiet" }, `${cameAt(newest.accepted, newest.event)} ${newest.sender.name}: `),
+    `${counted(those.length, "position")} since ${clock(oldest.accepted)} UTC, the last ${said(newest.event)}`);
+  whole.querySelector("ol").replaceChildren(...those.map(lineOf));
+  return whole;
+}
+
+function draw() {
+  drawn("items", () => {
+    const nodes = inRuns().map(run), there = [...by("items").children];
+    // Who is moved loses the focus.
+    if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index])) by("items").replaceChildren(...nodes);
+    by("older").hidden = !older;
+    by("items-none").hidden = nodes.length > 0;
+  });
+}
+
+/** Asks how far what was sent to the kit has come: of the newest 200. */
+export async function lookHowFar() {
+  const kit = nameOf(here().kit);
+  if (!kit) return standings.clear();
+  const { deliveries } = await call("GET", `/api/deliveries?device=${kit.id}&limit=200`);
+  if (here().kit !== kit.id) return;
+  standings = new Map(deliveries.map(each => [each.item, [STATES[each.state] ?? each.state, kit.name, each.over && `over ${each.over}`,
+    each.ended && `at ${clock(each.ended)} UTC`, each.reason && `(${each.reason})`].filter(Boolean).join(" ")]));
+  for (const item of items) item.tell?.();
+}
+
+async function look(more) {
+  const kit = here().kit, came = new Set();
+  loading.add(came);
+  const told = await call("GET", more || `/api/items?limit=50&text=${encodeURIComponent(by("search").value)}${kit ? `&device=${kit}` : ""}`)
+    .finally(() => loading.delete(came));
+  if (!more) lookHowFar().catch(trouble);
+  // Meanwhile another may have been chosen.
+  if (kit !== here().kit) return;
+  older = told.next;
+  const before = more ? items : [...came].filter(belongs);
+  const has = new Set(before.map(each => each.id));
+  items = [...before, ...told.items.filter(each => !has.has(each.id))];
+  if (!more) {
+    lines.clear();
+    runs.clear();
+  }
+  draw();
+}
+
+export const loadTalk = () => look();
+
+/** The conversation of another kit, or of all again: what stands there is none of it. */
+export function lookAtTalk() {
+  if (shown === here().kit) return;
+  shown = here().kit;
+  items = [];
+  older = null;
+  by("search").value = "";
+  draw();
+  return look();
+}
+
+let nameOf = () => null;
+
+/** Whether it is shown now: it is of the kit that is looked at, or for its user or everybody. */
+function belongs(item) {
+  if (by("search").value) return false;
+  const kit = nameOf(here().kit);
+  if (!here().kit) return true;
+  if (!kit) return false;
+  return item.device === kit.name || (item.targetUserId ? item.targetUserId === kit.user.id : !item.device && !item.to);
+}
 
 export function came(item) {
-  if (!by("search").value) drawn(item, () => by("items").prepend(line(item)));
+  for (const each of loading) each.add(item);
+  if (!belongs(item) || items.some(each => each.id === item.id)) return;
+  items.unshift(item);
+  draw();
 }
 
-export function setUpTalk() {
-  by("search").addEventListener("change", () => showItems().catch(trouble));
-  by("older").addEventListener("click", () => showItems(older).catch(trouble));
+/** `kitOf` returns a kit by its number. */
+export function setUpTalk(kitOf) {
+  nameOf = kitOf;
+  shown = here().kit;
+  by("search").addEventListener("change", () => look().catch(trouble));
+  by("older").addEventListener("click", () => look(older).catch(trouble));
 }

@@ -1,26 +1,42 @@
 // Sending to people, with what it would cost where they are reached by satellite alone.
 
 import { Refused, call, me, push, trouble } from "./hub.js";
-import { by, counted, element, put, tell } from "./text.js";
+import { choose, chosenOnes, loadReceivers, take, unchoose } from "./receivers.js";
+import { by, counted, tell } from "./text.js";
 
 const FIELDS = { message: ["content"], waypoint: ["name", "latitude", "longitude", "notes"] };
 const PAUSE = 400;
 const TOLD = 6;
+/** Each receiver is asked about alone: of more, nothing is estimated. */
+const ESTIMATED = 20;
 
 let key = crypto.randomUUID();
 let timer = 0;
 let asked = 0;
 
 const kind = () => document.querySelector("[name=kind]:checked").value;
-const people = () => [...document.querySelectorAll("[name=to]:enabled")];
-const chosen = () => [...document.querySelectorAll("[name=to]:checked")];
-const chosenGroups = () => [...document.querySelectorAll("[name=group]:checked")];
+
+/** Number of the user of the kit that is looked at, or null. */
+let kitUser = null;
+
+/** Lets who has that kit be the receiver, unless others were chosen, or words for somebody else
+ * stand there already. */
+export function chooseKit(user) {
+  const those = chosenOnes().map(each => each.key);
+  const ours = !those.length || (those.length === 1 && those[0] === kitUser);
+  if (ours && FIELDS[kind()].every(each => !by(`field-${each}`).value.trim())) choose(user ? [user] : []);
+  kitUser = user;
+}
+
+export async function loadPeople() {
+  by("write").hidden = !me.mayPush;
+  await loadReceivers();
+}
 
 export function setUpWriting() {
   by("write-form").addEventListener("input", event => {
-    if (event.target.id === "everybody")
-      for (const box of people()) box.checked = event.target.checked;
-    changed();
+    take(event.target);
+    if (event.target.id !== "to-search") changed();
   });
   by("write-form").addEventListener("submit", async event => {
     event.preventDefault();
@@ -30,28 +46,9 @@ export function setUpWriting() {
   });
 }
 
-/** Who can be written to; who has no device in use cannot. */
-export async function loadPeople() {
-  by("write").hidden = !me.mayPush;
-  const [{ users }, { groups }] = await Promise.all([
-    call("GET", "/api/users?limit=1000"), call("GET", "/api/groups"),
-  ]);
-  const others = users.filter(each => each.id !== me.id && !each.disabled && each.type !== "Integration");
-  const picked = new Set([...chosen().map(box => box.value), ...chosenGroups().map(box => `group ${box.value}`)]);
-  const teams = groups.filter(each => each.members.length).map(each => element("label", {}, element("input", {
-    type: "checkbox", name: "group", id: `to-group-${each.id}`, value: each.id, "data-name": each.name,
-    checked: picked.has(`group ${each.id}`),
-  }), `${each.name} (${counted(each.members.length, "member")})`));
-  put("people", [...teams, ...others.reverse().map(each => element("label", {}, element("input", {
-    type: "checkbox", name: "to", id: `to-${each.id}`, value: each.id, "data-name": each.name,
-    checked: picked.has(each.id), disabled: each.devices === 0,
-  }), each.devices ? each.name : `${each.name} (no device)`))]);
-}
-
 function changed() {
   for (const [name, fields] of Object.entries(FIELDS))
     for (const each of fields) by(`field-${each}`).closest("label").hidden = name !== kind();
-  by("everybody").checked = people().length > 0 && people().every(box => box.checked);
   // Another content is another item.
   key = crypto.randomUUID();
   for (const id of ["write-fault", "write-done"]) tell(id, "");
@@ -72,8 +69,10 @@ function written({ id, group }) {
 async function estimate() {
   const question = ++asked;
   if (FIELDS[kind()].every(each => !by(`field-${each}`).value.trim())) return tell("cost", "");
-  const devices = [];
-  for (const each of addressees()) {
+  const devices = [], those = addressees();
+  if (those.length > ESTIMATED)
+    return tell("cost", `What it costs is told for ${ESTIMATED} receivers at most; these are ${those.length}.`);
+  for (const each of those) {
     devices.push(...(await call("POST", "/api/package/cost", written(each))).devices);
     if (question !== asked) return;
   }
@@ -97,10 +96,8 @@ function inWords(devices) {
 
 /** Everybody is one addressee of a waypoint, as of whatever is no message. */
 function addressees() {
-  const boxes = chosen();
-  const teams = chosenGroups().map(box => ({ group: Number(box.value), name: box.dataset.name, boxes: [box] }));
-  const each = boxes.map(box => ({ id: box.value, name: box.dataset.name, boxes: [box] }));
-  return kind() !== "message" && by("everybody").checked ? [{ name: "everybody", boxes }] : [...teams, ...each];
+  const those = chosenOnes();
+  return kind() !== "message" && by("everybody").checked ? [{ key: "all", name: "everybody" }] : those;
 }
 
 /** One push for each, and who has got one is no longer chosen: sending again sends to the rest. */
@@ -110,10 +107,10 @@ async function send() {
   const done = [];
   try {
     for (const each of those) {
-      const { id, group, name, boxes } = each;
-      await push(written(each), `${key}-${group ? `group-${group}` : id ?? "all"}`);
-      for (const box of boxes) box.checked = false;
-      done.push(name);
+      await push(written(each), `${key}-${each.key}`);
+      if (each.key === "all") choose([]);
+      else unchoose(each.key);
+      done.push(each.name);
     }
     for (const each of FIELDS[kind()]) by(`field-${each}`).value = "";
     changed();
@@ -125,5 +122,6 @@ async function send() {
       : error.message));
     if (!(error instanceof Refused)) trouble(error);
   }
-  if (done.length) tell("write-done", `Sent to ${done.join(", ")}. The conversation below tells what becomes of it.`);
+  if (done.length) tell("write-done", `Sent to ${done.join(", ")}. The conversation tells what becomes of it.`);
+  chooseKit(kitUser);
 }

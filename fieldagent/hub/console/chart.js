@@ -1,0 +1,132 @@
+// The map of all kits: where each was last and how long ago, trails of who is in distress and of who
+// is looked at, and marks. Many that lie close together are one spot, with their number.
+
+import { call, trouble } from "./hub.js";
+import { entry, label, placed, setUpMap } from "./map.js";
+import { go, here } from "./place.js";
+import { age, by, put } from "./text.js";
+import { clusters } from "./trouble.js";
+
+const NEWEST = 500, TRAIL = 200;
+/** So many in view have their names; more are drawn together, in squares of so many pixels, but for
+ * the closest look. */
+const NAMED = 40, CELL = 48, CLOSEST = 16;
+/** So many have a line in words below the map. */
+const WORDS = 50;
+
+let chart = null, marks, trail;
+let asked = null;
+let fitted = false;
+/** What is drawn: kits with a place, incidents, and waypoints. */
+let spots = [], distressed = [], waypoints = [];
+
+/** Draws them anew; returns by the name of each device the date of its last position. */
+export async function lookAtChart(kits, incidents) {
+  // Only once it is seen: a map that is hidden has no size.
+  await (asked ||= begin());
+  const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
+  const lasts = new Map(), now = Date.now() / 1000;
+  waypoints = [];
+  for (const each of features) {
+    const { device, waypoint } = each.properties, found = placed(each);
+    if (waypoint !== undefined) waypoints.push(found);
+    else if (device && !(lasts.get(device)?.at > found.at)) lasts.set(device, found);
+  }
+  spots = kits.flatMap(kit => {
+    const known = kit.position && { place: [kit.position.latitude, kit.position.longitude], at: kit.position.at };
+    // A date ahead of now is of a clock that is wrong: the hub has its own then.
+    const told = lasts.get(kit.name), last = known ?? told;
+    if (!last) return [];
+    const mine = incidents.filter(each => each.device === kit.id), open = mine.find(each => !each.off);
+    const name = open ? open.title : mine.length ? `${mine[0].title}, called off` : kit.name;
+    const look = open ? "alarm" : kit.troubles.length ? "troubled" : "other";
+    return [{ id: kit.id, name, look, ...last, old: `${age(Math.max(0, now - last.at))} ago` }];
+  });
+  distressed = incidents;
+  by("map-nobody").hidden = spots.length + waypoints.length > 0;
+  const first = [...spots].sort((one, other) => (other.look === "alarm") - (one.look === "alarm"));
+  put("places", [...first.slice(0, WORDS).map(each => entry(`kit-${each.id}`, each.name, each)),
+    ...waypoints.slice(0, WORDS).map(each => entry(`${each.at}@${each.name}`, each.name, each))]);
+  draw();
+  return new Map([...lasts].map(([device, { at }]) => [device, at]));
+}
+
+async function begin() {
+  chart = await setUpMap(call, on => drawWorld(on).catch(trouble));
+  if (!chart) return;
+  trail = L.layerGroup().addTo(chart);
+  marks = L.layerGroup().addTo(chart);
+  chart.on("moveend", draw);
+  new ResizeObserver(() => chart.invalidateSize()).observe(by("map"));
+}
+
+/** Steps from point to point in hundredths of a degree, longitude first. */
+function points(steps) {
+  const found = [];
+  let east = 0, north = 0;
+  for (let at = 0; at < steps.length; at += 2) found.push([(north += steps[at + 1]) / 100, (east += steps[at]) / 100]);
+  return found;
+}
+
+/** Coasts and borders, which are here without any network. */
+async function drawWorld(on) {
+  const world = await call("GET", "/console/file/world.json");
+  for (const [name, className] of [["borders", "border"], ["coasts", "coast"]])
+    L.polyline(world[name].map(points), { className, interactive: false, weight: 1 }).addTo(on).bringToBack();
+}
+
+function draw() {
+  if (!chart) return;
+  const all = [...spots.map(each => each.place), ...waypoints.map(each => each.place)];
+  if (all.length && !fitted) {
+    fitted = true;
+    // It draws once it has moved there.
+    chart.fitBounds(all, { maxZoom: 14, padding: [30, 30] });
+  }
+  marks.clearLayers();
+  for (const { trail: places, off } of distressed)
+    L.polyline(places, { className: `trail ${off ? "off" : "alarm"}`, interactive: false }).addTo(marks);
+  for (const each of waypoints) {
+    spot(each.place, "mark", 6);
+    label(each.place, each.name, "name").addTo(marks);
+  }
+  const view = chart.getBounds().pad(0.1), chosen = here().kit;
+  const seen = spots.filter(each => view.contains(each.place));
+  const alone = each => each.look === "alarm" || each.id === chosen || seen.length <= NAMED || chart.getZoom() >= CLOSEST;
+  const points = seen.filter(each => !alone(each)).map(each => ({ ...chart.latLngToLayerPoint(each.place), spot: each }));
+  for (const { x, y, those } of clusters(points, CELL)) {
+    if (those.length === 1) one(those[0].spot, false);
+    else together(chart.layerPointToLatLng([x, y]), those.map(each => each.spot));
+  }
+  for (const each of seen.filter(alone)) one(each, true);
+}
+
+function one(each, named) {
+  spot(each.place, each.id === here().kit ? `${each.look} chosen` : each.look, 8)
+    .on("click", () => go(`/console/kit/${each.id}`));
+  if (named) label(each.place, `${each.name} · ${each.old}`, "name").setZIndexOffset(1000).addTo(marks);
+}
+
+/** Close together: a press shows them apart. */
+function together(place, those) {
+  const troubled = those.some(each => each.look === "troubled");
+  const icon = L.divIcon({ className: troubled ? "cluster troubled" : "cluster", html: String(those.length), iconSize: [36, 36] });
+  L.marker(place, { icon, keyboard: false }).addTo(marks)
+    .on("click", () => chart.fitBounds(those.map(each => each.place), { maxZoom: CLOSEST, padding: [40, 40] }));
+}
+
+const spot = (place, look, radius) => L.circleMarker(place, { className: `spot ${look}`, radius }).addTo(marks);
+
+/** Where a kit was, the newest 200 positions; without one, no trail. */
+export async function showTrail(kit) {
+  draw();
+  trail?.clearLayers();
+  if (!kit) return;
+  const { features } = await call("GET", `/api/positions?sender=${kit.user.id}&limit=${TRAIL}`);
+  if (!chart || here().kit !== kit.id) return;
+  const places = features.filter(({ properties }) => properties.device === kit.name && properties.waypoint === undefined)
+    .map(placed).sort((before, after) => before.at - after.at).map(each => each.place);
+  L.polyline(places, { className: "track own", interactive: false }).addTo(trail);
+  const last = spots.find(each => each.id === kit.id)?.place;
+  if (last && !chart.getBounds().contains(last)) chart.panTo(last);
+}

@@ -1,0 +1,67 @@
+// Who is to have what is sent: found by search, with the chosen ones shown.
+
+import { all } from "./acts.js";
+import { call, me } from "./hub.js";
+import { by, counted, element, put, tell } from "./text.js";
+
+/** More are not shown at once: typing finds one sooner than the eye. */
+const SHOWN = 8;
+
+/** Everybody who can be chosen, groups first: key, name, words, whether it has a device. */
+let known = [];
+const chosen = new Set();
+
+export const everybody = () => known.filter(each => each.id && each.reached);
+export const chosenOnes = () => known.filter(each => chosen.has(each.key));
+
+/** Who can be written to; who has no device in use cannot. */
+export async function loadReceivers() {
+  const [users, { groups }] = await Promise.all([all("/api/users?limit=1000", "users"), call("GET", "/api/groups")]);
+  const teams = groups.filter(each => each.members.length).map(({ id, name, members }) =>
+    ({ key: `group-${id}`, group: Number(id), name, words: `${name} (${counted(members.length, "member")})`, reached: true }));
+  const others = users.filter(each => each.id !== me.id && !each.disabled && each.type !== "Integration").reverse().map(({ id, name, devices }) =>
+    ({ key: id, id, name, words: devices ? name : `${name} (no device)`, reached: devices > 0 }));
+  known = [...teams, ...others];
+  showReceivers();
+}
+
+export function choose(keys) {
+  chosen.clear();
+  for (const key of keys) chosen.add(key);
+  showReceivers();
+}
+
+export function unchoose(key) {
+  chosen.delete(key);
+  showReceivers();
+}
+
+/** The chosen ones first, and whom the search finds; everybody where they are few. */
+function showReceivers() {
+  const words = by("to-search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const few = known.length <= SHOWN;
+  const found = few || words.length ? known.filter(each => words.every(word => each.words.toLowerCase().includes(word))) : [];
+  const shown = few && !words.length ? known
+    : [...chosenOnes().slice(0, SHOWN), ...found.filter(each => !chosen.has(each.key)).slice(0, SHOWN)];
+  const whole = everybody();
+  by("everybody").checked = whole.length > 0 && whole.every(each => chosen.has(each.key));
+  by("to-search-label").hidden = few;
+  const more = found.filter(each => !chosen.has(each.key)).length - SHOWN;
+  tell("to-told", few ? "" : [counted(chosen.size, "receiver") + " chosen",
+    words.length && !found.length ? "nobody is called so" : "", more > 0 ? `${more} more have such a name: type more of it` : ""].filter(Boolean).join(" · "));
+  put("people", shown.map(each => element("label", {}, element("input", {
+    type: "checkbox", name: "to", id: `to-${each.key}`, value: each.key, checked: chosen.has(each.key), disabled: !each.reached,
+  }), each.words)));
+  // What is drawn as it was has kept what a person pressed.
+  for (const box of by("people").querySelectorAll("input")) box.checked = chosen.has(box.value);
+}
+
+/** Takes what was pressed or typed in there. */
+export function take(target) {
+  if (target.id === "everybody") choose(target.checked ? everybody().map(each => each.key) : []);
+  else if (target.name === "to") {
+    if (target.checked) chosen.add(target.value);
+    else chosen.delete(target.value);
+    showReceivers();
+  } else if (target.id === "to-search") showReceivers();
+}

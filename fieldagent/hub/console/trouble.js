@@ -1,0 +1,80 @@
+// What is wrong with a kit, the worst first, and in which order kits stand. Nothing here looks at a
+// clock, the page or the hub.
+
+/** Every kind of trouble, the worst first, in words. */
+export const KINDS = {
+  sos: "SOS", silent: "silent", battery: "battery", budget: "budget", update: "update failed", clock: "clock", other: "trouble",
+};
+const RANKS = Object.keys(KINDS);
+
+/** Percent of a battery, share of a day's credits, and seconds. */
+const BATTERY_LOW = 20, CREDITS_LOW = 0.2, SILENT = 86_400, AHEAD = 120;
+
+/** What is wrong with a `device` of the hub's list: kind and words, the worst first.
+ *
+ * `incidents` are the SOS and alarms of it that are not closed; `dated` is the date of its last
+ * position as its own clock had it, or null; all times are in Unix seconds. */
+export function troubles(device, incidents, dated, now) {
+  const found = [];
+  const add = (kind, text) => found.push({ kind, text });
+  for (const { id, kind, calledOff } of incidents)
+    if (kind === "sos") add("sos", calledOff ? `SOS ${id}, called off` : `SOS ${id}`);
+    else if (kind === "operator") add("other", `alarm ${id} about its operator`);
+  if (device.disabled) return found;
+  const silence = silenceOf(device, now);
+  if (silence) add("silent", silence);
+  for (const { channel, battery } of device.modems)
+    if (battery !== null && battery < BATTERY_LOW) add("battery", `battery of ${channel} at ${battery} %`);
+  if (device.credits) {
+    const { perDay, sosReserve, spent } = device.credits;
+    const left = Math.max(0, perDay - sosReserve - spent);
+    if (left <= CREDITS_LOW * (perDay - sosReserve)) add("budget", `${left} of ${perDay - sosReserve} credits left today`);
+  }
+  if (/ fell back to /.test(device.lastUpdate ?? "")) add("update", `update: ${device.lastUpdate}`);
+  if (/^[0-9]+ (refused|back)\b/.test(device.settings ?? "")) add("update", `settings ${device.settings}`);
+  if (dated !== null && dated > now + AHEAD) add("clock", "its clock is ahead");
+  for (const text of [device.trouble, device.satelliteTrouble]) if (text) add("other", text);
+  return found.sort((one, other) => RANKS.indexOf(one.kind) - RANKS.indexOf(other.kind));
+}
+
+function silenceOf({ lastContact, linked, checkIn }, now) {
+  if (checkIn && checkIn.state !== "in time") return `check-in ${checkIn.state}`;
+  if (lastContact === null) return "never heard of";
+  return !linked && !checkIn && now - lastContact > SILENT ? "not heard of for a day" : "";
+}
+
+/** Where a kit stands among others: that of its worst trouble. */
+const rank = kit => kit.troubles.length ? RANKS.indexOf(kit.troubles[0].kind) : RANKS.length;
+
+const byName = (one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }) || one.id - other.id;
+
+export const ORDERS = {
+  trouble: (one, other) => rank(one) - rank(other) || byName(one, other),
+  name: byName,
+  heard: (one, other) => (one.lastContact ?? 0) - (other.lastContact ?? 0) || byName(one, other),
+};
+
+/** Of `kits`, those that have all words of `find` in their own or their user's name or IMEI, and
+ * the trouble `show`: a kind, "any", or nothing for all; in the order `sort`. */
+export function listed(kits, { find = "", show = "", sort = "trouble" }) {
+  const words = find.toLowerCase().split(/\s+/).filter(Boolean);
+  const has = kit => words.every(word => `${kit.name} ${kit.user.name} ${kit.imei ?? ""}`.toLowerCase().includes(word))
+    && (!show || (show === "any" ? kit.troubles.length > 0 : kit.troubles.some(each => each.kind === show)));
+  return kits.filter(has).sort(ORDERS[sort] ?? ORDERS.trouble);
+}
+
+/** How many kits have each kind of trouble. */
+export const counts = kits => Object.fromEntries(RANKS.map(kind =>
+  [kind, kits.filter(kit => kit.troubles.some(each => each.kind === kind)).length]));
+
+/** Points that lie in one square of `cell` pixels, together: [{ x, y, those }]. */
+export function clusters(points, cell) {
+  const squares = new Map();
+  for (const point of points) {
+    const square = `${Math.floor(point.x / cell)} ${Math.floor(point.y / cell)}`;
+    if (!squares.has(square)) squares.set(square, []);
+    squares.get(square).push(point);
+  }
+  const middle = (those, axis) => those.reduce((sum, each) => sum + each[axis], 0) / those.length;
+  return [...squares.values()].map(those => ({ x: middle(those, "x"), y: middle(those, "y"), those }));
+}

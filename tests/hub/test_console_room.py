@@ -1,0 +1,353 @@
+"""The operations room in Chromium: kits by what is wrong with them, the map, whose conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.wire.kit_note import UpdateReport
+from tests import browser
+from tests.hub import crowd
+from tests.hub.test_console import SECRET, console
+from tests.processes import administer, hub, until
+
+NOW = 1_800_000_000.0
+WELL: dict[str, Any] = {
+    "id": 7,
+    "name": "kit 7",
+    "user": {"id": "8", "name": "Ada"},
+    "imei": "300234010000001",
+    "disabled": False,
+    "linked": False,
+    "lastContact": NOW - 60,
+    "checkIn": None,
+    "modems": [],
+    "credits": None,
+    "lastUpdate": str(UpdateReport("2", "1")),
+    "settings": "3 taken",
+    "trouble": None,
+    "satelliteTrouble": None,
+}
+LATE = {"rule": "every 12 hours", "due": NOW - 60, "state": "late"}
+DAY = 86_400
+SOS = {"id": 5, "kind": "sos", "calledOff": None}
+CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]] = [
+    ({}, [], NOW, []),
+    ({}, [SOS], None, ["sos: SOS 5"]),
+    ({}, [{**SOS, "calledOff": NOW}], None, ["sos: SOS 5, called off"]),
+    ({"disabled": True, "lastContact": None}, [SOS], None, ["sos: SOS 5"]),
+    ({"checkIn": LATE}, [{**SOS, "kind": "overdue"}], None, ["silent: check-in late"]),
+    ({}, [{**SOS, "kind": "operator"}], None, ["other: alarm 5 about its operator"]),
+    ({"lastContact": None}, [], None, ["silent: never heard of"]),
+    ({"lastContact": NOW - DAY - 1}, [], None, ["silent: not heard of for a day"]),
+    ({"lastContact": NOW - DAY - 1, "linked": True}, [], None, []),
+    # Who has a check-in is silent by that.
+    ({"lastContact": NOW - DAY - 1, "checkIn": {**LATE, "state": "in time"}}, [], None, []),
+    (
+        {"modems": [{"channel": "satellite", "battery": each} for each in (None, 20, 19)]},
+        [],
+        None,
+        ["battery: battery of satellite at 19 %"],
+    ),
+    ({"credits": {"perDay": 20, "sosReserve": 5, "spent": 11}}, [], None, []),
+    (
+        {"credits": {"perDay": 20, "sosReserve": 5, "spent": 12}},
+        [],
+        None,
+        ["budget: 3 of 15 credits left today"],
+    ),
+    (
+        {"credits": {"perDay": 20, "sosReserve": 5, "spent": 18}},
+        [],
+        None,
+        ["budget: 0 of 15 credits left today"],
+    ),
+    (
+        {"lastUpdate": str(UpdateReport("2", "1", "no link"))},
+        [],
+        None,
+        ["update: update: 2 fell back to 1: no link"],
+    ),
+    (
+        {"settings": "3 refused: no such port"},
+        [],
+        None,
+        ["update: settings 3 refused: no such port"],
+    ),
+    ({"settings": "3 back"}, [], None, ["update: settings 3 back"]),
+    ({}, [], NOW + 121, ["clock: its clock is ahead"]),
+    ({"trouble": "another key"}, [], None, ["other: another key"]),
+    (
+        {"trouble": "another key", "lastContact": None},
+        [SOS],
+        NOW + DAY,
+        ["sos: SOS 5", "silent: never heard of", "clock: its clock is ahead", "other: another key"],
+    ),
+]
+
+
+@pytest.fixture
+def pure() -> Iterator[Callable[..., Any]]:
+    """The module of the page that says what is wrong, as a browser runs it: a call of one of its
+    functions by name and arguments."""
+    text = (Path(crowd.__file__).parents[2] / "fieldagent/hub/console/trouble.js").read_text()
+    with browser.browser() as opened:
+        shown = opened.new_page()
+        url = "data:text/javascript," + "".join(f"%{byte:02x}" for byte in text.encode())
+
+        def call(name: str, *arguments: Any) -> Any:
+            return shown.evaluate(
+                "([url, name, given]) => import(url).then(those => those[name](...given))",
+                [url, name, list(arguments)],
+            )
+
+        yield call
+
+
+def test_what_is_wrong_with_a_kit_the_worst_first(pure: Any) -> None:
+    for members, incidents, dated, expected in CASES:
+        found = pure("troubles", {**WELL, **members}, incidents, dated, NOW)
+        assert [f"{each['kind']}: {each['text']}" for each in found] == expected, members
+
+
+def kit(number: int, name: str, *kinds: str, heard: float | None = 1.0) -> dict[str, Any]:
+    troubles = [{"kind": each, "text": each} for each in kinds]
+    whole = {**WELL, "id": number, "name": name, "lastContact": heard, "troubles": troubles}
+    return whole | {"user": {"id": "1", "name": f"User of {name}"}, "imei": f"{number:015}"}
+
+
+KITS = [
+    kit(1, "kit 10", heard=9.0),
+    kit(2, "kit 9", "battery", heard=5.0),
+    kit(3, "Berta", "clock", heard=None),
+    kit(4, "kit 2", "sos", "battery", heard=7.0),
+    kit(5, "kit 1", "silent", heard=1.0),
+]
+
+
+FOUND: list[tuple[dict[str, str], list[int]]] = [
+    ({}, [4, 5, 2, 3, 1]),
+    ({"sort": "name"}, [3, 5, 4, 2, 1]),
+    ({"sort": "heard"}, [3, 5, 2, 4, 1]),
+    ({"sort": "whatever an address has"}, [4, 5, 2, 3, 1]),
+    ({"show": "battery"}, [4, 2]),
+    ({"show": "any"}, [4, 5, 2, 3]),
+    ({"find": "kit 1"}, [5, 1]),
+    ({"find": "  BERTA user "}, [3]),
+    ({"find": "0000004"}, [4]),
+    ({"find": "nobody"}, []),
+]
+
+
+def test_kits_are_found_filtered_and_in_order(pure: Any) -> None:
+    for how, expected in FOUND:
+        assert [each["id"] for each in pure("listed", KITS, how)] == expected, how
+
+
+def test_points_in_one_square_are_one(pure: Any) -> None:
+    points = [{"x": x, "y": y} for x, y in ((1, 1), (3, 5), (49, 1), (-1, 1))]
+    found = pure("clusters", points, 48)
+    assert sorted((each["x"], each["y"], len(each["those"])) for each in found) == [
+        (-1, 1, 1),
+        (2, 3, 2),
+        (49, 1, 1),
+    ]
+
+
+def enter(shown: Any) -> None:
+    shown.get_by_label("User number").fill("olga@example.org")
+    shown.get_by_label("Password").fill(SECRET.strip())
+    shown.get_by_role("button", name="Sign in").click()
+    shown.locator("#kits a").first.wait_for()
+
+
+def settle(database: str, kits: int) -> None:
+    administer(database, "init", "Alps")
+    administer(
+        database,
+        *("user", "add", "Olga", "--email", "olga@example.org", "--password"),
+        secret=SECRET,
+    )
+    administer(database, "user", "role", "Olga", "administrator")
+    crowd.settle(database, kits)
+
+
+PARTS = {"Map": "chart", "Conversation": "talk", "Kits": "fleet", "Send": "write", "SOS": "desk"}
+SCREENS_HIGH = 6
+"""What a phone's page may be, however many kits there are."""
+
+
+@pytest.mark.parametrize(
+    ("screen", "kits"),
+    [
+        ("390-light", 200),
+        ("1280-dark", 200),
+        pytest.param("390-dark", 1_000, marks=pytest.mark.long),
+        pytest.param("1280-light", 1_000, marks=pytest.mark.long),
+    ],
+)
+def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle(database, kits)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, screen) as shown,
+    ):
+        enter(shown)
+        rows = shown.locator("#kits a")
+        assert rows.count() == 100 and "SOS 1" in rows.first.inner_text()
+        assert "check-in late" in rows.nth(1).inner_text()
+        shown.locator("#map .cluster").first.wait_for()
+        shown.locator("#map .name span", has_text="SOS 1: Person 1").wait_for()
+        shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+        browser.keep(shown, f"console-room-{kits}-{screen}")
+        assert browser.faults(shown) == []
+        assert fits(shown, screen)
+        # Search and filter ask the hub nothing.
+        asked: list[str] = []
+        shown.on("request", lambda request: asked.append(request.url.removeprefix(running.address)))
+        shown.get_by_label("Show", exact=True).select_option("battery")
+        until(lambda: rows.count() == kits // 10)
+        shown.get_by_label("Find a kit").fill(f"kit {kits - 7}")
+        until(lambda: rows.count() == 1)
+        assert not [each for each in asked if "?device=" in each or "device=" in each]
+        # Who is chosen: one look each at words, how far they came, and trail; the lists of all are
+        # not loaded again for that.
+        del asked[:]
+        rows.first.click()
+        shown.get_by_role("heading", name=f"Conversation with kit {kits - 7}").wait_for()
+        talk = shown.locator("#items > li")
+        talk.filter(has_text=f"all well at {kits - 7}").wait_for()
+        out = talk.filter(has_text=f"Olga: hello {kits - 7}")
+        out.get_by_text(f"waits for kit {kits - 7}").wait_for()
+        talk.filter(has_text="2 positions since").wait_for()
+        chosen = [
+            each.partition("?")[0] for each in asked if "device=" in each or "sender=" in each
+        ]
+        assert sorted(chosen) == ["/api/deliveries", "/api/items", "/api/positions"]
+        shown.locator("#map .track").wait_for(state="attached")
+        until(lambda: in_view(shown, "#talk-title"))
+        assert shown.url.startswith(f"{running.address}/console/kit/")
+        assert "show=battery" in str(shown.url)
+        assert browser.faults(shown) == []
+        browser.keep(shown, f"console-kit-{kits}-{screen}")
+        # The receiver is whose kit it is; others are found by name, and those chosen are shown.
+        people = shown.locator("#people label")
+        assert [each.strip() for each in people.all_inner_texts()] == [f"Person {kits - 7}"]
+        shown.get_by_label("Find people or groups").fill("Person 12")
+        people.nth(8).wait_for()
+        shown.get_by_label("Person 12", exact=True).check()
+        shown.get_by_label("Find people or groups").fill("")
+        until(lambda: people.count() == 2)
+        shown.get_by_text("2 receivers chosen").wait_for()
+        # A reload keeps the place, and the back button leads to the one before.
+        shown.reload()
+        shown.get_by_role("heading", name=f"Conversation with kit {kits - 7}").wait_for()
+        rows.first.wait_for()
+        assert rows.count() == 1 and shown.get_by_label("Find a kit").input_value()
+        shown.go_back()
+        shown.get_by_role("heading", name="Conversation of all").wait_for()
+        assert fits(shown, screen)
+        if screen.startswith("390"):
+            for part in PARTS:
+                shown.locator("#parts").get_by_role("link", name=part, exact=True).click()
+                until(partial(in_view, shown, f"#{PARTS[part]} h2"))
+
+
+def fits(shown: Any, screen: str) -> bool:
+    """Nothing is wider than the screen, and the whole no longer than some screens."""
+    width, height = shown.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+    )
+    high = shown.viewport_size["height"]
+    return bool(width <= int(screen.partition("-")[0]) and height <= SCREENS_HIGH * high)
+
+
+def has_lines_farther_off(shown: Any) -> bool:
+    """Press once more, and say whether coasts and borders are in view now."""
+    shown.get_by_role("button", name="Zoom out").click()
+    drawn = [shown.locator(f"#map path.{lines}") for lines in ("coast", "border")]
+    return all(len(each.get_attribute("d")) > 100 for each in drawn)
+
+
+def in_view(shown: Any, mark: str) -> bool:
+    box = shown.locator(mark).first.bounding_box()
+    return bool(box and 0 <= box["y"] < shown.viewport_size["height"])
+
+
+def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle(database, 12)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        enter(shown)
+        # Coasts and borders are there without any map of anybody's.
+        until(partial(has_lines_farther_off, shown))
+        # By the keyboard alone: from the card to the kit's conversation, and back to the card.
+        shown.locator("#sos").get_by_role("link", name="conversation with kit 1").focus()
+        shown.keyboard.press("Enter")
+        shown.get_by_role("heading", name="Conversation with kit 1").wait_for()
+        shown.locator("#items").get_by_text("leg broken").wait_for()
+        shown.get_by_role("link", name="To the card of SOS 1").focus()
+        shown.keyboard.press("Enter")
+        assert shown.url == f"{running.address}/console/sos/1"
+        shown.go_back()
+        assert shown.url.endswith("/console/kit/1")
+        administer(database, "sos", "close", "1", "found", "--by", "Olga")
+        shown.get_by_text("No SOS is open.").wait_for()
+        shown.locator("#kit-1 .badge").wait_for(state="detached")
+        shown.go_forward()
+        shown.locator("#named").get_by_text("closed by Olga “found”").first.wait_for()
+        shown.goto(f"{running.address}/console/sos/99")
+        shown.get_by_text("There is no SOS 99 here.").wait_for()
+        shown.goto(f"{running.address}/console/kit/99")
+        shown.get_by_text("No kit 99 is here").wait_for()
+
+
+def test_adding_a_device_asks_for_operator_credits_and_check_in(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle(database, 1)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        enter(shown)
+        shown.goto(f"{running.address}/console/administration/devices")
+        shown.get_by_label("Name of the new device").fill("kit of Mia")
+        shown.get_by_label("IMEI of its modem, where it has one").fill("300234010000070")
+        shown.get_by_label("Who carries its satellite messages").select_option("rockblock")
+        shown.get_by_label("Most credits to it on a UTC day").fill("40")
+        shown.get_by_label("Of these, for an SOS alone").fill("10")
+        shown.get_by_label("An item of it is to come").select_option("every 12 hours")
+        shown.get_by_role("button", name="Add the device").click()
+        shown.locator("#act-done").get_by_text("kit of Mia is added").wait_for()
+        made = device(shown, "kit of Mia")
+        assert (made["operator"], made["checkIn"]["rule"]) == ("rockblock", "every 12 h")
+        assert made["credits"] == {"perDay": 40, "sosReserve": 10, "spent": 0}
+        shown.get_by_role("button", name="I have kept it").click()
+        shown.get_by_label("Name of the new device").fill("kit of Eve")
+        shown.get_by_label("An item of it is to come").select_option("each day by a time")
+        shown.get_by_label("That time, in UTC").fill("18:30")
+        shown.get_by_role("button", name="Add the device").click()
+        shown.locator("#act-done").get_by_text("kit of Eve is added").wait_for()
+        assert device(shown, "kit of Eve")["checkIn"]["rule"] == "by 18:30 UTC"
+        shown.get_by_role("button", name="I have kept it").click()
+        shown.get_by_label("Name of the new device").fill("kit of Dan")
+        shown.get_by_label("That time, in UTC").fill("25:00")
+        shown.get_by_role("button", name="Add the device").click()
+        shown.locator("#act-fault").get_by_text("checkInBy must be a time such as 18:00").wait_for()
+
+
+def device(shown: Any, name: str) -> Any:
+    told = shown.evaluate("fetch('/api/devices').then(answer => answer.json())")
+    (found,) = [each for each in told["devices"] if each["name"] == name]
+    return found

@@ -1,0 +1,58 @@
+"""Coasts and borders of the console's map: what the file has, and how a line loses its detail."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORLD = ROOT / "fieldagent/hub/console/world.json"
+MOST_BYTES = 300_000
+
+
+def points(steps: list[int]) -> Iterator[tuple[float, float]]:
+    """Longitude and latitude."""
+    east = north = 0
+    for right, up in zip(steps[::2], steps[1::2], strict=True):
+        east, north = east + right, north + up
+        yield east / 100, north / 100
+
+
+def test_every_line_is_on_the_globe_and_none_goes_round_it() -> None:
+    assert WORLD.stat().st_size <= MOST_BYTES
+    world = json.loads(WORLD.read_text())
+    assert world.keys() == {"coasts", "borders"}
+    for line in (*world["coasts"], *world["borders"]):
+        placed = list(points(line))
+        assert len(placed) > 1
+        assert all(abs(east) <= 180 and abs(north) <= 90 for east, north in placed)
+        assert all(abs(one[0] - other[0]) <= 180 for one, other in pairwise(placed))
+    # Land's End and the North Cape are where they are, within what the lines may be awry.
+    coast = [each for line in world["coasts"] for each in points(line)]
+    for east, north in ((-5.71, 50.07), (25.78, 71.17)):
+        assert min(max(abs(each[0] - east), abs(each[1] - north)) for each in coast) < 0.5
+
+
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "build/world.py"))
+
+
+def test_a_line_keeps_its_corners_and_loses_what_lies_near(script: dict[str, Any]) -> None:
+    simple, this_side, steps = script["simple"], script["this_side"], script["steps"]
+    assert simple([(0, 0), (1, 0.01), (2, 0), (2, 5)]) == [(0, 0), (2, 0), (2, 5)]
+    assert simple([(0, 0), (0.1, 0), (0.1, 0.1), (0, 0)]) == [], "an islet"
+    island = [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)]
+    assert simple(island) == island
+    assert list(this_side([(179, 1), (180, 2), (-180, 2), (-179, 3)])) == [
+        [(179, 1), (180, 2)],
+        [(-180, 2), (-179, 3)],
+    ]
+    assert steps([(1.001, 2), (1.002, 2), (0.5, 2.25)]) == [100, 200, -50, 25]
+    assert steps([(1.001, 2), (1.002, 2)]) == []
