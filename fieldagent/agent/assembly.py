@@ -84,7 +84,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     queues = {channel: channel_queue(journal, channel) for channel in channels}
     links = {channel: _link(settings, journal, channel) for channel in channels}
     terms = _station_terms(settings, channels)
-    words = None if terms is None else _words(terms, links, journal.clock.now)
+    words = None if terms is None else _words(terms, journal, links, journal.clock.now)
     endings = Endings(
         journal,
         queues,
@@ -329,7 +329,10 @@ def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationT
 
 
 def _words(
-    terms: StationTerms, links: Mapping[Channel, ChannelLink], clock: Callable[[], float]
+    terms: StationTerms,
+    journal: Journal,
+    links: Mapping[Channel, ChannelLink],
+    clock: Callable[[], float],
 ) -> RadioPiggyback:
     from fieldagent.agent.mesh.station import words_of
 
@@ -337,4 +340,4 @@ def _words(
         linked = links.get(Channel.CELLULAR)
         return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
 
-    return words_of(terms, asks_for_relay=asks_for_relay, clock=clock)
+    return words_of(terms, journal, asks_for_relay=asks_for_relay, clock=clock)

@@ -28,6 +28,13 @@ _LIST = re.compile(r"AT\+CMGL=([0-4])")
 _SET = re.compile(r"AT\+(CMEE|CMGF|CNMI|CSMS|CPMS|CSCS|CREG|CLIP|CSDH|CFUN|COPS)=([^?]+)")
 _PLAIN = {
     "AT": [],
+    "ATV1": [],
+    "ATX4": [],
+    "AT&C1": [],
+    "ATH": [],
+    "ATI": ["simulated GSM modem"],
+    "AT+GCAP": ["+GCAP: +CGSM"],
+    "AT+CFUN?": ["+CFUN: 1"],
     "AT+CGMI": ["fieldagent"],
     "AT+CGMM": ["simulated GSM modem"],
     "AT+CGMR": ["1"],
@@ -128,8 +135,8 @@ class SimulatedGsmModem:
         del self._input[: end + 1]
         if self._echo:
             self._output += line + b"\r"
-        # ESC means something at a prompt alone.
-        if command := line.decode("ascii", "replace").strip("\x1b ").upper():
+        # ESC means something at a prompt alone, a line feed nowhere.
+        if command := line.decode("ascii", "replace").strip("\x1b\n ").upper():
             self._obey(command)
         return True
 

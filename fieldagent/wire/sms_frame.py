@@ -33,8 +33,10 @@ MARK = "fa:"
 NAME_BYTES = 6
 ACKNOWLEDGED_MAX = 15
 _HEAD = 1 + NAME_BYTES
-_ONE_SMS, _TWO_SMS = 160, 306
-"""Septets of one message, and of two parts."""
+_ONE_SMS, _PART = 160, 153
+"""Septets of one message, and of each part of a longer one."""
+PARTS_DOWN = 8
+"""Most parts of a message that the hub sends: a SIM holds ten or more, services take ten."""
 _TEXT = re.compile(r"fa:([A-Za-z0-9+/]{20,})", re.ASCII)
 
 
@@ -44,8 +46,12 @@ def _bytes_in(septets: int) -> int:
 
 ENVELOPE_BYTES = _bytes_in(_ONE_SMS) - _HEAD - TAG_BYTES
 """Most bytes of an envelope that a kit sends: the frame goes in one SMS."""
-ENVELOPE_BYTES_DOWN = _bytes_in(_TWO_SMS) - _HEAD - TAG_BYTES - TAG_BYTES * 4
-"""The same of one that the hub sends, in two, beside four acknowledgements."""
+
+
+def envelope_bytes_down(parts: int) -> int:
+    """Return the same of one that the hub sends, in so many parts from two on, beside four
+    acknowledgements."""
+    return _bytes_in(_PART * parts) - _HEAD - TAG_BYTES - TAG_BYTES * 4
 
 
 def name_of(token_digest: bytes) -> bytes:

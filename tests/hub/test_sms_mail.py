@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.hub.contract import Unknown
+from fieldagent.hub.contract import Bearer, Unknown
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.kit_sms import KitSmsInbox
 from fieldagent.hub.field import sms_mail
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.records.ledger import confirm_all
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
-from fieldagent.wire import sms_frame
+from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.incident_proof import token_digest
 from fieldagent.wire.sms_frame import SmsFrame
@@ -49,12 +50,16 @@ class Desk:
     async def due(self, per_day: int = 100) -> sms_mail.SmsToKit | None:
         return await self.alps.store.commit(lambda db: sms_mail.claim(db, self.alps.now, per_day))
 
+    async def taken(self, due: sms_mail.SmsToKit, reason: str = "") -> None:
+        """The service has it, or does not for this reason."""
+        await self.alps.store.commit(lambda db: sms_mail.settle(db, due, reason, self.alps.now))
+
     async def told(self, reason: str = "") -> SmsFrame | None:
         """Let the next message be handed over, or refused for this reason."""
         due = await self.due()
         if due is None:
             return None
-        await self.alps.store.commit(lambda db: sms_mail.settle(db, due, reason, self.alps.now))
+        await self.taken(due, reason)
         frame = sms_frame.read(due.text)
         assert frame.is_tagged_by(DOWN)
         return frame
@@ -164,3 +169,79 @@ async def test_mail_goes_again_unchanged_and_then_waits_for_the_kit(store: Store
         states = await alps.rows("SELECT state, way FROM delivery WHERE device = 1")
         assert states == [("stored", "sms")]
         assert await desk.told() is None
+
+
+def of_bytes(parts: int) -> Message:
+    """One that takes so many SMS."""
+    return Message("x" * (sms_frame.envelope_bytes_down(parts) - 40))
+
+
+async def reasons(alps: Field) -> list[str]:
+    rows = await alps.rows("SELECT reason FROM delivery WHERE device = 1 ORDER BY item")
+    return [reason for (reason,) in rows]
+
+
+async def test_a_long_one_goes_in_several_behind_what_is_short(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await alps.push(of_bytes(5), target=1)
+        await alps.push(Message("short"), target=1)
+        await desk.comes(frame_of(1, "here").text(UP))
+        for parts, states in ((1, ["waiting", "stored"]), (5, ["stored", "stored"])):
+            due = await desk.due()
+            assert due is not None
+            assert sms_alphabet.parts(due.text) == parts
+            frame = sms_frame.read(due.text)
+            await desk.taken(due)
+            assert frame.is_tagged_by(DOWN)
+            assert await reasons(alps) == ["", ""]
+            alps.now += 1
+            await desk.comes(SmsFrame(NAME, b"", (frame.tag,)).text(UP))
+            rows = await alps.rows("SELECT state FROM delivery WHERE device = 1 ORDER BY item")
+            assert [state for (state,) in rows] == states
+        assert await desk.told() is None
+        ((today,),) = await alps.rows("SELECT today FROM kit_sms")
+        assert today == 6, "each part is one of the day's"
+
+
+async def test_what_is_too_long_says_so_and_goes_by_another_way(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await alps.push(Message("x" * 900), target=1)
+        await desk.comes(frame_of(1, "here").text(UP))
+        frame = await desk.told()
+        assert frame is not None
+        assert not frame.envelope
+        assert await reasons(alps) == [sms_mail.TOO_LONG]
+        ((item,),) = await alps.rows("SELECT item FROM delivery WHERE device = 1")
+
+        def by_ip(db: Db) -> None:
+            confirm_all(db, [(item, 1)], Bearer.IP, alps.now)
+
+        await alps.store.commit(by_ip)
+        assert await reasons(alps) == [""]
+
+
+async def test_what_the_day_does_not_pay_waits_for_the_next(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await alps.push(of_bytes(5), target=1)
+        await desk.comes(frame_of(1, "here").text(UP))
+        due = await desk.due(per_day=4)
+        assert due is not None
+        assert not sms_frame.read(due.text).envelope
+        assert await reasons(alps) == [sms_mail.SPENT]
+        await desk.taken(due)
+        assert await desk.due(per_day=4) is None
+        await desk.comes(frame_of(2, "still here").text(UP))
+        due = await desk.due(per_day=8)
+        assert due is not None
+        assert sms_frame.read(due.text).envelope
+        assert await reasons(alps) == [""]
+        await desk.taken(due)
+        alps.now += 1000
+        assert await desk.due(per_day=8) is None, "its copy is one too many"
+        alps.now += 86_400
+        again = await desk.due(per_day=8)
+        assert again is not None
+        assert again.text == due.text

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +81,45 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
         assert re.search("1  (Kit 1|Clone) .* -80 dBm  SNR 6 dB", told(ben, "neighbours"))
         eve.expect("without a tag, and radio-key is set here")
         assert "give that kit the same radio-key" in told(eve, "status")
+
+
+@pytest.mark.long
+def test_who_has_read_it_is_told_over_one_between(tmp_path: Path) -> None:
+    """Kits 1 and 3 do not hear each other, nobody has a hub: pressed at the page of 3, told at 1 in
+    the API, by `show` and in the events, once, also after both have started anew."""
+    (tmp_path / "who").write_text("1 2\n2 3\n")
+    who = ("--nodes", "3", "--topology", str(tmp_path / "who"), "--seed", "7")
+    with ExitStack() as stack:
+        stack.enter_context(nodes(tmp_path, *who))
+        stack.enter_context(kit(tmp_path, 2))
+        with kit(tmp_path, 1) as ada, kit(tmp_path, 3) as cleo:
+            package = {"message": {"content": "are you there?"}, "receipt": "read"}
+            sent = ada.call("POST", "/api/package/async", package).body["id"]
+            cleo.expect("are you there?")
+            (came,) = cleo.call("GET", "/api/inbound").body["payloads"]
+            read = f"/api/inbound/{came['requestId']}/read"
+            assert cleo.call("POST", read, {"by": "Cleo"}).status == 200
+            until(lambda: read_at(ada, sent) == ["read by Cleo, at Kit 3's kit"])
+            (step,) = (each for each in ladder(ada, sent) if each["rung"] == "read")
+            assert abs(step["at"] - time.time()) < 120
+            shown = subprocess.run(
+                [*MODULE, "show", str(sent), "--port", str(ada.port)],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            assert "read by Cleo, at Kit 3's kit" in shown
+        with kit(tmp_path, 1) as ada, kit(tmp_path, 3):
+            assert read_at(ada, sent) == ["read by Cleo, at Kit 3's kit"]
+
+
+def ladder(kit: Agent, number: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = kit.call("GET", f"/api/package/{number}").body["reached"]
+    return found
+
+
+def read_at(kit: Agent, number: int) -> list[str]:
+    return [each["text"] for each in ladder(kit, number) if each["rung"] == "read"]
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.incident_proof import token_digest
-from fieldagent.wire.sms_frame import ENVELOPE_BYTES, ENVELOPE_BYTES_DOWN, SmsFrame
+from fieldagent.wire.sms_frame import ENVELOPE_BYTES, PARTS_DOWN, SmsFrame, envelope_bytes_down
 
 DIGEST = token_digest("a-link-token")
 NAME = sms_frame.name_of(DIGEST)
@@ -20,7 +20,7 @@ UP, DOWN = sms_frame.key_up(DIGEST), sms_frame.key_down(DIGEST)
 
 
 @given(
-    some.binary(max_size=ENVELOPE_BYTES_DOWN),
+    some.binary(max_size=envelope_bytes_down(PARTS_DOWN)),
     some.lists(some.binary(min_size=8, max_size=8), max_size=15),
 )
 def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> None:
@@ -48,7 +48,11 @@ VECTOR = "fa:EVsOZHru3QABAgMEBQYHgwEAAIHn8S9Qr6YoIg"
 
 @pytest.mark.parametrize(
     ("size", "acknowledged", "parts"),
-    [(ENVELOPE_BYTES, 0, 1), (ENVELOPE_BYTES - 8, 1, 1), (ENVELOPE_BYTES_DOWN, 4, 2)],
+    [
+        (ENVELOPE_BYTES, 0, 1),
+        (ENVELOPE_BYTES - 8, 1, 1),
+        *((envelope_bytes_down(parts), 4, parts) for parts in range(2, PARTS_DOWN + 1)),
+    ],
 )
 def test_a_full_one_takes_no_message_more(size: int, acknowledged: int, parts: int) -> None:
     frame = SmsFrame(NAME, bytes(size), (bytes(8),) * acknowledged)

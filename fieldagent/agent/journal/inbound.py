@@ -220,12 +220,19 @@ class RungOwed(NamedTuple):
 
 
 def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at: float) -> bool:
-    """Write down that the sender of a payload is to be told of it; return whether anybody is."""
+    """Write down that the sender of a payload is to be told of it, by the hub and on the air;
+    return whether anybody is."""
+    whose = "FROM inbound WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)"
+    told = rung, text, int(at), request_id, rung is not Rung.PROGRAMS
+    db.execute(
+        "INSERT OR IGNORE INTO station_owed (station, sequence, rung, text, at, digest, asks)"
+        f" SELECT -origin, sequence, ?, ?, ?, digest, asks {whose} AND origin < 0",
+        told,
+    )
     cursor = db.execute(
         "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
-        " SELECT origin, sequence, ?, ?, ?, digest FROM inbound"
-        " WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)",
-        (rung, text, int(at), request_id, rung is not Rung.PROGRAMS),
+        f" SELECT origin, sequence, ?, ?, ?, digest {whose}",
+        told,
     )
     return cursor.rowcount == 1
 
@@ -244,6 +251,46 @@ def rungs_owed(journal: Journal, limit: int = 64) -> list[RungOwed]:
 def told_rungs(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
     db.executemany(
         "DELETE FROM rung_owed WHERE origin = ? AND sequence = ? AND rung = ? AND text = ?", keys
+    )
+
+
+class StationOwed(NamedTuple):
+    """What a station has not been told yet: how far an item of its own has come here."""
+
+    station: int
+    sequence: int
+    rung: Rung
+    text: str
+    at: int
+    """Unix time."""
+    digest: bytes
+    asks: bool
+    """Its sender wants to know."""
+
+
+STATION_OWED_FOR = 7 * 86_400
+"""Seconds for which a station is told."""
+
+
+def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
+    """Return what stations are to be told, the newest first."""
+    rows = journal.read(
+        "SELECT station, sequence, rung, text, at, digest, asks FROM station_owed"
+        " WHERE at > ? ORDER BY at DESC LIMIT ?",
+        int(journal.clock.date(journal.clock.now())) - STATION_OWED_FOR,
+        limit,
+    )
+    return [
+        StationOwed(station, sequence, Rung(rung), text, at, bytes(digest), bool(asks))
+        for station, sequence, rung, text, at, digest, asks in rows
+    ]
+
+
+def told_station(db: sqlite3.Connection, told: StationOwed) -> None:
+    """The station has it."""
+    db.execute(
+        "DELETE FROM station_owed WHERE station = ? AND sequence = ? AND rung = ? AND text = ?",
+        told[:4],
     )
 
 

@@ -226,12 +226,16 @@ class Reached(NamedTuple):
 
 
 def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Reached]]:
-    """Return how far each has come, beyond the disk of anybody's kit; the first first."""
+    """Return how far each has come, beyond the disk of anybody's kit; the first first. What a
+    station has told by radio, and the hub too, is there once."""
     found: dict[int, list[Reached]] = {sequence: [] for sequence in sequences}
     for sequence, by, rung, text, at, *who in journal.read(
         "SELECT sequence, by, rung, text, at, identity.id, name, type, email, account"
         " FROM reached LEFT JOIN identity ON identity.origin = by"
-        f" WHERE sequence IN {_AMONG} ORDER BY at",
+        f" WHERE sequence IN {_AMONG} AND NOT (by < 0 AND EXISTS (SELECT 1 FROM reached hub"
+        " WHERE hub.sequence = reached.sequence AND hub.rung = reached.rung AND hub.by > 0"
+        " AND hub.at = reached.at AND instr(hub.text, reached.text) = 1))"
+        " ORDER BY at",
         json.dumps(sequences),
     ):
         found[sequence].append(Reached(_who(by, who), Rung(rung), text, at))

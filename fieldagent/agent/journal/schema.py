@@ -401,6 +401,19 @@ CREATE TABLE unreadable_owed ( -- what came and could not be read: the hub is to
 ) STRICT, WITHOUT ROWID;
 """
 
+STATION_OWED = """
+CREATE TABLE station_owed ( -- what a station is to be told on the air of an item of its own here
+    station INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    rung INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    at INTEGER NOT NULL, -- Unix time
+    digest BLOB NOT NULL,
+    asks INTEGER NOT NULL, -- its sender wants to know
+    PRIMARY KEY (station, sequence, rung, text)
+) STRICT, WITHOUT ROWID;
+"""
+
 HANDHELDS = """
 CREATE TABLE handheld ( -- a person's radio, see `handhelds.Handheld`
     handle TEXT PRIMARY KEY,
@@ -575,6 +588,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {PEOPLE}
 {HANDHELDS}
 {UNREADABLE}
+{STATION_OWED}
 """
 
 DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
@@ -598,5 +612,6 @@ STEPS = {
     16: PEOPLE,
     17: HANDHELDS,
     18: UNREADABLE,
+    19: STATION_OWED,
 }
-JOURNAL = Schema(19, TABLES, STEPS)
+JOURNAL = Schema(20, TABLES, STEPS)

@@ -17,9 +17,11 @@ from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
-from fieldagent.agent.outbound.holdings import Holdings, confirmed_by
+from fieldagent.agent.outbound.holdings import confirmed_by
+from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.package.package import Channel, CheckIn, Item
+from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import (
     Ack,
@@ -52,9 +54,9 @@ Numbered = tuple[int, Ack]
 AskedFor = tuple[int, int]
 """A station, and the number of an item of which a fragment came with a request to relay."""
 ASKED_FOR_MAX = 1000
-_NOT_STORED = (
-    RelayRequest | SentBy | Report | Receipt | Beside | JournalNumber | CheckIn | Unreadable
-)
+_NOT_STORED = RelayRequest | SentBy | Report | Beside | JournalNumber | CheckIn | Unreadable
+_BY_RADIO = (Rung.PROGRAMS, Rung.RADIO, Rung.READ)
+"""How far a station can say that an item has come with it."""
 
 
 @dataclass(slots=True)
@@ -98,6 +100,12 @@ class Packet:
     """Those that are here whole by it."""
     repeated: set[int] = field(default_factory=set)
     """Of those, the numbers that were here before: what was said of them did not reach."""
+    words: list[tuple[Entry, bool]] = field(default_factory=list)
+    """How far items of ours have come with its station, and whether we asked."""
+    others_words: list[Entry] = field(default_factory=list)
+    """The same of the items of others, and their answers."""
+    answers: bool = False
+    """It answers a word of ours."""
 
 
 class PacketReception:
@@ -118,9 +126,9 @@ class PacketReception:
         sealed: bool = False,
         relay: Relay | None = None,
         troubles: AirTroubles,
-        holdings: Holdings,
+        words: RadioPiggyback,
     ) -> None:
-        self._holdings = holdings
+        self._holdings, self._readings = words.holdings, words.readings
         self._inbox = inbox
         self.station = station
         self._keys = keys
@@ -200,7 +208,10 @@ class PacketReception:
         content, station = entry.content, packet.station
         if isinstance(content, _NOT_STORED):
             return
-        if isinstance(content, Way):
+        if isinstance(content, Receipt):
+            if content.digest and not packet.namesake:
+                self._store_word(db, entry, content, packet)
+        elif isinstance(content, Way):
             packet.way = content
         elif isinstance(content, Ack):
             if content.count == 0:
@@ -237,6 +248,25 @@ class PacketReception:
         for number, digest in zip(numbers, ours, strict=True):
             if not on_air.has_confirmed(db, packet.station, number):
                 self._note_ack(db, number, Ack(self.station, digest=digest), packet)
+
+    def _store_word(
+        self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, packet: Packet
+    ) -> None:
+        """How far an item has come with that station, or that it has heard how far one of its own
+        has."""
+        if receipt.by != self.station:
+            packet.others_words.append(entry)
+        elif receipt.rung is Rung.STORED:
+            owed = self._readings.answered(packet.station, entry)
+            if owed is not None:
+                inbound.told_station(db, owed)
+                packet.answers = True
+        elif receipt.rung in _BY_RADIO and confirms(db, entry.sequence, receipt, packet.taken):
+            said = receipt.rung, receipt.text, float(entry.time)
+            outbound.note_rung(db, entry.sequence, -packet.station, *said)
+            known = outbound.package_in(db, entry.sequence)
+            asked = known is not None and (known.package.asks or known.package.sos)
+            packet.words.append((entry, asked))
 
     def _digest_of_ours(self, db: sqlite3.Connection, number: int) -> bytes | None:
         return self._holdings.digest(self.station, number) or _digest_of_ours(db, number)

@@ -21,7 +21,16 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Status
-from fieldagent.wire.envelope import Ack, Envelope, Fragment, Introduction, Source, Unreadable
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import (
+    Ack,
+    Envelope,
+    Fragment,
+    Introduction,
+    Receipt,
+    Source,
+    Unreadable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +114,7 @@ class RadioReception:
         self._look_for_twins(envelope, packet)
         await self._follow_up(packet)
         self._go_round(packet)
+        self._note_words(packet, now)
         if returned:
             log.info("station %d is in earshot", packet.sender)
             # Who says hello is answered by one; who sends something, by what acknowledges that.
@@ -112,11 +122,31 @@ class RadioReception:
         if returned or presents:
             self._rounds.welcome(packet.sender, trio.current_time())
             self._piggyback.greet(crowd=len(self._neighbours.in_earshot()))
+            self._piggyback.readings.greet(packet.sender, now)
             # What waits for its next try need not wait.
             self._queue.hasten(*self._queue.waiting())
         if packet.acks:
             self._queue.wake()
         return dict(packet.acks)
+
+    def _note_words(self, packet: Packet, now: float) -> None:
+        """How far items have come is answered, or passed on."""
+        readings, crowd = self._piggyback.readings, len(self._neighbours.in_earshot())
+        if packet.answers:
+            self._piggyback.look()
+        for entry, asked in packet.words:
+            readings.answer(packet.station, entry, now, asked=asked)
+        for entry in packet.others_words:
+            said = entry.content
+            assert isinstance(said, Receipt)
+            came = packet.station, entry, packet.sender, packet.hops, now
+            if said.rung is Rung.STORED:
+                readings.hear_answer(*came, crowd=crowd)
+            elif said.by != packet.station:
+                asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)
+                readings.hear(*came, crowd=crowd, asked=asked)
+        if packet.words or packet.others_words:
+            self._queue.wake()
 
     def _note_way(self, packet: Packet) -> None:
         if packet.way is not None and self._piggyback.ways.note(packet.sender, packet.way):

@@ -236,6 +236,12 @@ class Rounds:
         keys = (key for key in self.items if key[:2] == (ack.station, sequence))
         return next((self.items[key] for key in keys), None)
 
+    def is_asked(self, station: int, number: int, digest: bytes) -> bool:
+        """Whether its sender wants to know how far that item comes; also where nobody here knows
+        it any more."""
+        item = self.items.get((station, number, digest))
+        return item is None or item.entry.asks or item.entry.sos
+
     def note_way(self, now: float) -> None:
         """A way to the hub is known: what waited for one goes."""
         for item in self.items.values():

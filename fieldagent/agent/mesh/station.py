@@ -27,11 +27,14 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
+from fieldagent.agent.outbound.readings import Readings
 from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
+from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.envelope import Entry, Introduction, encode
+from fieldagent.wire.bitmap import DIGEST_BYTES
+from fieldagent.wire.envelope import EPOCH, Entry, Introduction, Receipt, SentBy, encode
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +90,11 @@ class Station:
 
 
 def words_of(
-    terms: StationTerms, *, asks_for_relay: Callable[[], bool], clock: Callable[[], float]
+    terms: StationTerms,
+    journal: Journal,
+    *,
+    asks_for_relay: Callable[[], bool],
+    clock: Callable[[], float],
 ) -> RadioPiggyback:
     """What the station says beside Packages."""
     me = Identity(str(terms.number), terms.name or f"station {terms.number}", "Device")
@@ -104,7 +111,27 @@ def words_of(
         return 1 if Channel.SATELLITE in terms.relays_over else None
 
     ways = Ways(brings, clock, hops=terms.hops)
-    return RadioPiggyback(terms.number, me, asks_for_relay=asks_for_relay, ways=ways, clock=clock)
+    text_bytes, chance = _text_bytes(terms), Random().random
+    readings = Readings(terms.number, text_bytes=text_bytes, hops=terms.hops, random=chance)
+    return RadioPiggyback(
+        terms.number,
+        me,
+        journal,
+        asks_for_relay=asks_for_relay,
+        ways=ways,
+        readings=readings,
+        clock=clock,
+    )
+
+
+def _text_bytes(terms: StationTerms) -> int:
+    """How long a name may be that is told with who has read something: it fits a packet by itself,
+    also where it is passed on between stations whose numbers are as long as ours."""
+    number, time = terms.number, EPOCH + 2**27
+    said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Rung.READ, 24 * "x"), time)
+    mark = Entry(0, SentBy(number, terms.hops), time)
+    taken = len(encode([mark, said], origin=number, key=next(iter(terms.keys), None))) - 24
+    return max(0, terms.packet_bytes - taken)
 
 
 def _introduction_bytes(terms: StationTerms, identity: Identity) -> int:
@@ -149,7 +176,7 @@ def set_up(
         sealed=terms.sealed,
         relay=relay,
         troubles=troubles,
-        holdings=words.holdings,
+        words=words,
     )
     neighbours = Neighbours(endings.clock)
     rounds = Rounds(

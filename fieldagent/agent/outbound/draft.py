@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.seal import seal
 
@@ -38,9 +40,13 @@ class Draft:
 
     def add(self, entry: Entry, room: int) -> bool:
         """Whether it still fits into `room` bytes; then it is in."""
-        body = self.encoded(entry)
+        return self.add_all([entry], room)
+
+    def add_all(self, entries: Sequence[Entry], room: int) -> bool:
+        """Whether all of them still fit into `room` bytes; then they are in."""
+        body = self.encoded(*entries)
         if len(body) > room:
             return False
-        self.entries.append(entry)
+        self.entries += entries
         self.body = body
         return True

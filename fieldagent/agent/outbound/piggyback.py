@@ -21,6 +21,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.holdings import Holdings, confirmed_by, numbers_of
+from fieldagent.agent.outbound.readings import AirWord, Readings
 from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.package import IncidentWord, Item, Said
 from fieldagent.package.payload import Identity
@@ -35,6 +36,7 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    SentBy,
     digest_of,
 )
 
@@ -283,8 +285,8 @@ class _DueAck:
 
 
 class RadioPiggyback:
-    """Acknowledgements of what was heard, what is here of each station, our name, our way to the
-    hub, and the request to relay what goes out.
+    """Acknowledgements of what was heard, what is here of each station and who has read it, our
+    name, our way to the hub, and the request to relay what goes out.
 
     An acknowledgement that is lost is given again, as the item comes again. `asks_for_relay` tells
     whether we reach the hub over neighbours alone, and `ways` over which.
@@ -294,13 +296,17 @@ class RadioPiggyback:
         self,
         station: int,
         identity: Identity,
+        journal: Journal,
         *,
         asks_for_relay: Callable[[], bool],
         ways: Ways,
+        readings: Readings,
         clock: Callable[[], float],
     ) -> None:
         self._random = Random().random
         self.holdings = Holdings(station, self._random)
+        self.readings = readings
+        self._journal = journal
         self._introduction = Entry(station, Introduction(identity))
         self._asks_for_relay = asks_for_relay
         self.ways = ways
@@ -313,6 +319,7 @@ class RadioPiggyback:
         self._repeats: list[Repeat] = []
         self.said: set[int] = set()
         """Numbers of our items that went on the air."""
+        self.look()
 
     def repeat(self, repeats: Iterable[Repeat]) -> None:
         """They go once more, an SOS first; what waits from before is as good."""
@@ -382,7 +389,8 @@ class RadioPiggyback:
         """Seconds until the next beacon, or an acknowledgement that waits."""
         now = self._clock()
         waits = (due.due for due in self._acks.values() if due.due > now)
-        return min(self.holdings.due(), min(waits, default=inf)) - now
+        soonest = min(self.holdings.due(), self.readings.next_due(now))
+        return min(soonest, min(waits, default=inf)) - now
 
     def begin_beacon(self) -> None:
         if self.holdings.due() <= self._clock():
@@ -421,7 +429,8 @@ class RadioPiggyback:
                 del self._acks[key]
 
     def look(self) -> None:
-        pass
+        """Stations are to be told how far their items have come here."""
+        self.readings.owe(inbound.station_owed(self._journal), self._clock())
 
     def report(self, origin: int, report: Entry) -> None:
         said = report.content
@@ -435,6 +444,7 @@ class RadioPiggyback:
     def is_worth_sending(self) -> bool:
         acks = any(due.due <= self._clock() for due in self._acks.values())
         says = acks or self._repeats or self._presents_itself
+        says = says or self.readings.is_due(self._clock())
         tells = self.holdings.to_tell(beside=False) or self.ways.to_say(beside=False)
         return bool(says or tells)
 
@@ -461,6 +471,8 @@ class RadioPiggyback:
         self._fill_acks(draft, room)
         for station in self.holdings.to_tell(beside=not urgent and bool(items or words.introduced)):
             self._fill_holding(station, draft, room)
+        if not urgent:
+            _fill_readings(self.readings, self._journal, draft, room, self._clock())
         return words
 
     def _fill_acks(self, draft: Draft, room: int) -> None:
@@ -495,3 +507,26 @@ class RadioPiggyback:
     def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
         if words.introduced and sent:
             self._introduced = self._clock()
+
+
+def _fill_readings(
+    readings: Readings, journal: Journal, draft: Draft, room: int, now: float
+) -> None:
+    """Last, as all that stands behind a SentBy is another's."""
+    for word in readings.to_say(now, beside=bool(draft.entries)):
+        bare = [word.entry]
+        if word.hops:
+            bare.insert(0, Entry(0, SentBy(word.origin, word.hops), word.entry.time))
+        named = [*bare, *_name_of(word, journal)]
+        # What fits no packet is not tried for ever.
+        if draft.add_all(named, room) or draft.add_all(bare, room) or not draft.entries:
+            readings.said(word, now)
+
+
+def _name_of(word: AirWord, journal: Journal) -> list[Entry]:
+    """Whose word it is, where that is another's: who does not hear it knows its number alone."""
+    if not word.hops or word.is_answer:
+        return []
+    name = inbound.station_names(journal).get(word.origin)
+    who = Identity(str(word.origin), name or "", "Device")
+    return [Entry(word.origin, Introduction(who))] if name else []

@@ -67,7 +67,7 @@ def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, 
         steps = found.setdefault(known.sequence, [])
         for each in sorted(rungs[known.sequence], key=lambda each: LADDER.index(each.rung)):
             named = each.by != outbound.THE_HUB
-            who = _name(each.by) if named else _addressee(journal, known)
+            who = _at_kit(each.by) if named else _addressee(journal, known)
             words = in_words(each.rung, who, each.text)
             steps.append(Step(each.at, each.rung.name.lower(), who, words))
     return found
@@ -93,6 +93,12 @@ def _of_receipt(by: Identity, at: float, *, is_station: bool) -> Step:
 
 def _name(who: Identity) -> str:
     return who.name or f"{'kit' if who.type == 'Device' else 'user'} {who.id}"
+
+
+def _at_kit(who: Identity) -> str:
+    """Return whose kit it is; a station that told no name is called by its number."""
+    unnamed = who.type == "Device" and not who.name
+    return f"station {who.id}" if unnamed else _name(who)
 
 
 def _end(journal: Journal, known: Known) -> str:

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import handhelds, incident
+from fieldagent.agent.journal import directory, handhelds, incident
 from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.cancel import Cancellation
@@ -49,6 +49,7 @@ from fieldagent.package.package import (
     Location,
     Message,
     Package,
+    Person,
     Waypoint,
 )
 from fieldagent.system.lazy_dataclass import dataclass
@@ -57,6 +58,8 @@ log = logging.getLogger(__name__)
 
 DISTRESS = re.compile(r"\s*(sos|mayday)\b[\s:,.!-]*", re.IGNORECASE)
 CANCEL = re.compile(r"\s*sos\s+cancel\b", re.IGNORECASE)
+ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
+"""A telephone number, or an e-mail address."""
 JOIN = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
 REPLY_LASTS = 3600.0
 """Seconds for which an answer of the kit's is tried."""
@@ -224,9 +227,9 @@ class Desk:
                 told = GUEST.format(handle=in_short(heard.handle))
                 await self._once(f"guest {self.toll.day()}", heard, told)
             return
-        await self._accept(
-            heard, Package(Message(person.in_their_name(text)), author=person.author), said
-        )
+        to, text = _addressed(self.journal, text)
+        words = Message(person.in_their_name(text))
+        await self._accept(heard, Package(words, to=to, author=person.author), said)
 
     async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> None:
         price = self.toll.price(package)
@@ -320,6 +323,19 @@ class Desk:
 
 def _key(heard: FromHandheld) -> str:
     return f"mesh {heard.handle} {heard.number}"
+
+
+def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
+    """Return for whom a message that begins with `@` and a name, an e-mail address or a telephone
+    number is, and what it says to them; None and all of it where nobody is called that."""
+    word, _, rest = text.partition(" ")
+    name, said = word[1:].rstrip(":,"), rest.strip()
+    if not word.startswith("@") or not said:
+        return None, text
+    if ADDRESS.fullmatch(name):
+        return name, said
+    found = directory.by_name(journal, name)
+    return (None, text) if found is None else (found.as_named, said)
 
 
 def _number(text: str) -> int:

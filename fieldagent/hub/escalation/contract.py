@@ -42,6 +42,8 @@ class Notice:
     """A short address of the map where the kit was last; empty where that is not known."""
     answers: bool = False
     """It is from a kit's user: an answer is for them."""
+    whole: bool = False
+    """It is for a program: nothing of it may be cut off."""
 
 
 Send = Callable[[str, Notice], Awaitable[HandoverResult]]

@@ -100,7 +100,7 @@ async def run(
 async def _hand_over(
     store: Store, reach: Reach, due: SmsToKit, clock: Callable[[], float], note_fault: Note
 ) -> None:
-    notice = Notice(uuid.uuid4().hex, "", due.text)
+    notice = Notice(uuid.uuid4().hex, "", due.text, whole=True)
     try:
         result = await reach.tell(due.kind, due.number, notice)
         taken = result.outcome is HandoverOutcome.HANDED

@@ -44,6 +44,8 @@ def number_of(sender: str) -> str:
 def text_of(notice: Notice, *, answers: bool) -> str:
     """Return what fits two messages: who, what was said, where on the map, and how to answer. With
     `answers`, an SMS that comes back reaches the hub."""
+    if notice.whole:
+        return notice.text
     if not notice.link and not notice.code:
         return _cut(notice.text, lambda text: text)
     lines = [notice.place] if notice.place else ["No position is known."]

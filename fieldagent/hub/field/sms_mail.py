@@ -8,6 +8,8 @@
    what was in it waits until the kit writes again.
 4. A kit that was heard by SMS last is written to without being asked, as long as it is not heard
    by another way. All of that stays within `kit-sms-per-day`.
+5. What takes more than two SMS goes by itself, behind all that takes fewer. What takes more than
+   `PARTS_DOWN`, or than the day has left, waits for another way, and its delivery says so.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ from fieldagent.hub.field.envelope_packing import (
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.ledger import WAITS, confirm_all
 from fieldagent.hub.store.contract import Db, earliest
-from fieldagent.wire import sms_frame
-from fieldagent.wire.sms_frame import ENVELOPE_BYTES_DOWN, SmsFrame
+from fieldagent.wire import sms_alphabet, sms_frame
+from fieldagent.wire.sms_frame import PARTS_DOWN, SmsFrame, envelope_bytes_down
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,10 @@ HEARD_WITHIN = 86_400.0
 RETRY = 30.0
 """Seconds after a service did not take a message; they double, up to an hour."""
 RECEIPTS = 8
+FEW = 2
+"""SMS of a message with several things in it."""
+TOO_LONG = f"waits for another way: too long for SMS ({PARTS_DOWN} are the most)"
+SPENT = "waits for another way, or midnight UTC: kit-sms-per-day leaves fewer SMS than it takes"
 
 
 class SmsToKit(NamedTuple):
@@ -152,8 +158,8 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     id_, number, kind, owed, _, load, text, copies, attempts, day, today, at = rows[0]
     device = directory.device_by_id(db, int(id_))
     today = today if day == _day(now) else 0
+    midnight = now + 86_400 - now % 86_400
     if today >= per_day:
-        midnight = now + 86_400 - now % 86_400
         _rest(db, id_, midnight)
         if per_day:
             log.warning(
@@ -170,29 +176,33 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
         )
         return None
     if owed or not load:
-        made = _make(db, device, owed, now)
+        made = _make(db, device, owed, per_day - today, now)
         if made is None:
             _rest(db, id_, now + LATER)
             return None
         text, copies = made, 0
+    parts = sms_alphabet.parts(text)
+    if parts > FEW and today + parts > per_day:
+        _rest(db, id_, midnight)
+        return None
     until = now + CLAIM
     db.execute(
         "UPDATE kit_sms SET claimed_until = ?, claimed_by = ?, copies = ?, day = ?, today = ?"
         " WHERE device = ?",
-        *(until, db.worker, copies + 1, _day(now), today + 1, id_),
+        *(until, db.worker, copies + 1, _day(now), today + parts, id_),
     )
     return SmsToKit(int(id_), kind, number, text, until, attempts)
 
 
-def _make(db: Db, device: Device, owed: str, now: float) -> str | None:
+def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | None:
     """Write down the next message, and return its text: what is owed, and what of the mail fits
-    beside it. None where there is neither."""
+    beside it. None where there is neither. So many SMS are left today."""
     rows = db.execute("SELECT link_token FROM device WHERE id = ?", device.id)
     if not rows or not rows[0][0]:
         return None
     digest = bytes.fromhex(rows[0][0])
     told = owed.split()[:OWED_MAX]
-    load = _load(db, device, now)
+    load = _load(db, device, left, now)
     if not told and not load.entries:
         return None
     envelope = load.encode() if load.entries else b""
@@ -213,16 +223,38 @@ def _make(db: Db, device: Device, owed: str, now: float) -> str | None:
     return text
 
 
-def _load(db: Db, device: Device, now: float) -> Load:
-    """Return what waits and fits. What is too long for an SMS waits for a link, and holds up
-    nothing."""
-    space = Space(ENVELOPE_BYTES_DOWN)
+def _load(db: Db, device: Device, left: int, now: float) -> Load:
+    """Return what waits and fits a few SMS; if there is nothing, one longer item, which holds up
+    nothing so."""
+    few = Space(envelope_bytes_down(FEW))
+    most = Space(envelope_bytes_down(max(FEW, min(PARTS_DOWN, left))))
+    short: list[Waiting] = []
+    long: list[Waiting] = []
+    for each in waiting(db, device.id, now, due="1 = 1", limit=LOOK_AT):
+        (short if _alone(db, device, each, few).items else long).append(each)
+    load = fill(db, device, short, receipts_for(db, device.id, limit=RECEIPTS), few)
+    for each in long:
+        alone = _alone(db, device, each, most)
+        _note_why(db, device, each, "" if alone.items else SPENT)
+        load = load if load.entries else alone
+    return load
 
-    def fits(each: Waiting) -> bool:
-        return bool(fill(db, device, [each], [], space).items)
 
-    items = [each for each in waiting(db, device.id, now, due="1 = 1", limit=LOOK_AT) if fits(each)]
-    return fill(db, device, items, receipts_for(db, device.id, limit=RECEIPTS), space)
+def _alone(db: Db, device: Device, item: Waiting, space: Space) -> Load:
+    """Return what an item is by itself; nothing where that does not fit."""
+    load = fill(db, device, [item], [], space)
+    return load if load.items else Load()
+
+
+def _note_why(db: Db, device: Device, item: Waiting, reason: str) -> None:
+    """Tell its sender why it waits, or that it does so no more."""
+    if reason and not _alone(db, device, item, Space(envelope_bytes_down(PARTS_DOWN))).items:
+        reason = TOO_LONG
+    db.execute(
+        "UPDATE delivery SET reason = ? WHERE item = ? AND device = ? AND state = 'waiting'"
+        " AND reason <> ?",
+        *(reason, item.item, device.id, reason),
+    )
 
 
 def settle(db: Db, sent: SmsToKit, reason: str, now: float) -> None:

@@ -141,7 +141,7 @@ async def station(
         key_step,
         sealed,
     )
-    words = words_of(terms, asks_for_relay=asks_for_relay, clock=clock)
+    words = words_of(terms, journal, asks_for_relay=asks_for_relay, clock=clock)
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
     intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)
     outboxes: dict[Channel, ChannelOutbox] = {}

@@ -108,6 +108,37 @@ async def test_a_user_of_the_hubs_speaks_in_their_own_name(tmp_path: Path) -> No
         assert (package.item, package.author) == (Message("hello"), 12)
 
 
+@pytest.mark.parametrize(
+    ("text", "to", "said"),
+    [
+        ("@ada come down", 12, "come down"),
+        ("@Rescue: come", -3, "come"),
+        ("@group:rescue come", -3, "come"),
+        ("@hut, who is there?", "device:Hut", "who is there?"),
+        ("@+41791234567 we are late", "+41791234567", "we are late"),
+        ("@olga@example.org we are late", "olga@example.org", "we are late"),
+        ("@home by five", None, "@home by five"),
+        ("@ada", None, "@ada"),
+        ("come down @ada", None, "come down @ada"),
+    ],
+)
+async def test_whom_a_message_names_it_is_for(
+    tmp_path: Path, text: str, to: int | str | None, said: str
+) -> None:
+    async with bench(tmp_path) as there:
+        entries = (
+            DirectoryEntry("user", 12, "Ada"),
+            DirectoryEntry("group", 3, "Rescue"),
+            DirectoryEntry("device", 4, "Hut"),
+        )
+        await directory.keep(there.kit.journal, Directory(1, 9, entries))
+        await there.say(text)
+        await there.say(f"@hub {text}", direct=False)
+        assert [(each.to, each.item) for each in there.packages()] == [
+            (to, Message(f"Ada: {said}"))
+        ] * 2
+
+
 async def test_another_key_makes_a_guest_and_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

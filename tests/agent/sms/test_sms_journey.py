@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.hub.field.sms_mail import TOO_LONG
 from tests.agent.sms.network import country, facts, forwarding
 from tests.agent.test_agent import HOOK
 from tests.hub.escalation.test_sms import ADAPTERS
@@ -71,13 +72,26 @@ def test_what_waits_for_the_kit_comes_by_sms_and_once(tmp_path: Path) -> None:
         assert len([each for each in kit.output() if "hook: " in each]) == 2
 
 
-def test_what_is_too_long_for_an_sms_waits_and_holds_up_nothing(tmp_path: Path) -> None:
+def test_what_is_too_long_for_sms_says_so_and_holds_up_nothing(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         network.push("long " * 200)
         network.push("short")
         assert kit.post("here").body["status"] == "Delivered"
         kit.expect('"short"')
         assert "long long" not in "".join(kit.output())
+        reasons = "SELECT reason FROM delivery ORDER BY item"
+        until(lambda: TOO_LONG in str(changed(network.database, reasons)))
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_long_one_comes_in_several_sms(tmp_path: Path, name: str) -> None:
+    text = " ".join(f"word{number}" for number in range(90))
+    with country(tmp_path, name) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
+        assert kit.post("where are you?").body["status"] == "Delivered"
+        network.push(text)
+        kit.expect(text)
+        states = "SELECT state, way, reason FROM delivery"
+        until(lambda: changed(network.database, states) == [("stored", "sms", "")])
 
 
 def test_a_long_one_goes_in_fragments_and_a_lost_one_goes_again(tmp_path: Path) -> None:

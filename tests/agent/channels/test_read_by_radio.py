@@ -1,0 +1,420 @@
+"""Who has read what came by radio alone: told on the air to its sender, over others where need be,
+once, and by nobody who is no member of the group."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.inbound import reading
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.outbound.reach import reached
+from fieldagent.agent.outbound.readings import AGAIN_FIRST, ALONE_MAX, NEARER
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import (
+    Entry,
+    Envelope,
+    Receipt,
+    SentBy,
+    decode,
+    derive_key,
+    digest_of,
+    encode,
+)
+from fieldagent.wire.outcome import Outcome
+from tests.agent.channels.radio_kit import Station, on_air, only_what_is_posted, station, until
+from tests.kit import START
+
+A_C_B = "1 2\n2 3"
+LINE = "1 2\n2 3\n3 4"
+KEY, STRANGERS_KEY = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    return trio.testing.MockClock(1.0, autojump_threshold=0)
+
+
+async def team(stack: AsyncExitStack, path: Path, count: int, **how: Any) -> list[Station]:
+    """Each has been heard by those in its earshot."""
+    kits = [await enter(stack, path, number, **how) for number in range(1, count + 1)]
+    for kit in kits:
+        await kit.post(message={"content": f"here is {kit.number}"})
+    await trio.sleep(900)
+    return kits
+
+
+async def enter(stack: AsyncExitStack, path: Path, number: int, **how: Any) -> Station:
+    return await stack.enter_async_context(station(path, number, path / f"node-{number}", **how))
+
+
+async def read(kit: Station, text: str, by: str, rung: Rung = Rung.READ) -> None:
+    """A person presses Read at that kit."""
+    rows = kit.journal.read("SELECT request_id FROM inbound WHERE instr(body, ?)", text)
+    assert await reading.mark(kit.journal, kit.inbox, rows[0][0], by, rung)
+    kit.outbox.look_for_words()
+
+
+def ladder(kit: Station, sequence: int) -> list[str]:
+    """What its people are told beyond the disks of kits."""
+    known = outbound.by_sequence(kit.journal, sequence)
+    assert known is not None
+    rungs = {"read", "programs", "radio"}
+    return [step.text for step in reached(kit.journal, known) if step.rung in rungs]
+
+
+def events(kit: Station, sequence: int) -> int:
+    """Those of `GET /api/events` that tell of it."""
+    ((count,),) = kit.journal.read(
+        "SELECT count(*) FROM event WHERE topic = 'package' AND subject = ?", sequence
+    )
+    return int(count)
+
+
+def owed(kit: Station) -> int:
+    ((count,),) = kit.journal.read("SELECT count(*) FROM station_owed")
+    return int(count)
+
+
+async def asked(kit: Station, text: str = "camp reached?") -> int:
+    return await kit.post(message={"content": text}, receipt="read")
+
+
+async def next_words(kit: Station) -> Envelope:
+    """The next packet of it that says how far something has come."""
+    with trio.fail_after(7200):
+        while True:
+            await kit.outbox.ready()
+            transmission = kit.outbox.load(200)
+            assert transmission is not None
+            await kit.outbox.settle(transmission, Outcome.SENT)
+            envelope = decode(transmission.body)
+            if any(isinstance(each.content, Receipt) for each in envelope.entries):
+                return envelope
+
+
+async def says_no_more(kit: Station) -> None:
+    with pytest.raises(trio.TooSlowError):
+        await next_words(kit)
+
+
+def words_of(envelope: Envelope) -> list[Entry]:
+    return [each for each in envelope.entries if isinstance(each.content, Receipt)]
+
+
+async def test_its_sender_is_told_who_has_read_it_and_when(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), AsyncExitStack() as stack:
+        ada, ben = await team(stack, tmp_path, 2)
+        sequence = await asked(ada)
+        await until(lambda: "camp reached?" in ben.messages())
+        await trio.sleep(300)
+        told = events(ada, sequence)
+        at = int(ben.journal.clock.date(ben.journal.clock.now()))
+        await read(ben, "camp reached?", "Ben")
+        await until(lambda: ladder(ada, sequence) == ["read by Ben, at Kit 2's kit"], 60)
+        known = outbound.by_sequence(ada.journal, sequence)
+        assert known is not None
+        (step,) = (each for each in reached(ada.journal, known) if each.rung == "read")
+        assert step.at == at
+        await until(lambda: not owed(ben), 60)
+        assert events(ada, sequence) == told + 1
+
+
+async def test_what_nobody_asked_for_causes_no_packet_and_rides(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), AsyncExitStack() as stack:
+        ada, ben = await team(stack, tmp_path, 2)
+        sequence = await ada.post(message={"content": "camp reached"})
+        await until(lambda: "camp reached" in ben.messages())
+        # Until no beacon tells of it any more.
+        await trio.sleep(2 * 3600)
+        await read(ben, "camp reached", "Ben")
+        assert not ben.words.readings.is_due(ben.words._clock() + 86_400)
+        await ben.post(message={"content": "on our way"})
+        await until(lambda: ladder(ada, sequence) == ["read by Ben, at Kit 2's kit"], 60)
+        await ada.post(message={"content": "good"})
+        await until(lambda: not owed(ben))
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+@pytest.mark.parametrize("whose", ["the word", "its answer"])
+async def test_what_is_lost_is_said_again(
+    tmp_path: Path, clock: Any, lost: int, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_what_is_posted(monkeypatch)
+    async with (
+        station(tmp_path, 1, tmp_path / "nowhere") as ada,
+        station(tmp_path, 2, tmp_path / "nowhere") as ben,
+    ):
+        sequence = await asked(ada)
+        package = outbound.by_sequence(ada.journal, sequence)
+        assert package is not None
+        transmission = ada.outbox.load(200)
+        assert transmission is not None
+        await ben.reception.receive(transmission.body)
+        await read(ben, "camp reached?", "Ben")
+        for _ in range(lost):
+            word = await next_words(ben)
+            if whose == "its answer":
+                await ada.reception.receive(encode([*words_of(word)], origin=2))
+                await next_words(ada)
+        word = await next_words(ben)
+        await ada.reception.receive(encode([*words_of(word)], origin=2))
+        answer = await next_words(ada)
+        await ben.reception.receive(encode([*words_of(answer)], origin=1))
+        assert ladder(ada, sequence) == ["read by Ben, at station 2's kit"]
+        assert owed(ben) == 0
+        await says_no_more(ben)
+
+
+async def test_over_another_where_the_two_do_not_hear_each_other(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with on_air(tmp_path, count=4, topology=LINE), AsyncExitStack() as stack:
+        kits = await team(stack, tmp_path, 4)
+        sequence = await asked(kits[0])
+        await until(lambda: all("camp reached?" in kit.messages() for kit in kits[1:]))
+        await read(kits[2], "camp reached?", "Cleo")
+        await read(kits[3], "camp reached?", "Dora")
+        both = ["read by Cleo, at Kit 3's kit", "read by Dora, at Kit 4's kit"]
+        await until(lambda: sorted(ladder(kits[0], sequence)) == both, 600)
+        await until(lambda: not owed(kits[2]) and not owed(kits[3]), 600)
+        await silence(kits)
+
+
+async def test_on_a_bad_air(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path, {"loss": 0.4, "duplicates": 0.2}, count=3, topology=A_C_B),
+        AsyncExitStack() as stack,
+    ):
+        kits = await team(stack, tmp_path, 3)
+        sequence = await asked(kits[0])
+        await until(lambda: "camp reached?" in kits[2].messages())
+        await read(kits[2], "camp reached?", "Cleo")
+        await until(lambda: len(ladder(kits[0], sequence)) == 1, 86_400)
+        await until(lambda: not owed(kits[2]), 86_400)
+        assert len(ladder(kits[0], sequence)) == 1
+        await silence(kits)
+
+
+async def silence(kits: list[Station]) -> None:
+    """Nothing goes round."""
+    await trio.sleep(600)
+    for kit in kits:
+        now = kit.words._clock()
+        assert kit.words.readings.to_say(now + 86_400, beside=True) == []
+
+
+@pytest.mark.parametrize("restarts", [1, 2, 3])
+async def test_a_restart_of_any_of_them(tmp_path: Path, clock: Any, restarts: int) -> None:
+    """Before the word has come, and again before its answer is sure to have."""
+    async with on_air(tmp_path, count=3, topology=A_C_B) as sky, AsyncExitStack() as stack:
+        others = {n: await enter(stack, tmp_path, n) for n in {1, 2, 3} - {restarts}}
+        kits = others
+        async with station(tmp_path, restarts, tmp_path / f"node-{restarts}") as kit:
+            kits[restarts] = kit
+            for each in kits.values():
+                await each.post(message={"content": f"here is {each.number}"})
+            await trio.sleep(900)
+            sequence = await asked(kits[1])
+            await until(lambda: "camp reached?" in kits[3].messages())
+            # Nobody hears the first of it.
+            sky.air.away.add(3)
+            await read(kits[3], "camp reached?", "Cleo")
+            await trio.sleep(2 * AGAIN_FIRST)
+        async with station(tmp_path, restarts, tmp_path / f"node-{restarts}") as kit:
+            kits[restarts] = kit
+            sky.air.away.clear()
+            await until(lambda: len(ladder(kits[1], sequence)) == 1)
+        async with station(tmp_path, restarts, tmp_path / f"node-{restarts}") as kit:
+            kits[restarts] = kit
+            await until(lambda: not owed(kits[3]), 2 * 3600)
+            assert ladder(kits[1], sequence) == ["read by Cleo, at Kit 3's kit"]
+
+
+async def test_all_that_is_known_of_a_kit(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path), AsyncExitStack() as stack:
+        ada, ben = await team(stack, tmp_path, 2)
+        sequence = await asked(ada)
+        await until(lambda: "camp reached?" in ben.messages())
+        await read(ben, "camp reached?", "", Rung.PROGRAMS)
+        await read(ben, "camp reached?", "Bea", Rung.RADIO)
+        await read(ben, "camp reached?", "")
+        told = ["on Kit 2's radio", "read at Kit 2's kit", "with Kit 2's programs"]
+        await until(lambda: sorted(ladder(ada, sequence)) == told)
+        await until(lambda: not owed(ben))
+
+
+async def test_who_is_away_is_told_when_it_is_back(tmp_path: Path, clock: Any) -> None:
+    async with on_air(tmp_path) as sky, AsyncExitStack() as stack:
+        ada, ben = await team(stack, tmp_path, 2)
+        sequence = await asked(ada)
+        await until(lambda: "camp reached?" in ben.messages())
+        sky.air.away.add(1)
+        await read(ben, "camp reached?", "Ben")
+        await trio.sleep(30 * 3600)
+        sky.air.away.clear()
+        await ada.post(message={"content": "back"})
+        await until(lambda: len(ladder(ada, sequence)) == 1, 120)
+
+
+@pytest.mark.parametrize("key", [None, STRANGERS_KEY], ids=["no tag", "a stranger's tag"])
+async def test_a_stranger_says_nothing(tmp_path: Path, clock: Any, key: bytes | None) -> None:
+    async with station(tmp_path, 1, tmp_path / "nowhere", keys=(KEY,)) as ada:
+        sequence = await asked(ada)
+        entry = item_of(ada, sequence)
+        said = Entry(sequence, Receipt(1, digest_of(entry), Rung.READ, "Ben"), int(START))
+        await ada.reception.receive(encode([said], origin=2, key=key))
+        assert ladder(ada, sequence) == []
+        await ada.reception.receive(encode([said], origin=2, key=KEY))
+        assert ladder(ada, sequence) == ["read by Ben, at station 2's kit"]
+
+
+def item_of(kit: Station, sequence: int) -> Entry:
+    transmission = kit.outbox.load(200)
+    assert transmission is not None
+    (found,) = (each for each in decode(transmission.body).entries if each.sequence == sequence)
+    return found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda entry: Receipt(1, b"else", Rung.READ, "Ben"),
+        lambda entry: Receipt(1, b"", Rung.READ, "Ben"),
+        lambda entry: Receipt(1, digest_of(entry), Rung.HANDED_OVER, "SMS"),
+        lambda entry: Receipt(1, digest_of(entry), Rung.NOBODY, "no Ada here"),
+        lambda entry: Receipt(1, digest_of(entry), Rung.STORED, "Ben"),
+        lambda entry: Receipt(3, digest_of(entry), Rung.READ, "Ben"),
+        lambda entry: Receipt(0, digest_of(entry), Rung.READ, "Ben"),
+    ],
+    ids=["of another item", "of no item", "a relay", "nobody", "an answer", "of 3", "the hub"],
+)
+async def test_what_no_station_can_say_counts_for_nothing(
+    tmp_path: Path, clock: Any, said: Any
+) -> None:
+    async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
+        sequence = await asked(ada)
+        word = Entry(sequence, said(item_of(ada, sequence)), int(START))
+        await ada.reception.receive(encode([word], origin=2))
+        assert ladder(ada, sequence) == []
+
+
+async def test_what_the_hub_tells_too_is_told_once(tmp_path: Path, clock: Any) -> None:
+    async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
+        sequence = await asked(ada)
+        entry = item_of(ada, sequence)
+        said = Receipt(1, digest_of(entry), Rung.READ, "Ben")
+        await ada.reception.receive(encode([Entry(sequence, said, int(START))], origin=2))
+
+        def by_the_hub(db: Any) -> None:
+            outbound.note_rung(db, sequence, 2, Rung.READ, "Ben", START)
+
+        await ada.journal.commit(by_the_hub)
+        assert ladder(ada, sequence) == ["read by Ben, at user 2's kit"]
+
+
+async def test_its_answer_is_of_that_very_word(tmp_path: Path, clock: Any) -> None:
+    async with station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        item = Entry(7, Message("camp reached?"), int(START), asks=True)
+        await ben.reception.receive(encode([item], origin=1))
+        await read(ben, "camp reached?", "Ben")
+        (word,) = words_of(await next_words(ben))
+        other = Receipt(2, digest_of(item))
+        await ben.reception.receive(encode([Entry(7, other, int(START))], origin=1))
+        right = Entry(7, Receipt(2, digest_of(word)), int(START))
+        await ben.reception.receive(encode([right], origin=5))
+        assert owed(ben) == 1
+        await ben.reception.receive(encode([right], origin=1))
+        assert owed(ben) == 0
+
+
+async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
+    """Two that hear each other and the sender of a word pass it on once each time it is said."""
+    said = Entry(9, Receipt(1, b"item", Rung.READ, "Ben"), int(START))
+    async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
+        await cleo.reception.receive(encode([said], origin=2))
+        passed = await next_words(cleo)
+        assert [*passed.entries][-2:] == [Entry(0, SentBy(2, 1)), said]
+        for minutes in (1, 60):
+            await trio.sleep(minutes * 60)
+            await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
+            assert cleo.words.readings.to_say(cleo.words._clock() + 600, beside=True) == []
+        # The way to its sender is longer by now.
+        await trio.sleep(NEARER)
+        await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
+        passed = await next_words(cleo)
+        assert [*passed.entries][-2:] == [Entry(0, SentBy(2, 2)), said]
+
+
+async def test_whose_answer_was_heard_is_answered_in_its_name(tmp_path: Path, clock: Any) -> None:
+    said = Entry(9, Receipt(1, b"item", Rung.READ, "Ben"), int(START))
+    answer = Entry(9, Receipt(2, digest_of(said)), int(START))
+    async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
+        await cleo.reception.receive(encode([said], origin=2))
+        await cleo.reception.receive(encode([answer], origin=1))
+        # Nobody waits for it here.
+        await says_no_more(cleo)
+        await cleo.reception.receive(encode([said], origin=2))
+        passed = await next_words(cleo)
+        assert [*passed.entries][-2:] == [Entry(0, SentBy(1, 1)), answer]
+
+
+async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
+    said = Entry(9, Receipt(1, b"item", Rung.READ, "Ben"), int(START))
+    async with station(tmp_path, 3, tmp_path / "nowhere", hops=2) as cleo:
+        await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
+        assert cleo.words.readings.to_say(cleo.words._clock() + 600, beside=True) == []
+
+
+async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
+    tmp_path: Path, clock: Any
+) -> None:
+    """It answers none of them: after some hours they only ride. What else stands in a packet is
+    taken in with or without them, and they spoil nothing of it."""
+    async with station(tmp_path, 2, tmp_path / "nowhere") as ben:
+        item = Entry(7, Message("camp reached?"), int(START), asks=True)
+        await ben.reception.receive(encode([item], origin=1))
+        await read(ben, "camp reached?", "Ben")
+        for _ in range(ALONE_MAX):
+            envelope = await next_words(ben)
+        assert envelope.not_understood == ()
+        await trio.sleep(7200)
+        assert not ben.words.readings.is_due(ben.words._clock())
+        await ben.reception.receive(
+            encode([Entry(8, Message("are you there?"), int(START))], origin=1)
+        )
+        assert ben.messages() == ["camp reached?", "are you there?"]
+
+
+@pytest.mark.parametrize(("size", "name"), [(51, "Benjamin So"), (200, "Benjamin Somebody")])
+async def test_a_name_is_cut_to_what_a_packet_holds(
+    tmp_path: Path, clock: Any, size: int, name: str
+) -> None:
+    how: Any = {"packet_bytes": size, "keys": (KEY,)}
+    async with station(tmp_path, 2, tmp_path / "nowhere", **how) as ben:
+        item = Entry(2**30, Message("camp reached?"), int(START), asks=True)
+        await ben.reception.receive(encode([item], origin=1, key=KEY))
+        await read(ben, "camp reached?", "Benjamin Somebody")
+        await ben.outbox.ready()
+        (word,) = words_of(await next_words(ben))
+        assert isinstance(word.content, Receipt)
+        assert word.content.text == name
+        passed = encode([Entry(0, SentBy(2, 1), word.time), word], origin=3, key=KEY)
+        assert len(passed) <= size
+
+
+async def test_a_word_is_short(tmp_path: Path, clock: Any) -> None:
+    """Beside an item: the figures of docs/radio.md."""
+    at = int(START)
+    item = Entry(2**30, Message("camp reached"), at)
+    word = Entry(2**30 + 9, Receipt(7, b"abcd", Rung.READ, "Ben"), at + 60)
+    answer = Entry(2**30 + 9, Receipt(9, b"abcd"), at + 60)
+    alone = len(encode([item], origin=9))
+    assert len(encode([item, word], origin=9)) - alone == 20
+    assert len(encode([item, answer], origin=9)) - alone == 15

@@ -1,0 +1,122 @@
+"""Words of who has read what, on any air: each comes, is answered, and nothing goes in a circle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fieldagent.agent.journal.inbound import StationOwed
+from fieldagent.agent.outbound.readings import ALONE_MAX, Readings
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import Entry, Receipt
+
+SENDER = 1
+HOPS = 3
+WORD = StationOwed(SENDER, 9, Rung.READ, "Ben", 1_790_000_000, b"item", asks=True)
+
+
+@dataclass
+class Air:
+    """Stations that hear each other by `edges`, of which the first deliveries may be `lost`."""
+
+    edges: frozenset[tuple[int, int]]
+    lost: list[bool]
+    seed: int
+    now: float = 0.0
+    came: int = 0
+    """Times that the word was at its addressee."""
+    sent: int = 0
+    stations: dict[int, Readings] = field(init=False)
+
+    def __post_init__(self) -> None:
+        numbers = {number for edge in self.edges for number in edge}
+        self.stations = {number: self.new(number) for number in sorted(numbers)}
+
+    def new(self, number: int) -> Readings:
+        random = Random(self.seed + number).random
+        return Readings(number, text_bytes=40, hops=HOPS, random=random)
+
+    def run(self, until: float) -> None:
+        while True:
+            for number, each in self.stations.items():
+                if each.is_due(self.now):
+                    self._transmit(number, each)
+            after = min(each.next_due(self.now) for each in self.stations.values())
+            if after > until or after == inf:
+                break
+            self.now = after
+        self.now = until
+
+    def _transmit(self, number: int, each: Readings) -> None:
+        self.sent += 1
+        for word in each.to_say(self.now, beside=False):
+            each.said(word, self.now)
+            for one, other in self.edges:
+                if number in (one, other) and not (self.lost and self.lost.pop()):
+                    hears = other if number == one else one
+                    self._hear(hears, word.origin, word.entry, number, word.hops + 1)
+
+    def _hear(self, station: int, origin: int, entry: Entry, sender: int, hops: int) -> None:
+        hears, said = self.stations[station], entry.content
+        assert isinstance(said, Receipt)
+        assert hops <= HOPS
+        is_answer = said.rung is Rung.STORED
+        if origin == station:
+            return
+        if is_answer and said.by == station:
+            if hears.answered(origin, entry) is not None:
+                hears.owe([], self.now)
+        elif is_answer:
+            hears.hear_answer(origin, entry, sender, hops, self.now, crowd=3)
+        elif said.by == station:
+            self.came += 1
+            hears.answer(origin, entry, self.now, asked=True)
+        else:
+            hears.hear(origin, entry, sender, hops, self.now, crowd=3, asked=True)
+
+
+LINES = st.integers(2, HOPS + 1).map(lambda last: {(n, n + 1) for n in range(1, last)})
+MORE = st.sets(st.tuples(st.integers(1, 6), st.integers(1, 6)).filter(lambda e: e[0] < e[1]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(LINES, MORE, st.lists(st.booleans(), max_size=12), st.integers(0, 999), st.booleans())
+def test_it_comes_is_answered_and_then_all_are_silent(
+    line: set[tuple[int, int]],
+    more: set[tuple[int, int]],
+    lost: list[bool],
+    seed: int,
+    restarts: bool,
+) -> None:
+    reader = max(other for _, other in line)
+    air = Air(frozenset(line | more), lost, seed)
+    air.stations[reader].owe([WORD], 0.0)
+    if restarts:
+        air.run(20.0)
+        for number in air.stations:
+            air.stations[number] = air.new(number)
+        air.stations[reader].owe([WORD], air.now)
+    air.run(86_400.0)
+    assert air.came
+    assert air.stations[reader].to_say(inf, beside=True) == []
+    # Of each time that it was said, nobody says more than it, and its answer, once each.
+    assert air.sent <= 2 * ALONE_MAX * 2 * len(air.stations)
+    before = air.sent
+    air.run(7 * 86_400.0)
+    assert air.sent == before
+
+
+@given(MORE.filter(bool), st.integers(0, 999))
+def test_what_nobody_answers_ends(more: set[tuple[int, int]], seed: int) -> None:
+    """Its addressee is away."""
+    edges = frozenset((one + 1, other + 1) for one, other in more)
+    air = Air(edges, [], seed)
+    reader = min(air.stations)
+    air.stations[reader].owe([WORD], 0.0)
+    air.run(7 * 86_400.0)
+    assert air.came == 0
+    assert ALONE_MAX <= air.sent <= ALONE_MAX * len(air.stations)
