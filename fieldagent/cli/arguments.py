@@ -387,7 +387,7 @@ def _add_clock(commands: Subparsers) -> None:
         " (root's unit does)"
     )
     clock = command(commands, "clock", ("kit.system_clock", "take"), summary)
-    _add_config(clock)
+    _add_place(clock, "--config", "/etc/fieldagent/agent.properties", "the agent's settings")
     clock.add_argument("--json", action="store_true", help="print what was done as JSON")
 
 
