@@ -12,7 +12,7 @@ from fieldagent.simulator.commands import (
     number_in,
     switch_in,
 )
-from fieldagent.simulator.imt_modem import SimulatedImtModem
+from fieldagent.simulator.imt_modem import STEPS, SimulatedImtModem
 from fieldagent.simulator.imt_port import ImtPort
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.system.lazy_dataclass import dataclass
@@ -89,6 +89,13 @@ def _reset_after(bench: ImtBench, rest: str) -> str:
     return f"the modem loses power once it has {rest} segments of the next message"
 
 
+def _reset_at(bench: ImtBench, rest: str) -> str:
+    if rest not in STEPS:
+        raise BadCommand(f"a step is one of {', '.join(STEPS)}")
+    bench.modem.faults.reset_at = rest
+    return f"the modem loses power with the next message {STEPS[rest]}"
+
+
 def _pause_after(bench: ImtBench, rest: str) -> str:
     bench.modem.faults.pause_after = number_in(rest, 0, 69, "segments")
     return f"the modem asks for {rest} segments of the next message, and for no more"
@@ -151,6 +158,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
     "plug": ("plug                        put it back", _plug),
     "brownout": ("brownout                    reset the modem, also with a message", _brown_out),
     "reset-after": ("reset-after N               reset it after N segments", _reset_after),
+    "reset-at": ("reset-at STEP               reset it at offered, accepted or told", _reset_at),
     "pause-after": ("pause-after N               ask for N segments only", _pause_after),
     "lose-status": ("lose-status                 lose the next message's status", _lose_status),
     "lose-answer": ("lose-answer                 lose the next message's answer", _lose_answer),

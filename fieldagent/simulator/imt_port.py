@@ -11,6 +11,9 @@ from fieldagent.simulator.imt_modem import SimulatedImtModem
 from fieldagent.simulator.pty_port import open_pty
 from fieldagent.system import waits
 
+SEGMENT_MAX = 5.0
+"""Seconds in which a segment is given. The real modem waits for 0.3."""
+
 
 class ImtPort:
     """The owner calls `run`; `poke` after whatever made the modem speak unasked."""
@@ -47,6 +50,7 @@ class ImtPort:
         """Serve the port, for ever; started once it is there."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._carry)
+            nursery.start_soon(self._mind_segments)
             while True:
                 await self._plugged.wait()
                 with trio.CancelScope() as self._unplugged:
@@ -72,6 +76,18 @@ class ImtPort:
             while data := self.modem.data_to_send():
                 await line.send_all(data)
             await self._poked.wait()
+
+    async def _mind_segments(self) -> None:
+        """A host that was killed gives no more of them."""
+        while True:
+            while (wanted := self.modem.wanted) is None:
+                await self._poked.wait()
+            with waits.move_on_after(SEGMENT_MAX) as limit:
+                while self.modem.wanted == wanted:
+                    await self._poked.wait()
+            if limit.cancelled_caught:
+                self.modem.miss_segment()
+                self.poke()
 
     async def _carry(self) -> None:
         """Messages go on, whatever becomes of the port."""

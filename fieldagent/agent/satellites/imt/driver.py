@@ -11,6 +11,9 @@ and given up by asking the modem to cancel it, and by that status again.
 | cancelled before transit, not accepted | has not left |
 | the modem lost power after the last segment; another status; none | may have left |
 
+A modem that is idle, and has not told how its message ended, has told it and was not heard: that is
+the last row. Of a firmware that does not tell whether it is idle this shows when the time is over.
+
 What may have left goes again, in the same bytes: a modem has no number that tells afterwards, as
 SBD's MOMSN does, and the number inside the bytes makes a second copy harmless. An agent that starts
 anew beside a modem that kept its power has the message of before cancelled first.
@@ -65,6 +68,11 @@ SEGMENTS_MAX = 120.0
 """Seconds in which the modem asks for all of a message: 100 000 bytes take 6 s of serial line."""
 TRANSIT_MAX = 900.0
 """Seconds after which a message that is no SOS is given up, for now: others may get through."""
+SOS_TRANSIT_MAX = 6 * 3600.0
+"""The same of an SOS: by its maker's word the modem itself has given it up by then."""
+IDLE_LOOKS = 2
+"""Looks in a row that find the modem idle before it is asked what became of the message it has:
+its status was lost."""
 CANCEL_MAX = 20.0
 """Seconds in which the modem tells what came of a message that was given up."""
 FILL = imt.SEGMENT_BYTES - imt.CRC_BYTES
@@ -257,11 +265,7 @@ class ImtDriver:
         urgent = transmission.urgent
         await self._wait(SEGMENTS_MAX, partial(self.modem.is_given, outgoing))
         if outgoing.message.last_given:
-            events: list[Callable[[], Awaitable[None]]]
-            events = [partial(self.modem.has_told, outgoing.key)]
-            if not urgent:
-                events.append(partial(self.outbox.ready, urgent=True))
-            await self._wait(inf if urgent else TRANSIT_MAX, *events)
+            await self._until_told(outgoing.key, urgent=urgent)
         if outgoing.word is not None:
             return imt.mo_final(outgoing.word)
         sos = not urgent and await self._urgent_waits()
@@ -269,6 +273,19 @@ class ImtDriver:
         status = await self._give_up(outgoing.key)
         # Not the link's fault.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
+
+    async def _until_told(self, key: imt.MessageKey, *, urgent: bool) -> None:
+        """Wait until the modem has told how a message ended, its time is over, it has lost the
+        message and the word of it, or an SOS waits for its place. Raises ImtReset, ImtSilent."""
+        events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_told, key)]
+        if not urgent:
+            events.append(partial(self.outbox.ready, urgent=True))
+        ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX)
+        idle = 0
+        while idle < IDLE_LOOKS and (left := ends - trio.current_time()) > 0:
+            if await self._wait(min(LOOK_EVERY, left), *events):
+                return
+            idle = idle + 1 if await self.modem.is_idle() else 0
 
     async def _give_up(self, key: imt.MessageKey) -> MoStatus:
         """Cancel a message, and return how it ended: it may have left before."""

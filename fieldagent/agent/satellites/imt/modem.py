@@ -90,6 +90,8 @@ class Told:
     sim: imt.SimStatus | None = None
     service: bool | None = None
     """It sees the network."""
+    active: bool | None = None
+    """It sends or receives a message, or means to; None where it does not tell."""
 
     def trouble(self) -> str:
         """Return why the modem cannot send, for people; empty where it can."""
@@ -191,6 +193,8 @@ class ImtModem:
             self.told.sim = event
         elif isinstance(event, imt.OperationalState):
             self.told.state = event
+        elif isinstance(event, imt.Activity):
+            self.told.active = event.active
         self.tell()
 
     def tell(self) -> None:
@@ -292,6 +296,8 @@ class ImtModem:
         self.link.facts["imei"] = self.told.imei
         await self._connect_sim()
         await self._activate()
+        # Of API 1.6.0 and later; whatever else is answered, it goes without.
+        await self.ask(jspr.put("messageActivityStatus", enabled=True))
         self._starts = False
         await self.look()
 
@@ -408,6 +414,15 @@ class ImtModem:
             )
         )
         return line.code == jspr.DONE
+
+    async def is_idle(self) -> bool:
+        """Ask whether the modem sends nothing and means to send nothing. False where it does not
+        tell. Raises ImtReset, ImtSilent: it has lost what it had, or hangs with it."""
+        self.told.active = None
+        line = await self.ask(jspr.get("messageActivityStatus"))
+        if line.code == jspr.DONE:
+            await self._take_event(imt.read_event(line))
+        return self.told.active is False
 
     async def has_told(self, key: imt.MessageKey) -> None:
         """Wait until the modem has told how this message ended."""
