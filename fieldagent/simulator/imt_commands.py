@@ -131,6 +131,11 @@ def _sim(bench: ImtBench, rest: str) -> str:
     return f"SIM {rest}; it is seen at the modem's next start"
 
 
+def _baud(bench: ImtBench, rest: str) -> str:
+    bench.port.baud = number_in(rest, 1200, 921_600, "baud")
+    return f"the modem talks at {rest} baud"
+
+
 def _hang(bench: ImtBench, rest: str) -> str:
     bench.modem.faults.deaf = on = switch_in(rest)
     return "the modem answers nothing" if on else "the modem answers again"
@@ -166,6 +171,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
     "wrong-crc": ("wrong-crc                   garble the next message to the kit", _wrong_crc),
     "topics": ("topics on|off               off: the SIM is new and knows none", _topics),
     "sim": ("sim on|off                  take the SIM out", _sim),
+    "baud": ("baud N                      talk at this speed, and no other", _baud),
     "hang": ("hang on|off                 answer nothing", _hang),
     "latency": ("latency SECONDS             how long a message is on its way", _latency),
 }

@@ -8,7 +8,7 @@ from typing import NoReturn
 import trio
 
 from fieldagent.simulator.imt_modem import SimulatedImtModem
-from fieldagent.simulator.pty_port import open_pty
+from fieldagent.simulator.pty_port import NOISE, is_understood, open_pty
 from fieldagent.system import waits
 
 SEGMENT_MAX = 5.0
@@ -24,6 +24,8 @@ class ImtPort:
         """The name under which the serial line is found, whichever pty it is."""
         self.latency = latency
         """Seconds that a message is on its way."""
+        self.baud: int | None = None
+        """At which it talks; None: at whichever the host does."""
         self.powered_alone = False
         """The modem keeps its power when its port is unplugged."""
         self._plugged = trio.Event()
@@ -68,13 +70,15 @@ class ImtPort:
 
     async def _listen(self, line: trio.lowlevel.FdStream) -> None:
         while True:
-            self.modem.receive_data(await line.receive_some(4096))
+            data = await line.receive_some(4096)
+            if is_understood(line, self.baud):
+                self.modem.receive_data(data)
             self.poke()
 
     async def _speak(self, line: trio.lowlevel.FdStream) -> None:
         while True:
             while data := self.modem.data_to_send():
-                await line.send_all(data)
+                await line.send_all(data if is_understood(line, self.baud) else NOISE)
             await self._poked.wait()
 
     async def _mind_segments(self) -> None:

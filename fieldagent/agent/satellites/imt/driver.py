@@ -40,6 +40,7 @@ from fieldagent.agent.channels.contract import (
     Reception,
     Transmission,
 )
+from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_pace import LinkRest
 from fieldagent.agent.channels.satellite_waits import first_of, note_absent, obey, until_rested
@@ -102,26 +103,35 @@ async def run(
     link: ChannelLink,
     pace: ImtPace,
     *,
-    baud: int = imt.BAUD,
+    speed: LineSpeed | None = None,
     topic: str = imt.RAW,
     heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one modem for ever: absent, unplugged, without power, SIM or account, it goes on.
 
-    `progress` is called at least once a minute and a half.
+    `progress` is called at least once a minute and a half. Without a `speed` the modem talks at its
+    usual one.
     """
 
     async def work() -> None:
+        if speed is not None:
+            await speed.look(port)
+        baud = imt.BAUD if speed is None else speed.baud
         async with open_modem(port, baud, link, pace.mail, topic) as modem:
             driver = ImtDriver(modem, outbox, link, pace, progress)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(obey, link, pace.rest, modem.tell)
                 await driver.work()
 
+    def tell(error: BaseException) -> None:
+        if speed is not None and isinstance(error, ImtSilent):
+            speed.note_silent()
+        note_absent(link, error)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_mail, reception, pace.mail)
-        await keep_open(work, LOST, partial(note_absent, link), progress, link, heal)
+        await keep_open(work, LOST, tell, progress, link, heal)
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
