@@ -91,6 +91,17 @@ class _Mo:
     cancelled: bool = False
 
 
+@dataclass
+class SinceBoot:
+    """What begins anew with each reset, beside state and message."""
+
+    next_mo: int = 0
+    next_mt: int = 0
+    tells_activity: bool = False
+    wanted: tuple[int, int] | None = None
+    """Message and place of the segment that it asks the host for."""
+
+
 class SimulatedImtModem:
     """`receive_data` takes the host's bytes, `data_to_send` yields the modem's.
 
@@ -104,8 +115,6 @@ class SimulatedImtModem:
         self.boots = 0
         self.number = 0
         """Messages that have left, since it was made."""
-        self.wanted: tuple[int, int] | None
-        """Message and place of the segment that it asks the host for."""
         self._gateway = gateway
         self._output = bytearray()
         self._boot()
@@ -115,12 +124,9 @@ class SimulatedImtModem:
         self.boots += 1
         self.version: tuple[int, int, int] | None = None
         self.interface, self.state = "none", "inactive"
-        self.tells_activity = False
+        self.since_boot = SinceBoot()
         self._input = bytearray()
-        self._next_id = 0
         self._mo: _Mo | None = None
-        self.wanted = None
-        self._mt_id = 0
         version = {"major": 1, "minor": 5, "patch": 5, "build_info": "simulated"}
         self._output += b"\0\0\0\x11"
         self._tell(
@@ -209,11 +215,11 @@ class SimulatedImtModem:
             self.bring_mail()
 
     def _set_activity(self, body: Mapping[str, Any]) -> None:
-        self.tells_activity = body["enabled"] is True
+        self.since_boot.tells_activity = body["enabled"] is True
         self._say(200, "messageActivityStatus", _told_activity(self))
 
     def _tell_activity(self) -> None:
-        if self.tells_activity:
+        if self.since_boot.tells_activity:
             self._tell("messageActivityStatus", _told_activity(self))
 
     # Messages from the host.
@@ -232,8 +238,8 @@ class SimulatedImtModem:
         if refusal is not None:
             self._say(200, "messageOriginate", {**told, "message_response": refusal})
             return
-        self._mo = _Mo(topic, self._next_id, size)
-        self._next_id = (self._next_id + 1) % 256
+        self._mo = _Mo(topic, self.since_boot.next_mo, size)
+        self.since_boot.next_mo = (self.since_boot.next_mo + 1) % 256
         named = {**told, "message_id": self._mo.id, "message_response": imt.ACCEPTED}
         if self.faults.lose_answers:
             self.faults.lose_answers -= 1
@@ -248,7 +254,7 @@ class SimulatedImtModem:
             self.faults.pause_after = None
             return
         length = min(imt.SEGMENT_BYTES, mo.size - len(mo.body))
-        self.wanted = (mo.id, len(mo.body))
+        self.since_boot.wanted = (mo.id, len(mo.body))
         wanted = {"segment_length": length, "segment_start": len(mo.body)}
         self._tell("messageOriginateSegment", {**_named(mo), **wanted})
 
@@ -257,7 +263,7 @@ class SimulatedImtModem:
         if mo is None or body["message_id"] != mo.id or body["segment_start"] != len(mo.body):
             self._say(406, "messageOriginateSegment", {})
             return
-        self.wanted = None
+        self.since_boot.wanted = None
         data = base64.b64decode(body["data"])
         if len(data) != body["segment_length"]:
             self._end(mo, "segment_incorrect")
@@ -289,7 +295,7 @@ class SimulatedImtModem:
                 self._end(mo, "message_cancelled_pre_transit")
 
     def _end(self, mo: _Mo, word: str) -> None:
-        self._mo = self.wanted = None
+        self._mo = self.since_boot.wanted = None
         if self.faults.lose_finals:
             self.faults.lose_finals -= 1
         else:
@@ -299,18 +305,13 @@ class SimulatedImtModem:
     # What happens to it.
 
     @property
-    def has_message(self) -> bool:
-        """Whether it sends a message, or means to."""
-        return self._mo is not None
-
-    @property
     def in_transit(self) -> bool:
         """Whether a message is on its way to the network."""
         return self._mo is not None and self._mo.whole and self.visible
 
     def miss_segment(self) -> None:
         """The host has not given in time what it was asked for."""
-        if self._mo is not None and self.wanted is not None:
+        if self._mo is not None and self.since_boot.wanted is not None:
             self._end(self._mo, "segment_not_supplied")
 
     def finish_transit(self) -> None:
@@ -343,8 +344,8 @@ class SimulatedImtModem:
             self.faults.wrong_crcs -= 1
             guard = bytes([guard[0] ^ 1, guard[1]])
         whole = body + guard
-        named = {"topic_id": TOPICS[0][0], "message_id": self._mt_id}
-        self._mt_id = (self._mt_id + 1) % 256
+        named = {"topic_id": TOPICS[0][0], "message_id": self.since_boot.next_mt}
+        self.since_boot.next_mt = (self.since_boot.next_mt + 1) % 256
         self._tell("messageTerminate", {**named, "message_length_max": len(whole)})
         for start in range(0, len(whole), MT_SEGMENT):
             piece = whole[start : start + MT_SEGMENT]
@@ -410,7 +411,7 @@ def _told_topics(modem: SimulatedImtModem) -> dict[str, object]:
 
 
 def _told_activity(modem: SimulatedImtModem) -> dict[str, object]:
-    return {"enabled": modem.tells_activity, "active": modem.has_message}
+    return {"enabled": modem.since_boot.tells_activity, "active": modem._mo is not None}
 
 
 _TOLD: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {

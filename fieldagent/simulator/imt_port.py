@@ -84,10 +84,10 @@ class ImtPort:
     async def _mind_segments(self) -> None:
         """A host that was killed gives no more of them."""
         while True:
-            while (wanted := self.modem.wanted) is None:
+            while (wanted := self.modem.since_boot.wanted) is None:
                 await self._poked.wait()
             with waits.move_on_after(SEGMENT_MAX) as limit:
-                while self.modem.wanted == wanted:
+                while self.modem.since_boot.wanted == wanted:
                     await self._poked.wait()
             if limit.cancelled_caught:
                 self.modem.miss_segment()

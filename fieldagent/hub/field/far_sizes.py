@@ -28,7 +28,7 @@ _KITS = (
 )
 
 
-class TooLarge(NamedTuple):
+class UnfitKit(NamedTuple):
     """A kit that a push cannot reach."""
 
     device: int
@@ -40,7 +40,7 @@ class TooLarge(NamedTuple):
 class FarKits(NamedTuple):
     """What the satellite modems of a push's addressees make of it."""
 
-    cannot: tuple[TooLarge, ...] = ()
+    cannot: tuple[UnfitKit, ...] = ()
     others: int = 0
     """How many kits can have it."""
 
@@ -64,7 +64,7 @@ def far_kits(db: Db, posting: Posting, now: float) -> FarKits:
         far = not linked and way not in ("ip", "sms") and account.device.imei is not None
         why = _too_large(posting.item, account) if far else ""
         if why:
-            cannot.append(TooLarge(account.device.id, account.device.name, why))
+            cannot.append(UnfitKit(account.device.id, account.device.name, why))
         else:
             others += 1
     return FarKits(tuple(cannot), others)

@@ -295,7 +295,8 @@ class ImtDriver:
         while idle < IDLE_LOOKS and (left := ends - trio.current_time()) > 0:
             if await self._wait(min(LOOK_EVERY, left), *events):
                 return
-            idle = idle + 1 if await self.modem.is_idle() else 0
+            await self.modem.look()
+            idle = idle + 1 if self.modem.told.active is False else 0
 
     async def _give_up(self, key: imt.MessageKey) -> MoStatus:
         """Cancel a message, and return how it ended: it may have left before."""

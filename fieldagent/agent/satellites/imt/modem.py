@@ -362,8 +362,10 @@ class ImtModem:
                 await self.news.wait()
 
     async def look(self) -> None:
-        """Ask what the modem sees, and which topics it may use; a new SIM knows none at first."""
-        for target in ("constellationState", "operationalState"):
+        """Ask what the modem sees and does, and which topics it may use; a new SIM knows none at
+        first. Raises ImtReset, ImtSilent."""
+        self.told.active = None
+        for target in ("constellationState", "operationalState", "messageActivityStatus"):
             line = await self.ask(jspr.get(target))
             if line.code == jspr.DONE:
                 await self._take_event(imt.read_event(line))
@@ -414,15 +416,6 @@ class ImtModem:
             )
         )
         return line.code == jspr.DONE
-
-    async def is_idle(self) -> bool:
-        """Ask whether the modem sends nothing and means to send nothing. False where it does not
-        tell. Raises ImtReset, ImtSilent: it has lost what it had, or hangs with it."""
-        self.told.active = None
-        line = await self.ask(jspr.get("messageActivityStatus"))
-        if line.code == jspr.DONE:
-            await self._take_event(imt.read_event(line))
-        return self.told.active is False
 
     async def has_told(self, key: imt.MessageKey) -> None:
         """Wait until the modem has told how this message ended."""
