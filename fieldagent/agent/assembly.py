@@ -50,6 +50,11 @@ _TRACED = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
 """What is in a channel's trace, where that is not the modem's to say."""
 
 
+def _recorder(settings: Settings, channel: Channel) -> FlightRecorder:
+    ring = settings.state_directory / f"trace-{channel.lower()}.log"
+    return FlightRecorder(ring, _TRACED.get(channel, ""))
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything that one agent consists of; nothing in it is global."""
@@ -89,9 +94,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     links = {
         channel: ChannelLink(
             tell_time=partial(journal.clock.tell, FAR_END[channel]),
-            recorder=FlightRecorder(
-                settings.state_directory / f"trace-{channel.lower()}.log", _TRACED.get(channel, "")
-            ),
+            recorder=_recorder(settings, channel),
         )
         for channel in channels
     }
