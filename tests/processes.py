@@ -247,10 +247,11 @@ def sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
 
 
 @contextmanager
-def imt_sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
+def imt_sky(home: Path, latency: float = 0.2, **environment: str) -> Iterator[Running]:
     """The same with a 9704."""
     arguments = ["--kind", "imt", "--link", str(home / "modem"), "--latency", str(latency)]
-    with Running([*MODULE, "simulate", "satellite", *arguments], "type `help`") as running:
+    command = [*MODULE, "simulate", "satellite", *arguments]
+    with Running(command, "type `help`", **environment) as running:
         yield running
 
 

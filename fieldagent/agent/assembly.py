@@ -32,6 +32,7 @@ from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.price import Price
+from fieldagent.wire import trace
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.incident_proof import proof_key, token_digest
 
@@ -44,6 +45,14 @@ if TYPE_CHECKING:
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
 """Who tells the time over a channel (`system.lived_time.RANKS`); nobody does over the radio."""
+
+_TRACED = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
+"""What is in a channel's trace, where that is not the modem's to say."""
+
+
+def _recorder(settings: Settings, channel: Channel) -> FlightRecorder:
+    ring = settings.state_directory / f"trace-{channel.lower()}.log"
+    return FlightRecorder(ring, _TRACED.get(channel, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +161,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
 def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink:
     return ChannelLink(
         tell_time=partial(journal.clock.tell, FAR_END[channel]),
-        recorder=FlightRecorder(settings.state_directory / f"trace-{channel.lower()}.log"),
+        recorder=_recorder(settings, channel),
     )
 
 

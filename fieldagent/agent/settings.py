@@ -243,7 +243,12 @@ KEYS = (
         "which modem: sbd (Iridium 9602, 9603, 9523), imt (9704), auto (whichever of them answers"
         " at the port), or package.module:NAME of one of your own (sbd)",
     ),
-    Key("satellite-baud", whole(1200, 921600, "baud"), None, "its speed (sbd 19200, imt 230400)"),
+    Key(
+        "satellite-baud",
+        whole(1200, 921600, "baud"),
+        None,
+        "its speed (sbd 19200, imt 230400, or another at which it answers)",
+    ),
     Key(
         "satellite-credits-per-day",
         whole(0, 1_000_000, "credits of 50 bytes"),

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 import trio
 
-from fieldagent.http.web_socket import Closed, WebSocket
+from fieldagent.http.web_socket import Closed
 from fieldagent.system.error_groups import first_error
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.keepalive import Keepalive
@@ -100,13 +100,21 @@ class _InFlight(NamedTuple, Generic[Outgoing]):
     due: float
 
 
+class LinkSocket(Protocol):
+    """What a link talks through: a `WebSocket`. Each raises Closed but `close`."""
+
+    async def receive(self) -> bytes: ...
+    async def send(self, message: bytes) -> None: ...
+    async def close(self, code: int, reason: str) -> None: ...
+
+
 class LinkSession(Generic[Outgoing]):
     """One link from hello to end. `keepalive` says when this end pings, never by itself; `journal`
     is the number of this end's."""
 
     def __init__(
         self,
-        socket: WebSocket,
+        socket: LinkSocket,
         post: Post[Outgoing],
         *,
         keepalive: Keepalive | None = None,

@@ -212,6 +212,11 @@ def _lose_fragment(bench: Bench, rest: str) -> str:
     return "the next fragment will be lost behind the gateway"
 
 
+def _baud(bench: Bench, rest: str) -> str:
+    bench.port.baud = number_in(rest, 1200, 921_600, "baud")
+    return f"the modem talks at {rest} baud"
+
+
 def _hang(bench: Bench, rest: str) -> str:
     bench.modem.faults.deaf = on = switch_in(rest)
     return "the modem answers nothing" if on else "the modem answers again"
@@ -297,6 +302,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     ),
     "lose-fragment": ("lose-fragment               lose the next fragment", _lose_fragment),
     "wrong-sum": ("wrong-sum                   garble the next message read", _wrong_sum),
+    "baud": ("baud N                      talk at this speed, and no other", _baud),
     "hang": ("hang on|off                 answer nothing", _hang),
     "echo": ("echo on|off                 echo commands whatever ATE0 says", _echo),
     "spacing": ("spacing on|off              odd spacing in +SBDIX", _spacing),

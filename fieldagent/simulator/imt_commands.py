@@ -12,7 +12,7 @@ from fieldagent.simulator.commands import (
     number_in,
     switch_in,
 )
-from fieldagent.simulator.imt_modem import SimulatedImtModem
+from fieldagent.simulator.imt_modem import STEPS, SimulatedImtModem
 from fieldagent.simulator.imt_port import ImtPort
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.system.lazy_dataclass import dataclass
@@ -89,6 +89,13 @@ def _reset_after(bench: ImtBench, rest: str) -> str:
     return f"the modem loses power once it has {rest} segments of the next message"
 
 
+def _reset_at(bench: ImtBench, rest: str) -> str:
+    if rest not in STEPS:
+        raise BadCommand(f"a step is one of {', '.join(STEPS)}")
+    bench.modem.faults.reset_at = rest
+    return f"the modem loses power with the next message {STEPS[rest]}"
+
+
 def _pause_after(bench: ImtBench, rest: str) -> str:
     bench.modem.faults.pause_after = number_in(rest, 0, 69, "segments")
     return f"the modem asks for {rest} segments of the next message, and for no more"
@@ -124,6 +131,11 @@ def _sim(bench: ImtBench, rest: str) -> str:
     return f"SIM {rest}; it is seen at the modem's next start"
 
 
+def _baud(bench: ImtBench, rest: str) -> str:
+    bench.port.baud = number_in(rest, 1200, 921_600, "baud")
+    return f"the modem talks at {rest} baud"
+
+
 def _hang(bench: ImtBench, rest: str) -> str:
     bench.modem.faults.deaf = on = switch_in(rest)
     return "the modem answers nothing" if on else "the modem answers again"
@@ -151,6 +163,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
     "plug": ("plug                        put it back", _plug),
     "brownout": ("brownout                    reset the modem, also with a message", _brown_out),
     "reset-after": ("reset-after N               reset it after N segments", _reset_after),
+    "reset-at": ("reset-at STEP               reset it at offered, accepted or told", _reset_at),
     "pause-after": ("pause-after N               ask for N segments only", _pause_after),
     "lose-status": ("lose-status                 lose the next message's status", _lose_status),
     "lose-answer": ("lose-answer                 lose the next message's answer", _lose_answer),
@@ -158,6 +171,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
     "wrong-crc": ("wrong-crc                   garble the next message to the kit", _wrong_crc),
     "topics": ("topics on|off               off: the SIM is new and knows none", _topics),
     "sim": ("sim on|off                  take the SIM out", _sim),
+    "baud": ("baud N                      talk at this speed, and no other", _baud),
     "hang": ("hang on|off                 answer nothing", _hang),
     "latency": ("latency SECONDS             how long a message is on its way", _latency),
 }

@@ -39,6 +39,14 @@ class ImtGateway(Protocol):
         """Drop what waits first."""
 
 
+STEPS: Mapping[str, str] = {
+    "offered": "before it answers that it takes the message",
+    "accepted": "once it has taken the message, before it asks for a segment",
+    "told": "once the network has the message, before it tells",
+}
+"""Where a modem can lose power, beside the segments (`reset_after`)."""
+
+
 @dataclass
 class ImtFaults:
     """What goes wrong, and how often still."""
@@ -61,9 +69,13 @@ class ImtFaults:
     """Of the next message no further segment is asked for after so many."""
     reset_after: int | None = None
     """The modem loses power once so many segments of the next message were given."""
+    reset_at: str = ""
+    """The modem loses power at this step of the next message: one of `STEPS`."""
     no_topics: bool = False
     """The SIM is new."""
     no_sim: bool = False
+    no_activity: bool = False
+    """Its firmware knows no messageActivityStatus, which API 1.6.0 brought."""
     wrong_crcs: int = 0
     """Messages from the network that come with a wrong CRC."""
 
@@ -77,6 +89,17 @@ class _Mo:
     segments: int = 0
     whole: bool = False
     cancelled: bool = False
+
+
+@dataclass
+class SinceBoot:
+    """What begins anew with each reset, beside state and message."""
+
+    next_mo: int = 0
+    next_mt: int = 0
+    tells_activity: bool = False
+    wanted: tuple[int, int] | None = None
+    """Message and place of the segment that it asks the host for."""
 
 
 class SimulatedImtModem:
@@ -101,10 +124,9 @@ class SimulatedImtModem:
         self.boots += 1
         self.version: tuple[int, int, int] | None = None
         self.interface, self.state = "none", "inactive"
+        self.since_boot = SinceBoot()
         self._input = bytearray()
-        self._next_id = 0
         self._mo: _Mo | None = None
-        self._mt_id = 0
         version = {"major": 1, "minor": 5, "patch": 5, "build_info": "simulated"}
         self._output += b"\0\0\0\x11"
         self._tell(
@@ -160,7 +182,9 @@ class SimulatedImtModem:
         if self.version is None and target != "apiVersion":
             self._say(400, target, {})
             return
-        if verb == "GET" and target in _TOLD:
+        if target == "messageActivityStatus" and self.faults.no_activity:
+            self._say(404, target, {})
+        elif verb == "GET" and target in _TOLD:
             self._say(200, target, _TOLD[target](self))
         elif verb == "PUT" and target in _SET:
             _SET[target](self, body)
@@ -190,12 +214,22 @@ class SimulatedImtModem:
             self._tell("constellationState", _told_sky(self))
             self.bring_mail()
 
+    def _set_activity(self, body: Mapping[str, Any]) -> None:
+        self.since_boot.tells_activity = body["enabled"] is True
+        self._say(200, "messageActivityStatus", _told_activity(self))
+
+    def _tell_activity(self) -> None:
+        if self.since_boot.tells_activity:
+            self._tell("messageActivityStatus", _told_activity(self))
+
     # Messages from the host.
 
     def _originate(self, body: Mapping[str, Any]) -> None:
         topic, size = body["topic_id"], body["message_length"]
         if self.state != imt.ACTIVE or topic not in {id_ for id_, _ in TOPICS}:
             self._say(418, "messageOriginate", {})
+            return
+        if self._loses_power("offered"):
             return
         told = {"topic_id": topic, "request_reference": body["request_reference"]}
         refusal = self.faults.refusals.popleft() if self.faults.refusals else None
@@ -204,20 +238,23 @@ class SimulatedImtModem:
         if refusal is not None:
             self._say(200, "messageOriginate", {**told, "message_response": refusal})
             return
-        self._mo = _Mo(topic, self._next_id, size)
-        self._next_id = (self._next_id + 1) % 256
+        self._mo = _Mo(topic, self.since_boot.next_mo, size)
+        self.since_boot.next_mo = (self.since_boot.next_mo + 1) % 256
         named = {**told, "message_id": self._mo.id, "message_response": imt.ACCEPTED}
         if self.faults.lose_answers:
             self.faults.lose_answers -= 1
         else:
             self._say(200, "messageOriginate", named)
-        self._want(self._mo)
+        if not self._loses_power("accepted"):
+            self._tell_activity()
+            self._want(self._mo)
 
     def _want(self, mo: _Mo) -> None:
         if self.faults.pause_after == mo.segments:
             self.faults.pause_after = None
             return
         length = min(imt.SEGMENT_BYTES, mo.size - len(mo.body))
+        self.since_boot.wanted = (mo.id, len(mo.body))
         wanted = {"segment_length": length, "segment_start": len(mo.body)}
         self._tell("messageOriginateSegment", {**_named(mo), **wanted})
 
@@ -226,6 +263,7 @@ class SimulatedImtModem:
         if mo is None or body["message_id"] != mo.id or body["segment_start"] != len(mo.body):
             self._say(406, "messageOriginateSegment", {})
             return
+        self.since_boot.wanted = None
         data = base64.b64decode(body["data"])
         if len(data) != body["segment_length"]:
             self._end(mo, "segment_incorrect")
@@ -257,11 +295,12 @@ class SimulatedImtModem:
                 self._end(mo, "message_cancelled_pre_transit")
 
     def _end(self, mo: _Mo, word: str) -> None:
-        self._mo = None
+        self._mo = self.since_boot.wanted = None
         if self.faults.lose_finals:
             self.faults.lose_finals -= 1
         else:
             self._tell("messageOriginateStatus", {**_named(mo), "final_mo_status": word})
+        self._tell_activity()
 
     # What happens to it.
 
@@ -269,6 +308,11 @@ class SimulatedImtModem:
     def in_transit(self) -> bool:
         """Whether a message is on its way to the network."""
         return self._mo is not None and self._mo.whole and self.visible
+
+    def miss_segment(self) -> None:
+        """The host has not given in time what it was asked for."""
+        if self._mo is not None and self.since_boot.wanted is not None:
+            self._end(self._mo, "segment_not_supplied")
 
     def finish_transit(self) -> None:
         """The network has answered, if a message is on its way."""
@@ -281,6 +325,8 @@ class SimulatedImtModem:
         if arrives:
             self.number += 1
             self._gateway.mobile_originated(self.imei, self.number, bytes(mo.body[:-2]))
+        if self._loses_power("told"):
+            return
         self._end(mo, word)
         self.bring_mail()
 
@@ -298,8 +344,8 @@ class SimulatedImtModem:
             self.faults.wrong_crcs -= 1
             guard = bytes([guard[0] ^ 1, guard[1]])
         whole = body + guard
-        named = {"topic_id": TOPICS[0][0], "message_id": self._mt_id}
-        self._mt_id = (self._mt_id + 1) % 256
+        named = {"topic_id": TOPICS[0][0], "message_id": self.since_boot.next_mt}
+        self.since_boot.next_mt = (self.since_boot.next_mt + 1) % 256
         self._tell("messageTerminate", {**named, "message_length_max": len(whole)})
         for start in range(0, len(whole), MT_SEGMENT):
             piece = whole[start : start + MT_SEGMENT]
@@ -319,6 +365,16 @@ class SimulatedImtModem:
         """Its power dips: what it was told and given is gone, and a message that it had with it."""
         self._output.clear()
         self._boot()
+
+    def _loses_power(self, step: str) -> bool:
+        if self.faults.reset_at != step:
+            return False
+        self.faults.reset_at = ""
+        # What it has said so far has left it.
+        said = bytes(self._output)
+        self._boot()
+        self._output[:0] = said
+        return True
 
 
 def _told_version(modem: SimulatedImtModem) -> dict[str, object]:
@@ -354,6 +410,10 @@ def _told_topics(modem: SimulatedImtModem) -> dict[str, object]:
     }
 
 
+def _told_activity(modem: SimulatedImtModem) -> dict[str, object]:
+    return {"enabled": modem.since_boot.tells_activity, "active": modem._mo is not None}
+
+
 _TOLD: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {
     "apiVersion": _told_version,
     "hwInfo": _told_hardware,
@@ -362,12 +422,14 @@ _TOLD: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {
     "operationalState": lambda modem: {"state": modem.state, "reason": 0},
     "constellationState": _told_sky,
     "messageProvisioning": _told_topics,
+    "messageActivityStatus": _told_activity,
 }
 """What a GET is answered with."""
 _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
     "apiVersion": SimulatedImtModem._set_version,
     "simConfig": SimulatedImtModem._set_sim,
     "operationalState": SimulatedImtModem._set_state,
+    "messageActivityStatus": SimulatedImtModem._set_activity,
     "messageOriginate": SimulatedImtModem._originate,
     "messageOriginateSegment": SimulatedImtModem._take_segment,
     "messageOriginateStatus": SimulatedImtModem._cancel,

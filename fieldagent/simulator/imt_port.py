@@ -8,8 +8,11 @@ from typing import NoReturn
 import trio
 
 from fieldagent.simulator.imt_modem import SimulatedImtModem
-from fieldagent.simulator.pty_port import open_pty
+from fieldagent.simulator.pty_port import NOISE, is_understood, open_pty
 from fieldagent.system import waits
+
+SEGMENT_MAX = 5.0
+"""Seconds in which a segment is given. The real modem waits for 0.3."""
 
 
 class ImtPort:
@@ -21,6 +24,8 @@ class ImtPort:
         """The name under which the serial line is found, whichever pty it is."""
         self.latency = latency
         """Seconds that a message is on its way."""
+        self.baud: int | None = None
+        """At which it talks; None: at whichever the host does."""
         self.powered_alone = False
         """The modem keeps its power when its port is unplugged."""
         self._plugged = trio.Event()
@@ -47,6 +52,7 @@ class ImtPort:
         """Serve the port, for ever; started once it is there."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._carry)
+            nursery.start_soon(self._mind_segments)
             while True:
                 await self._plugged.wait()
                 with trio.CancelScope() as self._unplugged:
@@ -64,14 +70,28 @@ class ImtPort:
 
     async def _listen(self, line: trio.lowlevel.FdStream) -> None:
         while True:
-            self.modem.receive_data(await line.receive_some(4096))
+            data = await line.receive_some(4096)
+            if is_understood(line, self.baud):
+                self.modem.receive_data(data)
             self.poke()
 
     async def _speak(self, line: trio.lowlevel.FdStream) -> None:
         while True:
             while data := self.modem.data_to_send():
-                await line.send_all(data)
+                await line.send_all(data if is_understood(line, self.baud) else NOISE)
             await self._poked.wait()
+
+    async def _mind_segments(self) -> None:
+        """A host that was killed gives no more of them."""
+        while True:
+            while (wanted := self.modem.since_boot.wanted) is None:
+                await self._poked.wait()
+            with waits.move_on_after(SEGMENT_MAX) as limit:
+                while self.modem.since_boot.wanted == wanted:
+                    await self._poked.wait()
+            if limit.cancelled_caught:
+                self.modem.miss_segment()
+                self.poke()
 
     async def _carry(self) -> None:
         """Messages go on, whatever becomes of the port."""

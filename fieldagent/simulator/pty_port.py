@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import termios
 import tty
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,8 +15,18 @@ import trio
 from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.system import waits
 
+SPEEDS = {
+    getattr(termios, name): int(name[1:])
+    for name in dir(termios)
+    if name[1:].isdigit() and name[0] == "B"
+}
+"""By what termios calls them, in baud."""
 PAYLOAD_MAX = 60.0
 """Seconds that +SBDWB waits for its payload."""
+
+
+NOISE = b"\xf8\x00\xf8"
+"""What a host hears at another speed."""
 
 
 @asynccontextmanager
@@ -40,6 +51,11 @@ def _pty(name: Path) -> Iterator[int]:
         os.close(theirs)
 
 
+def is_understood(line: trio.lowlevel.FdStream, baud: int | None) -> bool:
+    """Return whether the host has set the line to a modem's speed; None: whichever it has set."""
+    return baud is None or SPEEDS.get(termios.tcgetattr(line.fileno())[5]) == baud
+
+
 class PtyPort:
     """The owner calls `run`; `poke` after whatever made the modem speak unasked."""
 
@@ -49,6 +65,8 @@ class PtyPort:
         """The name under which the serial line is found, whichever pty it is."""
         self.latency = latency
         """Seconds that a session takes."""
+        self.baud: int | None = None
+        """At which it talks; None: at whichever the host does."""
         self._plugged = trio.Event()
         self._plugged.set()
         self._unplugged = trio.CancelScope()
@@ -85,19 +103,24 @@ class PtyPort:
         while True:
             if self.modem.awaits_payload:
                 with trio.move_on_after(PAYLOAD_MAX) as limit:
-                    self.modem.receive_data(await line.receive_some(4096))
+                    await self._hear(line)
                 if limit.cancelled_caught:
                     self.modem.payload_timeout()
             else:
-                self.modem.receive_data(await line.receive_some(4096))
+                await self._hear(line)
             self.poke()
+
+    async def _hear(self, line: trio.lowlevel.FdStream) -> None:
+        data = await line.receive_some(4096)
+        if is_understood(line, self.baud):
+            self.modem.receive_data(data)
 
     async def _speak(self, line: trio.lowlevel.FdStream) -> None:
         while True:
             await self._poked.wait()
             self._poked = trio.Event()
             while data := self.modem.data_to_send():
-                await line.send_all(data)
+                await line.send_all(data if is_understood(line, self.baud) else NOISE)
 
     async def _hold_sessions(self) -> None:
         while True:

@@ -121,6 +121,12 @@ class OperationalState(NamedTuple):
     reason: int
 
 
+class Activity(NamedTuple):
+    """Whether the modem sends or receives a message, or means to."""
+
+    active: bool
+
+
 Event = (
     SegmentWanted
     | MoEnded
@@ -130,6 +136,7 @@ Event = (
     | Constellation
     | SimStatus
     | OperationalState
+    | Activity
 )
 
 
@@ -181,6 +188,14 @@ def _state(line: jspr.JsprLine) -> OperationalState:
     return OperationalState(jspr.word(line, "state"), reason if type(reason) is int else 0)
 
 
+def _activity(line: jspr.JsprLine) -> Activity | None:
+    # It tells nothing while it is not enabled, as after each power-up.
+    active = line.body.get("active")
+    if line.body.get("enabled") is not True or not isinstance(active, bool):
+        return None
+    return Activity(active)
+
+
 _READERS: Mapping[str, Any] = {
     "messageOriginateSegment": _segment_wanted,
     "messageOriginateStatus": lambda line: MoEnded(_key(line), jspr.word(line, "final_mo_status")),
@@ -190,6 +205,7 @@ _READERS: Mapping[str, Any] = {
     "constellationState": _constellation,
     "simStatus": _sim_status,
     "operationalState": _state,
+    "messageActivityStatus": _activity,
 }
 
 STATE_REASONS: Mapping[int, str] = {

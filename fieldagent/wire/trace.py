@@ -12,14 +12,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+import cbor2
+
+from fieldagent.wire import imt, jspr, strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
 
 SENT, CAME, HAPPENED = ">", "<", "!"
 HEAD = "# fieldagent trace 1"
 FRAME_SHOWN = 3
 """Bytes of a radio's frame that are shown without payloads."""
+LINK = "link"
+"""The kind of a trace of the IP link: each record is one of its messages."""
+RADIO = "radio"
+NO_REPLAY = (
+    "# A radio's frames are shown by how they begin and how long they are. Addresses, numbers,\n"
+    "# sums and tags stand in what is left out: nothing takes the rest for a frame. --payloads\n"
+    "# shows all.\n"
+)
+"""What a trace says of itself that cannot be played again."""
 
 
 class TraceRecord(NamedTuple):
@@ -70,7 +83,7 @@ def _plain(text: str) -> bytes:
 
 
 def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
-    """Return them without payloads; `kind` is `sbd`, `imt`, or anything else of a radio."""
+    """Return them without payloads; `kind` is `sbd`, `imt`, `link` or `radio`."""
     return _MASKS.get(kind, _mask_frames)(records)
 
 
@@ -131,12 +144,19 @@ def _zeroed(message: bytes) -> bytes:
 
 
 def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Segments as zeros, whose CRC is zero; base64 has `A` for them."""
+    """Segments as zeros, whose CRC is zero; base64 has `A` for them. A message to the host whose
+    CRC was wrong ends with a one instead."""
     found = list(records)
     for way in (SENT, CAME):
         places = [at for at, each in enumerate(records) if each.way == way]
         whole = b"".join(records[at].data for at in places)
-        whole = re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _base64_zeroed, whole)
+        # Of a line whose beginning is not there any more nobody knows what it was.
+        whole = re.sub(rb"\A(?!GET |PUT |[2-5][0-9]{2} )[^\r]*", _dotted, whole)
+        shown = bytearray(re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _base64_zeroed, whole))
+        for end in _ends_of_garbled(whole) if way == CAME else ():
+            padding = whole[end : end + 2].count(b"=")
+            shown[end - 1] = b"BEQ"[padding]
+        whole = bytes(shown)
         begins = 0
         for at in places:
             ends = begins + len(records[at].data)
@@ -145,8 +165,59 @@ def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     return found
 
 
+def _ends_of_garbled(whole: bytes) -> list[int]:
+    """Return where the base64 ends, without its padding, of each message with a wrong CRC."""
+    found, assembly = [], imt.MtAssembly()
+    ends: dict[imt.MessageKey, tuple[int, int]] = {}
+    for match in re.finditer(rb"299 messageTerminate(?:Segment|Status) \{[^\r]*\}\r", whole):
+        lines = jspr.LineReader()
+        lines.receive_data(match[0])
+        line = lines.next_line()
+        try:
+            event = None if line is None else imt.read_event(line)
+        except RemoteProtocolError:
+            continue
+        if isinstance(event, imt.MtSegment):
+            assembly.add(event)
+            data = re.search(rb'"data":\s*"[A-Za-z0-9+/]*', match[0])
+            if data is not None:
+                place = (event.start, match.start() + data.end())
+                ends[event.key] = max(ends.get(event.key, place), place)
+        elif isinstance(event, imt.MtEnded):
+            message = assembly.end(event)
+            if message is not None and message.damage and event.key in ends:
+                found.append(ends[event.key][1])
+            ends.pop(event.key, None)
+    return found
+
+
+def _dotted(match: re.Match[bytes]) -> bytes:
+    return b"." * len(match[0])
+
+
 def _base64_zeroed(match: re.Match[bytes]) -> bytes:
     return match[1] + b"A" * len(match[2])
+
+
+def _mask_link(records: Sequence[TraceRecord]) -> list[TraceRecord]:
+    """The body of a message as zeros; hello, numbers and acknowledgements stay."""
+    return [each if each.way == HAPPENED else _mask_message(each) for each in records]
+
+
+def _mask_message(record: TraceRecord) -> TraceRecord:
+    message = None
+    with suppress(RemoteProtocolError):
+        message = strict_cbor.loads(record.data)
+    if isinstance(message, list) and all(isinstance(each, bytes | int) for each in message):
+        shown = [bytes(len(each)) if isinstance(each, bytes) else each for each in message]
+        return record._replace(data=cbor2.dumps(shown))
+    return _mask_frames([record])[0]
+
+
+def head(kind: str, *, masked: bool) -> str:
+    """Return the lines that a trace begins with."""
+    remark = NO_REPLAY if masked and kind == RADIO else ""
+    return f"{HEAD} {kind}\n{remark}"
 
 
 def _mask_frames(records: Sequence[TraceRecord]) -> list[TraceRecord]:
@@ -164,4 +235,5 @@ def _mask_frames(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 _MASKS: Mapping[str, Callable[[Sequence[TraceRecord]], list[TraceRecord]]] = {
     "sbd": _mask_sbd,
     "imt": _mask_imt,
+    LINK: _mask_link,
 }

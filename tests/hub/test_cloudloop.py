@@ -79,6 +79,7 @@ class Hub:
         self.where: Estimate | None = None
         self.fail: Exception | None = None
         self.book = Shelf()
+        self.counted: list[tuple[str, str, int]] = []
 
     async def take_in(
         self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
@@ -91,8 +92,12 @@ class Hub:
     async def note_session(self, imei: str, *, fetched: bool) -> None:
         pass
 
+    async def count_session(self, imei: str, session: str, size: int) -> None:
+        self.counted.append((imei, session, size))
+
     def lent(self) -> OperatorHost:
-        return OperatorHost(self.take_in, self.note_session, log_fault, lambda: NOW, self.book)
+        lent = self.take_in, self.note_session, log_fault, lambda: NOW, self.book
+        return OperatorHost(*lent, self.count_session)
 
 
 def own(tmp_path: Path, url: str = "http://127.0.0.1:1") -> dict[str, Any]:
@@ -342,7 +347,17 @@ async def test_what_the_webhook_did_not_bring_is_fetched_once(tmp_path: Path) ->
         await fetch(tmp_path, url, hub)
         await fetch(tmp_path, url, hub)
     assert hub.taken == [(IMEI, b"missed", "")]
+    assert hub.counted == [(IMEI, "r1", 6)], "it is on the bill, as what the webhook brings is"
     assert hub.book.until == NOW
+
+
+async def test_a_mailbox_check_in_the_history_is_on_the_bill(tmp_path: Path) -> None:
+    hub = Hub()
+    await hub.book.learn(IMEI, "sbd", THING)
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetMessageRecords"] = history(b"", direction="MO")
+        await fetch(tmp_path, url, hub)
+    assert (hub.taken, hub.counted) == ([], [(IMEI, "r1", 0)])
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
+import pytest
+
+from fieldagent.hub.access import directory, people
 from fieldagent.hub.field import mobile_terminated
 from fieldagent.hub.field.cost import costs
-from fieldagent.hub.field.far_sizes import too_large
+from fieldagent.hub.field.far_sizes import FarKits, far_kits
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Data, Message
 from fieldagent.wire.envelope import decode
 from tests.hub.field import START, Field, field_of
+from tests.hub.test_push_api import Cloud, cloud
 
 PICTURE = Data(b"RIFF\x10\x75\0\0WEBPVP8 " + bytes(30_000))
 SMALL, LARGE = 2, 3
@@ -27,8 +33,15 @@ async def give_modems(alps: Field) -> None:
     await alps.store.commit(store)
 
 
+async def reach(
+    alps: Field, target: int | None, item: Data | Message = PICTURE, **how: Any
+) -> FarKits:
+    posting = Posting(1, 1, item, int(alps.now), 12, target=target, **how)
+    return await alps.store.read(lambda db: far_kits(db, posting, alps.now))
+
+
 async def why(alps: Field, target: int | None, item: Data | Message = PICTURE) -> str:
-    return await alps.store.read(lambda db: too_large(db, 1, target, item, alps.now))
+    return (await reach(alps, target, item)).refusal()
 
 
 async def test_a_picture_to_a_9602_is_refused_with_the_reason(store: Store) -> None:
@@ -103,3 +116,88 @@ async def test_what_became_too_large_holds_up_nobody(store: Store) -> None:
             "too large for its satellite modem"
         ]
         assert await alps.rows("SELECT 1 FROM mobile_terminated WHERE device = ?", SMALL)
+
+
+# At the push API's socket.
+
+
+async def settle_modems(hub: Cloud) -> None:
+    """Ada's and Cleo's kits have a 9602, Ben's a 9704. The group `rescue` is the first two."""
+
+    def settle(db: Db) -> None:
+        cleo = directory.add_user(db, 1, "Cleo", now=hub.now)
+        directory.add_device(db, 1, 3, "bens kit", now=hub.now)
+        directory.add_device(db, 1, cleo, "cleos kit", now=hub.now)
+        for device, modem in ((1, "sbd"), (2, "imt"), (3, "sbd")):
+            db.execute(
+                "UPDATE device SET imei = ?, operator = 'directip', modem = ? WHERE id = ?",
+                *(f"30000000000000{device}", modem, device),
+            )
+        for name, members in (("rescue", {2, cleo}), ("all", {2, 3, cleo})):
+            group = people.add_group(db, 1, name, over_satellite=True, now=hub.now)
+            people.change_group(db, 1, group, join=frozenset(members), now=hub.now)
+
+    await hub.store.commit(settle)
+
+
+def photograph(**whom: Any) -> dict[str, Any]:
+    payload = base64.b64encode(PICTURE.payload).decode()
+    return {"sourceUserId": "1", "workspaceId": "1", "data": {"payload": payload}, **whom}
+
+
+async def test_a_picture_that_no_kit_of_a_group_can_have_names_each(store: Store) -> None:
+    async with cloud(store) as hub:
+        await settle_modems(hub)
+        reply = await hub.push(photograph(targetGroup="rescue"))
+        assert reply.status == 422
+        told = json.loads(reply.body)["detail"]
+        for kit in ("kit", "cleos kit"):
+            assert f"{kit} is reached by satellite alone, by a modem that takes 270 bytes" in told
+        assert "these 30016 bytes need" in told
+        assert await hub.rows("SELECT 1 FROM item") == []
+        refused = await hub.rows("SELECT detail FROM audit WHERE action = 'push refused'")
+        assert "cleos kit" in str(refused)
+
+
+@pytest.mark.parametrize("whom", [{}, {"targetGroup": "all"}], ids=["workspace", "group"])
+async def test_a_picture_to_many_goes_to_those_that_can_have_it(
+    store: Store, whom: dict[str, str]
+) -> None:
+    async with cloud(store) as hub:
+        await settle_modems(hub)
+        reply = await hub.push(photograph(**whom))
+        assert (reply.status, reply.body) == (200, b"")
+        standing = json.loads((await hub.look(reply.headers["location"])).body)
+        reasons = {each["name"]: each["reason"] for each in standing["devices"]}
+        assert reasons["bens kit"] == ""
+        for kit in ("kit", "cleos kit"):
+            assert reasons[kit].startswith("too large for its satellite modem: it is reached by")
+        hub.now += 600
+        await store.commit(lambda db: mobile_terminated.pack(db, hub.now))
+        packed = await hub.rows("SELECT DISTINCT device FROM mobile_terminated")
+        assert packed == [(2,)]
+        assert await hub.rows(
+            "SELECT device FROM delivery WHERE state = 'waiting' ORDER BY device"
+        ) == [(1,), (3,)], "a link brings it all the same"
+
+
+async def test_what_a_picture_to_many_costs_is_told_of_those_that_can_have_it(
+    store: Store,
+) -> None:
+    async with cloud(store) as hub:
+        await settle_modems(hub)
+        reply = await hub.push(photograph(), path="/api/package/cost")
+        told = {each["name"]: each["satellite"] for each in json.loads(reply.body)["devices"]}
+        assert told["kit"] is told["cleos kit"] is None
+        assert told["bens kit"]["parts"] == 1
+
+
+async def test_a_kits_own_picture_to_everybody_goes_in_no_hundred_messages(store: Store) -> None:
+    async with field_of(store) as alps:
+        await give_modems(alps)
+        await alps.push(PICTURE)
+        alps.now += 3600
+        await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
+        assert await alps.rows("SELECT DISTINCT device FROM mobile_terminated") == [(LARGE,)]
+        ((reason,),) = await alps.rows("SELECT reason FROM delivery WHERE device = ?", SMALL)
+        assert "a picture may take 8 messages, not 1" in reason

@@ -282,7 +282,7 @@ class World:
         return stream
 
     async def _serve(self, wire: Wire) -> None:
-        await LinkSession(wire.ends[1], self.hub).run()  # type: ignore[arg-type]
+        await LinkSession(wire.ends[1], self.hub).run()
 
     # What happens.
 

@@ -106,3 +106,20 @@ def test_a_message_that_was_interrupted_leaves_a_modem_that_begins_again(
     sky.expect("on its way for 0 s")
     assert judged(tmp_path, "print(json.dumps(modem.send_message(b'after', timeout=60)))") is True
     until(lambda: any("5 bytes" in line for line in sky.output()))
+
+
+def test_it_tells_whether_it_sends_once_it_was_asked_to(sky: Running, tmp_path: Path) -> None:
+    told = judged(
+        tmp_path,
+        "told = [modem.get_message_activity_status()]\n"
+        "told.append(modem.set_message_activity_status(True))\n"
+        "modem.set_message_activity_status_callback(told.append)\n"
+        "assert modem.send_message(b'hello', timeout=60)\n"
+        "until(lambda: modem.poll() or told[-1] is False)\n"
+        "told.append(modem.get_message_activity_status())\n"
+        "print(json.dumps(told))",
+    )
+    before, done, *during, after = told
+    assert (before, done) == ({"enabled": False, "active": False}, True)
+    assert (during[0], during[-1]) == (True, False)
+    assert after == {"enabled": True, "active": False}

@@ -28,6 +28,7 @@ from fieldagent.agent.channels.contract import (
 from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
 from fieldagent.agent.channels.ip_turn import IP_CARRIAGE, IpTurn
 from fieldagent.agent.channels.kit_notes import KitNotes
+from fieldagent.agent.channels.recorded_link import RecordedSocket
 from fieldagent.http.date import read_date
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.system import waits
@@ -183,7 +184,10 @@ class CellularDriver:
             self.progress()
             self.pace.wish = None
             try:
-                self._judge(await self._link())
+                ended = await self._link()
+                self._judge(ended)
+                if ended.code not in _IN_ORDER:
+                    await self.link.recorder.fault(self.link.reason)
             except Unreachable as trouble:
                 self.keepalive.missed()
                 self._show(trouble.state, trouble.reason)
@@ -204,7 +208,7 @@ class CellularDriver:
                     self.link.tell_time(unix)
                 return await self._exchange(
                     LinkSession(
-                        socket,
+                        RecordedSocket(socket, self.link.recorder, self.hub.address),
                         self.post,
                         keepalive=self.keepalive,
                         journal=self.journal,

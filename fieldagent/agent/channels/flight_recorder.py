@@ -29,9 +29,9 @@ KEEP_EVERY = 600.0
 class FlightRecorder:
     """What went over one channel's line. Without a `ring` it stays in memory."""
 
-    def __init__(self, ring: Path | None = None) -> None:
+    def __init__(self, ring: Path | None = None, kind: str = "") -> None:
         self.ring = ring
-        self.kind = ""
+        self.kind = kind
         """What speaks over the line, as `trace.mask` knows it."""
         self._records: deque[TraceRecord] = deque()
         self._size = 0
@@ -71,7 +71,7 @@ class FlightRecorder:
         """Return what is in memory as a trace."""
         records = list(self._records)
         shown = records if payloads else trace.mask(records, self.kind)
-        return f"{trace.HEAD} {self.kind}\n{trace.write(shown)}"
+        return trace.head(self.kind, masked=not payloads) + trace.write(shown)
 
     async def fault(self, text: str) -> None:
         """Something went wrong: bring what is not there yet to the ring on disk, now and then."""
@@ -102,7 +102,7 @@ def _read(ring: Path) -> str:
 def _append(ring: Path, text: str, kind: str) -> None:
     """The oldest lines go; a power cut leaves the file as it was before, or as it is after."""
     before = _read(ring) if ring.exists() else ""
-    whole = f"{before}{trace.HEAD} {kind}\n{text}"
+    whole = before + trace.head(kind, masked=True) + text
     if len(whole) > RING_BYTES:
         whole = whole[-RING_BYTES:]
         whole = whole[whole.index("\n") + 1 :]

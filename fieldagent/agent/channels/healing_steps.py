@@ -162,7 +162,10 @@ def _cut_usb(port: str, where: str) -> None:
 def usb_switch(port: str, where: str) -> Path:
     """Return the file that switches the port's device, or the named one. Raises OSError."""
     if where:
-        return USB_DEVICES / where / "authorized"
+        switch = USB_DEVICES / where / "authorized"
+        if not switch.exists():
+            raise FileNotFoundError(f"no USB device {where} is there: see {USB_DEVICES}")
+        return switch
     tty = (TTYS / Path(os.path.realpath(port)).name / "device").resolve(strict=True)
     for folder in (tty, *tty.parents):
         if (folder / "authorized").is_file() and (folder / "devnum").is_file():

@@ -5,25 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import inf
 from typing import NoReturn
 
 import trio
 
 from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.line_speed import SEARCH_EVERY, answers_at
 from fieldagent.agent.channels.reopening import keep_open
-from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
+from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.system import waits
+from fieldagent.agent.satellites.probes import PROBES
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
-from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import imt, jspr
 
 log = logging.getLogger(__name__)
 
-ANSWER_MAX = 2.0
-"""Seconds for an answer; each is asked twice, as the first may meet the rest of a line."""
-TRIES = 2
 AWAY = 300.0
 """Seconds that a modem must have been away before another kind is looked for in its place."""
 
@@ -32,55 +29,20 @@ class NobodyAnswers(Exception):
     """Neither kind of modem answers at the port."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """How one kind of modem is asked whether it is there."""
-
-    kind: str
-    baud: int
-    question: bytes
-    answers: Callable[[bytes], bool]
-
-
-def _answers_at(said: bytes) -> bool:
-    # In words, or as V0 has it: its settings may be stored.
-    return b"OK" in said or said.replace(b"AT\r", b"").strip(b"\r\n\0") == b"0"
-
-
-def _answers_jspr(said: bytes) -> bool:
-    lines = jspr.LineReader()
-    lines.receive_data(said)
-    return lines.next_line() is not None
-
-
-PROBES = (
-    _Probe("sbd", 19_200, b"AT\r", _answers_at),
-    _Probe("imt", imt.BAUD, b"\r" + jspr.get("apiVersion"), _answers_jspr),
-)
-
-
-async def kind_at(port: str, baud: int | None) -> str:
-    """Return which kind of modem answers there. Raises NobodyAnswers, PortLost."""
-    for probe in PROBES:
-        async with open_serial(port, baud or probe.baud) as line:
-            for _ in range(TRIES):
-                if await _is_there(line, probe):
-                    return probe.kind
+async def kind_at(port: str, baud: int | None, *, searches: bool = True) -> tuple[str, int]:
+    """Return which kind of modem answers there, and at which speed: at the one that is set, at
+    those that the kinds have, and where one `searches` at others. Raises NobodyAnswers, PortLost.
+    """
+    asked = [(probe, baud or probe.speeds[0]) for probe in PROBES]
+    if searches and baud is None:
+        asked += [(probe, speed) for probe in PROBES for speed in probe.speeds[1:]]
+    for probe, speed in asked:
+        if await answers_at(port, speed, probe):
+            return probe.kind, speed
     raise NobodyAnswers(
         f"nothing answers at {port}, neither to AT nor to JSPR: is it the modem's port, and has the"
         " modem power?"
     )
-
-
-async def _is_there(line: SerialPort, probe: _Probe) -> bool:
-    said = bytearray()
-    with waits.move_on_after(ANSWER_MAX):
-        await line.write(probe.question)
-        while not probe.answers(bytes(said)):
-            said += await line.read()
-            del said[: -jspr.LINE_BYTES]
-        return True
-    return False
 
 
 def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
@@ -89,16 +51,21 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
 
 
 async def _run(seat: SatelliteSeat) -> NoReturn:
-    drivers: dict[str, Callable[[], Awaitable[None]]] = {}
+    drivers: dict[tuple[str, int], Callable[[], Awaitable[None]]] = {}
+    search = -inf
 
     async def work() -> None:
-        kind = await kind_at(seat.port, seat.baud)
-        log.info("the satellite modem at %s is of kind %s", seat.port, kind)
+        nonlocal search
+        searches = trio.current_time() >= search
+        if searches:
+            search = trio.current_time() + SEARCH_EVERY
+        found = kind, baud = await kind_at(seat.port, seat.baud, searches=searches)
+        log.info("the satellite modem at %s is of kind %s, at %d baud", seat.port, kind, baud)
         seat.link.facts["modem"] = kind
-        if kind not in drivers:
-            drivers[kind] = _modem(kind).driver(seat)
+        if found not in drivers:
+            drivers[found] = _modem(kind).driver(seat._replace(baud=baud))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(drivers[kind])
+            nursery.start_soon(drivers[found])
             await _until_away(seat)
             nursery.cancel_scope.cancel()
 
@@ -133,11 +100,11 @@ def _modem(kind: str) -> SatelliteModem:
 
 def check(port: str, baud: int | None) -> list[Finding]:
     """Return which modem answers, and what it says."""
-    kind = ""
+    kind, speed = "", 0
 
     async def ask() -> None:
-        nonlocal kind
-        kind = await kind_at(port, baud)
+        nonlocal kind, speed
+        kind, speed = await kind_at(port, baud)
 
     try:
         trio.run(ask)
@@ -145,8 +112,8 @@ def check(port: str, baud: int | None) -> list[Finding]:
         found = [Finding(False, f"{port}: {first_error(trouble)}")]
     else:
         found = [
-            Finding(True, f"{port}: a modem of kind {kind}"),
-            *_modem(kind).check(port, baud),
+            Finding(True, f"{port}: a modem of kind {kind}, at {speed} baud"),
+            *_modem(kind).check(port, speed),
         ]
     return found
 

@@ -10,17 +10,18 @@ import trio
 
 from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
+from fieldagent.agent.satellites.probes import SBD
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
 
-BAUD = 19_200
-CHECK_MAX = 45.0
+CHECK_MAX = 60.0
 """Seconds in which the modem is to have answered all that `fieldagent check` asks."""
 
 
@@ -33,7 +34,7 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
         seat.reception,
         seat.link,
         satellite.Pace(random.Random(), seat.mailbox_check),
-        baud=seat.baud or BAUD,
+        speed=LineSpeed(seat.baud, SBD),
         registers=seat.registers,
         heal=seat.heal,
         progress=seat.progress,
@@ -43,11 +44,15 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
 def check(port: str, baud: int | None) -> list[Finding]:
     """Return what the modem answers. Nothing is sent, nothing is read, and nothing costs."""
     link = ChannelLink()
+    speed = LineSpeed(baud, SBD)
+    speed.note_silent()
 
     async def told(modem: Modem) -> list[Finding]:
         firmware = link.facts.get("firmware")
         what = f"modem {modem.imei} answers" + (f", {firmware}" if firmware else "")
         found = [Finding(True, f"{port}: {what}")]
+        if words := speed.in_words():
+            found.append(Finding(True, f"{port}: it {words}"))
         bars = sbd.parse_number(await modem.ask(sbd.SIGNAL))
         found.append(_signal(port, link.signal if bars is None else bars))
         found.append(_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))
@@ -55,7 +60,8 @@ def check(port: str, baud: int | None) -> list[Finding]:
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_MAX):
-            async with open_modem(port, baud or BAUD, link) as modem:
+            await speed.look(port)
+            async with open_modem(port, speed.baud, link) as modem:
                 return await told(modem)
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
 

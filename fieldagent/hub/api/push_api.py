@@ -20,7 +20,7 @@ from fieldagent.hub.access.caller import Caller, Purpose, members_of, not_allowe
 from fieldagent.hub.access.push import Push, parse_push
 from fieldagent.hub.api.standing import push_standing
 from fieldagent.hub.field.cost import costs
-from fieldagent.hub.field.far_sizes import too_large
+from fieldagent.hub.field.far_sizes import FarKits, far_kits, hold_back
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
@@ -162,11 +162,17 @@ class HubApi:
         allowed = zip(refusals, asked, strict=True)
         carriers = _carriers(db, [each.push for refusal, each in allowed if refusal is None])
         postings: dict[PushRequest, ledger.Posting] = {}
+        far: dict[PushRequest, FarKits] = {}
         for at, each in enumerate(asked):
             if refusals[at] is None:
                 found = self._posting(db, each.push, carriers, now)
                 if isinstance(found, Problem):
                     refusals[at] = found
+                    continue
+                far[each] = far_kits(db, found, now)
+                if why := far[each].refusal():
+                    problem = Problem(422, why, errors=[(why, "/data/payload")])
+                    refusals[at] = _refused(db, each, problem, now)
                 else:
                     postings[each] = found
         taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
@@ -176,7 +182,7 @@ class HubApi:
         for each in taken:
             if each.name not in known:
                 fresh.setdefault(each.name or each, each)
-        entered = self._enter(db, {each: postings[each] for each in fresh.values()}, now)
+        entered = self._enter(db, {each: postings[each] for each in fresh.values()}, far, now)
         _remember(db, entered, now)
         known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
         requests = dict(entered)
@@ -186,7 +192,11 @@ class HubApi:
         ]
 
     def _enter(
-        self, db: Db, asked: Mapping[PushRequest, ledger.Posting], now: float
+        self,
+        db: Db,
+        asked: Mapping[PushRequest, ledger.Posting],
+        far: Mapping[PushRequest, FarKits],
+        now: float,
     ) -> list[tuple[PushRequest, str]]:
         """With the requestId of each."""
         entered = ledger.enter_all(db, list(asked.values()), now=now, grace=self._grace)
@@ -200,6 +210,8 @@ class HubApi:
             for each, (item, _) in zip(asked, entered, strict=True)
         ]
         note_all(db, lines, now)
+        for each, (item, _) in zip(asked, entered, strict=True):
+            hold_back(db, item, far[each])
         return [(each, request) for each, (_, request) in zip(asked, entered, strict=True)]
 
     def _posting(
@@ -279,12 +291,12 @@ def _refusal(
     if isinstance(each.parsed, Problem):
         return each.parsed
     problem = not_allowed(each.caller, each.push, members)
-    push = each.push
-    if problem is None and (why := too_large(db, push.workspace, push.target, push.item, now)):
-        problem = Problem(422, why, errors=[(why, "/data/payload")])
-    if problem is not None:
-        who = each.caller
-        note(db, who.workspace, str(who.member), "push refused", problem.detail, now)
+    return problem and _refused(db, each, problem, now)
+
+
+def _refused(db: Db, each: PushRequest, problem: Problem, now: float) -> Problem:
+    who = each.caller
+    note(db, who.workspace, str(who.member), "push refused", problem.detail, now)
     return problem
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.field.envelope_packing import Waiting, named
-from fieldagent.hub.field.mobile_terminated import allowance, sizes
+from fieldagent.hub.field.mobile_terminated import allowance, most_parts, sizes
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
@@ -72,6 +72,8 @@ def _over_satellite(
         told = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
     except LocalProtocolError:
         return None  # too large for its modem
+    if len(told) > most_parts(posting.item):
+        return None
     return {
         "parts": len(told),
         "bytes": sum(told),

@@ -1,53 +1,105 @@
 """Whether a push can reach kits by what their satellite modems take, told before it is entered.
 
 A 9602 or 9603 takes 270 bytes in a message, a 9704 100 000. What is too large for each kit of the
-addressee, and can reach it no other way, is refused with the reason.
+addressees, and can reach it no other way, is refused with the reason. Where some can have it, it is
+entered, and the others wait for a link.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fieldagent.hub.field.envelope_packing import Waiting
-from fieldagent.hub.field.mobile_terminated import sizes
-from fieldagent.hub.records.account import ACCOUNT, account_of
+from fieldagent.hub.field.mobile_terminated import TOO_LARGE, most_parts, sizes
+from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
-from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import Data, Item
-from fieldagent.package.picture import picture_type
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db, marks
+from fieldagent.package.package import Data
 from fieldagent.system.wording import counted
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.errors import LocalProtocolError
 
-PICTURE_PARTS = 8
-"""Messages that a picture may take: a hundred for one thumbnail is nobody's wish."""
-
 _KITS = (
     f"SELECT {IS_LINKED}, contact.way, {ACCOUNT} FROM device LEFT JOIN contact"
-    " ON contact.device = device.id WHERE device.workspace = ? AND device.member = ?"
-    " AND device.disabled IS NULL"
+    " ON contact.device = device.id JOIN membership ON membership.member = device.member"
+    " AND membership.workspace = device.workspace WHERE device.workspace = ?"
+    " AND device.disabled IS NULL AND {whom} ORDER BY device.id"
 )
 
 
-def too_large(db: Db, workspace: int, target: int | None, item: Item, now: float) -> str:
-    """Return why none of the addressee's kits can get it; empty where one may. `now`: Unix time."""
-    if target is None or not isinstance(item, Data):
-        return ""
-    rows = db.execute(_KITS, now, workspace, target)
-    told = ""
+class UnfitKit(NamedTuple):
+    """A kit that a push cannot reach."""
+
+    device: int
+    name: str
+    why: str
+    """After the kit's name, for people."""
+
+
+class FarKits(NamedTuple):
+    """What the satellite modems of a push's addressees make of it."""
+
+    cannot: tuple[UnfitKit, ...] = ()
+    others: int = 0
+    """How many kits can have it."""
+
+    def refusal(self) -> str:
+        """Return why nobody can get it; empty where somebody may, or nobody is asked."""
+        if self.others or not self.cannot:
+            return ""
+        whom = "; ".join(f"{each.name} {each.why}" for each in self.cannot)
+        return f"{whom}. Send fewer bytes, or wait until it has a link"
+
+
+def far_kits(db: Db, posting: Posting, now: float) -> FarKits:
+    """Return which of the kits that a posting is for cannot get it. `now`: Unix time."""
+    if not isinstance(posting.item, Data):
+        return FarKits()
+    whom, members = _whom(posting)
+    rows = db.execute(_KITS.format(whom=whom), now, posting.workspace, *members)
+    cannot, others = [], 0
     for linked, way, *row in rows:
         account = account_of(row)
-        if linked or way in ("ip", "sms") or account.device.imei is None:
-            return ""
-        try:
-            parts = len(sizes(Waiting(0, 1, Entry(1, item)), [], account))
-        except LocalProtocolError:
-            parts = 0
-        limit = PICTURE_PARTS if picture_type(item.payload) else None
-        if parts and (limit is None or parts <= limit):
-            return ""
-        needs = counted(parts, "message") if parts else "more messages than may be"
-        told = (
-            f"{account.device.name} is reached by satellite alone, by a modem that takes"
-            f" {account.mt_bytes} bytes in a message: these {len(item.payload)} bytes need {needs}."
-            " Send fewer, or wait until it has a link"
+        far = not linked and way not in ("ip", "sms") and account.device.imei is not None
+        why = _too_large(posting.item, account) if far else ""
+        if why:
+            cannot.append(UnfitKit(account.device.id, account.device.name, why))
+        else:
+            others += 1
+    return FarKits(tuple(cannot), others)
+
+
+def hold_back(db: Db, item: int, kits: FarKits) -> None:
+    """Have an item that was entered wait for a link, where a kit's modem does not take it."""
+    for each in kits.cannot:
+        db.execute(
+            "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
+            *(f"{TOO_LARGE}: it {each.why}", item, each.device),
         )
-    return told
+
+
+def _whom(posting: Posting) -> tuple[str, list[int]]:
+    if posting.device is not None:
+        return "device.id = ?", [posting.device]
+    if posting.team is not None:
+        audience = sorted(posting.audience - {posting.sender}) or [0]
+        return f"device.member IN ({marks(audience)})", audience
+    if posting.target is not None:
+        return "device.member = ?", [posting.target]
+    return "device.member <> ?", [posting.sender]
+
+
+def _too_large(item: Data, account: Account) -> str:
+    """Return why a kit that is reached by satellite alone cannot get it; empty where it can."""
+    try:
+        parts = len(sizes(Waiting(0, 1, Entry(1, item)), [], account))
+    except LocalProtocolError:
+        parts = 0
+    if parts and parts <= most_parts(item):
+        return ""
+    needs = counted(parts, "message") if parts else "more messages than may be"
+    return (
+        f"is reached by satellite alone, by a modem that takes {account.mt_bytes} bytes in a"
+        f" message: these {len(item.payload)} bytes need {needs}"
+    )

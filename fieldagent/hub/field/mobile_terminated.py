@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from fieldagent.hub.field.envelope_packing import (
     LOOK_AT,
@@ -26,6 +27,8 @@ from fieldagent.hub.records.account import ACCOUNT, Account, account_of, mt_byte
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Data
+from fieldagent.package.picture import picture_type
 from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import (
     Entry,
@@ -38,6 +41,18 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
 from fieldagent.wire.tag import TAG_BYTES
+
+PICTURE_PARTS = 8
+"""Messages that a picture may take: a hundred for one thumbnail is nobody's wish."""
+TOO_LARGE = "too large for its satellite modem"
+"""Begins the reason of a delivery that waits for a link."""
+
+
+def most_parts(item: object) -> float:
+    """Return how many messages an item may take."""
+    is_picture = isinstance(item, Data) and picture_type(item.payload) is not None
+    return PICTURE_PARTS if is_picture else inf
+
 
 # What is due becomes messages.
 
@@ -122,11 +137,15 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
     allowed = allowance(db, account, now, urgent=urgent)
     try:
         bodies = _fragments(large, account.key, account.mt_bytes)
+        if len(bodies) > most_parts(large.entry.content):
+            raise LocalProtocolError(
+                f"a picture may take {PICTURE_PARTS} messages, not {len(bodies)}"
+            )
     except LocalProtocolError as error:
         # The device's modem is another than when it was pushed, or it may come over a link.
         db.execute(
             "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
-            *(f"too large for its satellite modem: {error}", large.item, device.id),
+            *(f"{TOO_LARGE}: {error}", large.item, device.id),
         )
         return 0
     if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:

@@ -297,6 +297,9 @@ class _Fetch:
             )
         if record.start:
             await self._host.take_in(imei or "", record.start, None, unusable=fault)
+        if imei is not None:
+            # Also of a mailbox check, which brings nothing and is paid for.
+            await self._host.count_session(imei, record.id, record.size)
         await self._book.note(record.id)
 
     async def _follow(self) -> None:

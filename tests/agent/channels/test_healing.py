@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,12 +26,14 @@ from fieldagent.agent.channels.healing import (
     HealingLadder,
     HealingStep,
     read_steps,
+    read_steps_of_link,
 )
 from fieldagent.agent.channels.healing_steps import Healer, check_step
 from fieldagent.system.properties import WrongProperty
 from tests.breaking import Put, environment, until
+from tests.hub.memory_mailbox import TOKEN
 from tests.machine import tool
-from tests.processes import MODULE, agent, sky
+from tests.processes import MODULE, PATIENCE, agent, free_port, sky
 
 DTR, PIN, USB, COMMAND = read_steps("dtr gpio:17,usb command")
 
@@ -260,6 +264,106 @@ def test_check_says_which_steps_cannot_be_taken(usb: Path) -> None:
     assert found.good and str(usb) in str(Path(found.text.rpartition(" ")[2]).resolve())
     lost = check_step(healing._replace(port="/dev/ttyUSB8"), USB)
     assert not lost.good and "ttyUSB8" in lost.text
+
+
+# By IP there is no serial port.
+
+LINKS = """
+import json, sys, trio, trio.testing
+from pathlib import Path
+from fieldagent.agent.channels import gpio, healing_steps
+from fieldagent.agent.channels.hub_connection import HubAddress
+from fieldagent.agent.modem_healing import healing_of
+from fieldagent.agent.settings import load
+from tests import autojump
+from tests.agent.channels.test_cellular import agent, until
+home = Path(sys.argv[1])
+gpio.DEVICES, healing_steps.SLEEP_LOW = home, 0.01
+healing_steps.USB_DEVICES = home / "bus/usb/devices"
+settings = load(home / "agent.properties")
+async def main():
+    hub = HubAddress(settings.hub_address, settings.hub_token)
+    async with agent(home, hub, recovery=healing_of(settings)["cellular"]) as k:
+        facts, told, began = k.outbox.link.facts, [], trio.current_time()
+        while len(told) < int(sys.argv[2]):
+            await until(lambda: facts.get("healingSteps", 0) > len(told), within=7200)
+            told.append([round(trio.current_time() - began), facts["healing"]])
+        print(json.dumps(told))
+autojump.install()
+trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+"""
+
+
+def _heal_a_link(home: Path, chip: Path, steps: str, count: int) -> list[tuple[int, str]]:
+    """Return when steps were taken, and what was told of each, where no hub is there."""
+    (home / "agent.properties").write_text(
+        f"hub-address=http://127.0.0.1:{free_port()}\nhub-token={TOKEN}\n"
+        f"state-directory={home}\ncellular-heal={steps}\ncellular-recovery-after=600\n"
+        f"cellular-recovery-command=echo command >> {home}/log\n"
+    )
+    (home / "gpiochip0").touch()
+    told = {
+        "LD_PRELOAD": str(chip),
+        "GPIO_LOG": str(home / "log"),
+        "GPIO_LABEL": gpio.PI_CHIPS[0],
+        **environment(home),
+    }
+    command = [sys.executable, "-c", LINKS, str(home), str(count)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **told}, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    return [(at, said) for at, said in json.loads(done.stdout)]
+
+
+def test_a_modem_of_an_ip_link_is_reset_by_its_pin_then_its_port_then_a_command(
+    tmp_path: Path, chip: Path
+) -> None:
+    """A hub that is out of reach for ten minutes, and ten between two steps."""
+    switch = tmp_path / "bus/usb/devices/1-1.2/authorized"
+    switch.parent.mkdir(parents=True)
+    os.mkfifo(switch)
+    line = os.open(switch, os.O_RDWR)
+    try:
+        told = _heal_a_link(tmp_path, chip, "gpio:17 usb:1-1.2 command", 4)
+        assert os.read(line, 9) == b"01", "off its bus, and back on it"
+    finally:
+        os.close(line)
+    assert (tmp_path / "log").read_text() == "low 17\nhigh 1\ncommand\nlow 17\nhigh 1\n"
+    assert [said.partition(";")[0] for _, said in told] == [
+        "step 1 of 3, gpio:17",
+        "step 2 of 3, usb:1-1.2",
+        "step 3 of 3, command",
+        "step 1 of 3, gpio:17",
+    ]
+    moments = [at for at, _ in told]
+    assert moments[0] >= 600
+    assert all(after - before >= 600 for before, after in pairwise(moments))
+
+
+def test_a_step_of_an_ip_links_modem_that_cannot_be_taken_is_told_and_the_next_one_taken(
+    tmp_path: Path, chip: Path
+) -> None:
+    told = _heal_a_link(tmp_path, chip, "usb:1-1.3, gpio:gpiochip7/4, command", 3)
+    (_, usb), (_, pin), (_, command) = told
+    assert "usb:1-1.3: could not be done: no USB device 1-1.3 is there" in usb
+    assert "gpio:gpiochip7/4: could not be done: " in pin and "gpiochip7" in pin
+    assert command.startswith("step 3 of 3, command; 3 of at most 8")
+    assert (tmp_path / "log").read_text() == "command\n"
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_check_says_which_steps_of_an_ip_link_cannot_be_taken(
+    usb: Path, tmp_path: Path, there: bool
+) -> None:
+    healing = Healing("cellular", "", read_steps_of_link("usb:1-1.2 command"), "true")
+    if not there:
+        (usb / "authorized").unlink()
+    found, command = (check_step(healing, step) for step in healing.steps)
+    assert found.good == there
+    assert found.text.startswith("cellular-heal: usb:1-1.2")
+    assert there or "no USB device 1-1.2 is there" in found.text
+    assert command.good
 
 
 def test_a_step_without_its_command_is_refused(tmp_path: Path) -> None:

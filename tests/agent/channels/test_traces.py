@@ -3,6 +3,8 @@ driver. `python -m tests.agent.channels.test_traces` records those in the tree a
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 import sys
 import tempfile
@@ -21,15 +23,17 @@ from fieldagent.agent.channels import flight_recorder, satellite
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.journal import inbound
+from fieldagent.agent.satellites.imt import driver as imt_driver
 from fieldagent.package.package import Message, Status
-from fieldagent.wire import trace
+from fieldagent.wire import imt, jspr, trace
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 from tests import autojump
 from tests.agent.channels.contract import Checked
 from tests.agent.channels.test_satellite import Sky, agent, outcome, until
+from tests.agent.satellites import test_imt
 from tests.kit import RATES, Kit, kit
-from tests.replay import Replay, records_of
+from tests.replay import Replay, kind_of, records_of
 
 TRACES = Path(__file__).parent / "traces"
 SECRET = "the well is at the third pine"
@@ -167,9 +171,89 @@ async def test_mail_that_came_garbled_as_it_was_recorded(tmp_path: Path, clock: 
 @pytest.mark.parametrize("name", sorted(each.name for each in TRACES.glob("*.log")))
 def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
     told = records_of(TRACES / name)
-    assert trace.mask(told, "sbd") == told
+    assert trace.mask(told, kind_of(TRACES / name)) == told
     assert any(each.way == HAPPENED for each in told)
     assert SECRET.encode() not in (TRACES / name).read_bytes()
+
+
+# Of a 9704.
+
+
+@given(st.binary(min_size=1, max_size=4000), st.integers(1, 1446), st.booleans())
+def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: bool) -> None:
+    guard = imt.crc(body)
+    whole = body + (guard if right else bytes([guard[0] ^ 1, guard[1]]))
+    told, key = [], {"topic_id": 244, "message_id": 3}
+    for start in range(0, len(whole), size):
+        piece = whole[start : start + size]
+        text = json.dumps(
+            {
+                **key,
+                "segment_length": len(piece),
+                "segment_start": start,
+                "data": base64.b64encode(piece).decode(),
+            }
+        )
+        told.append(TraceRecord(0.0, CAME, f"299 messageTerminateSegment {text}\r".encode()))
+    end = json.dumps({**key, "final_mt_status": "complete"})
+    told.append(TraceRecord(0.0, CAME, f"299 messageTerminateStatus {end}\r".encode()))
+    shown = trace.mask(told, "imt")
+    assert [len(each.data) for each in shown] == [len(each.data) for each in told]
+    lines, assembly, found = jspr.LineReader(), imt.MtAssembly(), None
+    lines.receive_data(b"".join(each.data for each in shown))
+    while (line := lines.next_line()) is not None:
+        event = imt.read_event(line)
+        if isinstance(event, imt.MtSegment):
+            assembly.add(event)
+        elif isinstance(event, imt.MtEnded):
+            found = assembly.end(event)
+    assert found is not None
+    assert not any(found.body[:-1])
+    assert (found.damage == "") == right
+
+
+@pytest.mark.parametrize("way", [SENT, CAME])
+def test_the_rest_of_a_line_that_is_not_there_any_more_is_left_out(way: str) -> None:
+    told = [TraceRecord(0.0, way, b'c2VjcmV0"}\rPUT hwInfo {}\r')]
+    assert trace.mask(told, "imt")[0].data == b"..........\rPUT hwInfo {}\r"
+
+
+@asynccontextmanager
+async def played_9704(name: str, path: Path) -> AsyncIterator[tuple[Replay, Kit]]:
+    """The same with the driver of a 9704."""
+    replay = Replay(records_of(TRACES / name), path / "modem")
+    async with kit(path) as k, trio.open_nursery() as nursery:
+        await nursery.start(replay.run)
+
+        async def drive() -> None:
+            outbox, pace = Checked(k.outbox, in_flight=1), imt_driver.ImtPace(random.Random(1))
+            await imt_driver.run(str(replay.link), outbox, k.reception, k.outbox.link, pace)
+
+        nursery.start_soon(drive)
+        yield replay, k
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_9704_that_lost_power_with_a_message_as_it_was_recorded(
+    tmp_path: Path, clock: Any
+) -> None:
+    """The network had it, and the modem lost power before it could tell: it goes again."""
+    async with played_9704("imt-reset.log", tmp_path) as (replay, k):
+        id_ = await k.post(message={"content": SECRET})
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert any("may have left" in str(line) for line in k.history(id_))
+        assert replay.is_over
+        assert replay.unknown == []
+
+
+async def test_mail_that_came_garbled_to_a_9704_as_it_was_recorded(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with played_9704("imt-garbled-mail.log", tmp_path) as (_, k):
+        await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
+        ((reason, body),) = k.journal.read("SELECT reason, body FROM dead_letter")
+        assert reason == "its CRC is wrong"
+        assert not any(body[:-1]), "and has no payload"
 
 
 async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) -> None:
@@ -222,12 +306,48 @@ async def record_garbled(path: Path) -> str:
     return await _recorded(path, sky, work)
 
 
+async def _recorded_9704(path: Path, sky: test_imt.Sky, work: Any) -> str:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with test_imt.agent(sky) as k:
+            k.outbox.link.recorder.ring = path / "trace.log"
+            await work(k)
+            text = k.outbox.link.recorder.text()
+        nursery.cancel_scope.cancel()
+    return text
+
+
+async def record_reset_9704(path: Path) -> str:
+    sky = test_imt.Sky(path)
+    sky.faults.reset_at = "told"
+
+    async def work(k: Kit) -> None:
+        id_ = await k.post(message={"content": SECRET})
+        assert await outcome(k, id_) is Status.DELIVERED
+
+    return await _recorded_9704(path, sky, work)
+
+
+async def record_garbled_9704(path: Path) -> str:
+    sky = test_imt.Sky(path)
+
+    async def work(k: Kit) -> None:
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.faults.wrong_crcs = 1
+        sky.bring(SECRET)
+        await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
+
+    return await _recorded_9704(path, sky, work)
+
+
 def main() -> None:
     """Write the traces of the tree."""
     autojump.install()
     for name, record in (
         ("reset-in-session.log", record_reset),
         ("garbled-mail.log", record_garbled),
+        ("imt-reset.log", record_reset_9704),
+        ("imt-garbled-mail.log", record_garbled_9704),
     ):
         with tempfile.TemporaryDirectory() as folder:
             clock = trio.testing.MockClock(autojump_threshold=0)

@@ -25,7 +25,7 @@ from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.gateway import SimulatedGateway
-from fieldagent.simulator.imt_modem import SimulatedImtModem
+from fieldagent.simulator.imt_modem import STEPS, SimulatedImtModem
 from fieldagent.simulator.imt_port import ImtPort
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.wire import imt
@@ -216,6 +216,15 @@ async def test_a_modem_that_loses_power_while_it_is_given_a_message(
         assert sky.modem.boots == 2
         doubted = any("may have left" in line for line in _events(k))
         assert doubted == (given == 54), "before its last segment nothing can have left"
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_modem_that_loses_power_at_a_step(tmp_path: Path, clock: Any, step: str) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.reset_at = step
+        assert await outcome(k, await k.post()) is Status.DELIVERED
+        assert sky.contents == ["hello"]
+        assert sky.gateway.sessions == (2 if step == "told" else 1)
 
 
 async def test_a_modem_that_loses_power_with_the_message_on_its_way(
@@ -456,6 +465,59 @@ async def test_an_sos_is_never_given_up(tmp_path: Path, clock: Any) -> None:
         sky.modem.set_sky(visible=True, bars=5)
         sky.port.poke()
         assert await outcome(k, id_) is Status.DELIVERED
+
+
+async def test_an_sos_whose_status_is_lost_goes_again(tmp_path: Path, clock: Any) -> None:
+    """The modem says that it sends nothing any more, and nothing of how that ended."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.lose_finals = 1
+        assert await outcome(k, await k.post(**SOS), within=600) is Status.DELIVERED
+        assert sky.gateway.sessions == 2
+        assert sky.contents == ["help"]
+
+
+async def test_an_sos_whose_status_is_lost_goes_again_late_where_no_modem_tells(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        sky.faults.no_activity = True
+        sky.faults.lose_finals = 1
+        id_ = await k.post(**SOS)
+        await trio.sleep(driver.SOS_TRANSIT_MAX - 600)
+        assert k.status(id_) is None, "for all that is known it is on its way"
+        assert await outcome(k, id_, within=1800) is Status.DELIVERED
+        assert sky.contents == ["help"]
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+async def test_a_modem_that_hangs_with_a_message_is_noticed(
+    tmp_path: Path, clock: Any, urgent: bool
+) -> None:
+    """Its message counts as life, its silence does not: it is healed, and the message goes."""
+    async with field_kit(tmp_path) as (sky, k):
+        await until(lambda: k.outbox.link.state is LinkState.READY)
+        sky.modem.set_sky(visible=False, bars=0)
+        id_ = await k.post(**(SOS if urgent else {}))
+        await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
+        sky.faults.deaf = True
+        await until(lambda: k.outbox.link.state is LinkState.ABSENT, within=120)
+        sky.faults.deaf = False
+        sky.modem.reset()
+        sky.modem.set_sky(visible=True, bars=5)
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert len(sky.contents) == 1
+
+
+async def test_a_modem_that_was_reset_and_whose_word_of_it_is_lost_is_noticed(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with field_kit(tmp_path) as (sky, k):
+        id_ = await k.post(**SOS)
+        await until(lambda: sky.modem.in_transit)
+        sky.modem.reset()
+        sky.modem._output.clear()
+        assert await outcome(k, id_, within=600) is Status.DELIVERED
+        assert sky.contents == ["help"]
 
 
 async def test_what_is_no_sos_is_given_up_for_now(tmp_path: Path, clock: Any) -> None:

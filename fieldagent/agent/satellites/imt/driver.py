@@ -11,6 +11,9 @@ and given up by asking the modem to cancel it, and by that status again.
 | cancelled before transit, not accepted | has not left |
 | the modem lost power after the last segment; another status; none | may have left |
 
+A modem that is idle, and has not told how its message ended, has told it and was not heard: that is
+the last row. Of a firmware that does not tell whether it is idle this shows when the time is over.
+
 What may have left goes again, in the same bytes: a modem has no number that tells afterwards, as
 SBD's MOMSN does, and the number inside the bytes makes a second copy harmless. An agent that starts
 anew beside a modem that kept its power has the message of before cancelled first.
@@ -37,6 +40,7 @@ from fieldagent.agent.channels.contract import (
     Reception,
     Transmission,
 )
+from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_pace import LinkRest
 from fieldagent.agent.channels.satellite_waits import first_of, note_absent, obey, until_rested
@@ -65,6 +69,11 @@ SEGMENTS_MAX = 120.0
 """Seconds in which the modem asks for all of a message: 100 000 bytes take 6 s of serial line."""
 TRANSIT_MAX = 900.0
 """Seconds after which a message that is no SOS is given up, for now: others may get through."""
+SOS_TRANSIT_MAX = 6 * 3600.0
+"""The same of an SOS: by its maker's word the modem itself has given it up by then."""
+IDLE_LOOKS = 2
+"""Looks in a row that find the modem idle before it is asked what became of the message it has:
+its status was lost."""
 CANCEL_MAX = 20.0
 """Seconds in which the modem tells what came of a message that was given up."""
 FILL = imt.SEGMENT_BYTES - imt.CRC_BYTES
@@ -94,26 +103,35 @@ async def run(
     link: ChannelLink,
     pace: ImtPace,
     *,
-    baud: int = imt.BAUD,
+    speed: LineSpeed | None = None,
     topic: str = imt.RAW,
     heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one modem for ever: absent, unplugged, without power, SIM or account, it goes on.
 
-    `progress` is called at least once a minute and a half.
+    `progress` is called at least once a minute and a half. Without a `speed` the modem talks at its
+    usual one.
     """
 
     async def work() -> None:
+        if speed is not None:
+            await speed.look(port)
+        baud = imt.BAUD if speed is None else speed.baud
         async with open_modem(port, baud, link, pace.mail, topic) as modem:
             driver = ImtDriver(modem, outbox, link, pace, progress)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(obey, link, pace.rest, modem.tell)
                 await driver.work()
 
+    def tell(error: BaseException) -> None:
+        if speed is not None and isinstance(error, ImtSilent):
+            speed.note_silent()
+        note_absent(link, error)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_mail, reception, pace.mail)
-        await keep_open(work, LOST, partial(note_absent, link), progress, link, heal)
+        await keep_open(work, LOST, tell, progress, link, heal)
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
@@ -257,11 +275,7 @@ class ImtDriver:
         urgent = transmission.urgent
         await self._wait(SEGMENTS_MAX, partial(self.modem.is_given, outgoing))
         if outgoing.message.last_given:
-            events: list[Callable[[], Awaitable[None]]]
-            events = [partial(self.modem.has_told, outgoing.key)]
-            if not urgent:
-                events.append(partial(self.outbox.ready, urgent=True))
-            await self._wait(inf if urgent else TRANSIT_MAX, *events)
+            await self._until_told(outgoing.key, urgent=urgent)
         if outgoing.word is not None:
             return imt.mo_final(outgoing.word)
         sos = not urgent and await self._urgent_waits()
@@ -269,6 +283,20 @@ class ImtDriver:
         status = await self._give_up(outgoing.key)
         # Not the link's fault.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
+
+    async def _until_told(self, key: imt.MessageKey, *, urgent: bool) -> None:
+        """Wait until the modem has told how a message ended, its time is over, it has lost the
+        message and the word of it, or an SOS waits for its place. Raises ImtReset, ImtSilent."""
+        events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_told, key)]
+        if not urgent:
+            events.append(partial(self.outbox.ready, urgent=True))
+        ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX)
+        idle = 0
+        while idle < IDLE_LOOKS and (left := ends - trio.current_time()) > 0:
+            if await self._wait(min(LOOK_EVERY, left), *events):
+                return
+            await self.modem.look()
+            idle = idle + 1 if self.modem.told.active is False else 0
 
     async def _give_up(self, key: imt.MessageKey) -> MoStatus:
         """Cancel a message, and return how it ended: it may have left before."""

@@ -9,6 +9,7 @@ from functools import partial
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
@@ -20,9 +21,9 @@ from fieldagent.agent.satellites.imt.modem import (
     Mailbag,
     open_modem,
 )
+from fieldagent.agent.satellites.probes import IMT
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
-from fieldagent.wire import imt
 from fieldagent.wire.errors import RemoteProtocolError
 
 CHECK_MAX = 60.0
@@ -38,7 +39,7 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
         seat.reception,
         seat.link,
         imt_driver.ImtPace(random.Random(), seat.minimum_bytes),
-        baud=seat.baud or imt.BAUD,
+        speed=LineSpeed(seat.baud, IMT),
         topic=seat.topic,
         heal=seat.heal,
         progress=seat.progress,
@@ -48,11 +49,16 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
 def check(port: str, baud: int | None) -> list[Finding]:
     """Return what the modem answers. Nothing is sent, and nothing costs."""
     mail = Mailbag()
+    speed = LineSpeed(baud, IMT)
+    speed.note_silent()
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_MAX):
-            async with open_modem(port, baud or imt.BAUD, ChannelLink(), mail) as modem:
-                return [*_told(port, modem), *_came(port, mail)]
+            await speed.look(port)
+            async with open_modem(port, speed.baud, ChannelLink(), mail) as modem:
+                words = speed.in_words()
+                told = [Finding(True, f"{port}: it {words}")] if words else []
+                return [*_told(port, modem), *told, *_came(port, mail)]
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
 
     found: list[Finding] = []

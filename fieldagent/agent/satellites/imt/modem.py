@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from math import inf
 from typing import NoReturn, TypeAlias
@@ -90,6 +90,9 @@ class Told:
     sim: imt.SimStatus | None = None
     service: bool | None = None
     """It sees the network."""
+    tells_activity: bool = False
+    active: bool | None = None
+    """It sends or receives a message, or means to; None where it does not tell."""
 
     def trouble(self) -> str:
         """Return why the modem cannot send, for people; empty where it can."""
@@ -191,6 +194,8 @@ class ImtModem:
             self.told.sim = event
         elif isinstance(event, imt.OperationalState):
             self.told.state = event
+        elif isinstance(event, imt.Activity):
+            self.told.active = event.active
         self.tell()
 
     def tell(self) -> None:
@@ -292,6 +297,10 @@ class ImtModem:
         self.link.facts["imei"] = self.told.imei
         await self._connect_sim()
         await self._activate()
+        # Of API 1.6.0 and later; whatever else is answered, or nothing, it goes without.
+        with suppress(ImtSilent):
+            line = await self.ask(jspr.put("messageActivityStatus", enabled=True))
+            self.told.tells_activity = line.code in (jspr.DONE, jspr.ALREADY)
         self._starts = False
         await self.look()
 
@@ -356,8 +365,11 @@ class ImtModem:
                 await self.news.wait()
 
     async def look(self) -> None:
-        """Ask what the modem sees, and which topics it may use; a new SIM knows none at first."""
-        for target in ("constellationState", "operationalState"):
+        """Ask what the modem sees and does, and which topics it may use; a new SIM knows none at
+        first. Raises ImtReset, ImtSilent."""
+        self.told.active = None
+        targets = ["constellationState", "operationalState"]
+        for target in (*targets, *["messageActivityStatus"] * self.told.tells_activity):
             line = await self.ask(jspr.get(target))
             if line.code == jspr.DONE:
                 await self._take_event(imt.read_event(line))

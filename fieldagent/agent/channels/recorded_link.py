@@ -1,0 +1,38 @@
+"""The IP link's messages, kept by its flight recorder as they pass."""
+
+from __future__ import annotations
+
+from fieldagent.agent.channels.flight_recorder import FlightRecorder
+from fieldagent.http.link_session import LinkSocket
+from fieldagent.http.web_socket import Closed
+from fieldagent.wire import trace
+
+
+class RecordedSocket:
+    """Implements `http.link_session.LinkSocket` with another one."""
+
+    def __init__(self, socket: LinkSocket, recorder: FlightRecorder, address: str) -> None:
+        self._socket = socket
+        self._recorder = recorder
+        recorder.kind = trace.LINK
+        recorder.happened(f"connected to {address}")
+
+    async def receive(self) -> bytes:
+        """Return the next message. Raises Closed."""
+        try:
+            message = await self._socket.receive()
+        except Closed as closed:
+            self._recorder.happened(f"closed by the hub: {closed.code} {closed.reason}")
+            raise
+        self._recorder.came(message)
+        return message
+
+    async def send(self, message: bytes) -> None:
+        """Send one message. Raises Closed."""
+        self._recorder.sent(message)
+        await self._socket.send(message)
+
+    async def close(self, code: int, reason: str) -> None:
+        """Tell the peer why, and wait until it says the same."""
+        self._recorder.happened(f"closed by the kit: {code} {reason}")
+        await self._socket.close(code, reason)

@@ -1,0 +1,73 @@
+"""A modem that talks at another speed than its kind does: found at the port, and told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent.satellites.probes import IMT, PROBES, SBD
+from tests.breaking import Put, environment
+from tests.processes import MODULE, PATIENCE, Running, agent, imt_sky, sky
+
+Sky = Callable[[Path], AbstractContextManager[Running]]
+QUICK = (
+    Put("fieldagent.agent.channels.line_speed:ANSWER_MAX", 0.5),
+    Put("fieldagent.agent.satellites.imt.modem:ANSWER_MAX", 1.0),
+    Put("fieldagent.agent.satellites.imt.modem:QUIET_MAX", 1.0),
+)
+OTHER = [("sbd", sky, 9_600), ("imt", imt_sky, 115_200), ("auto", sky, 38_400)]
+
+
+@pytest.mark.parametrize(("kind", "above", "baud"), [*OTHER, ("auto", imt_sky, 460_800)])
+def test_a_modem_at_another_speed_is_found(
+    tmp_path: Path, kind: str, above: Sky, baud: int
+) -> None:
+    with above(tmp_path) as simulator:
+        simulator.type(f"baud {baud}")
+        simulator.expect(f"talks at {baud} baud")
+        settings = {"satellite-modem": kind}
+        with agent(tmp_path, settings, MODULE, **environment(tmp_path, *QUICK)) as kit:
+            assert kit.post("found").body["status"] == "Delivered"
+            assert any(f"at {baud} baud" in line for line in kit.output())
+        simulator.expect('"found"')
+
+
+@pytest.mark.parametrize(("kind", "above", "baud"), OTHER)
+def test_check_tells_the_speed(tmp_path: Path, kind: str, above: Sky, baud: int) -> None:
+    with above(tmp_path) as simulator:
+        simulator.type(f"baud {baud}")
+        simulator.expect(f"talks at {baud} baud")
+        done, told = _checked(tmp_path, kind)
+        assert f"at {baud} baud" in told, told
+        assert done.returncode == 0, told
+
+
+def test_a_speed_that_is_set_is_the_only_one(tmp_path: Path) -> None:
+    with sky(tmp_path) as simulator:
+        simulator.type("baud 9600")
+        simulator.expect("talks at 9600 baud")
+        done, told = _checked(tmp_path, "sbd", "satellite-baud=19200\n")
+        assert done.returncode != 0
+        assert "nothing answers AT there" in told
+
+
+def _checked(home: Path, kind: str, more: str = "") -> tuple[subprocess.CompletedProcess[str], str]:
+    file = home / "agent.properties"
+    file.write_text(
+        f"satellite-port={home}/modem\nsatellite-modem={kind}\nstate-directory={home}\n"
+        f"api-port=0\n{more}"
+    )
+    command = [*MODULE, "check", "--json", "--config", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    return done, "\n".join(each["text"] for each in json.loads(done.stdout)["findings"])
+
+
+def test_each_kind_has_its_own_speed_first_and_each_once() -> None:
+    assert (SBD.speeds[0], IMT.speeds[0]) == (19_200, 230_400)
+    for probe in PROBES:
+        assert len(set(probe.speeds)) == len(probe.speeds)
