@@ -51,6 +51,7 @@ AIRS = {
     "9600": {"bitrate": 9600.0, "preamble": 0.05},
     "sf7": {"bitrate": 10_937.0, "preamble": 0.007},  # LoRa, 250 kHz, 4/5
     "sf9": {"bitrate": 1758.0, "preamble": 0.06},  # LoRa, 125 kHz, 4/5
+    "sf11": {"bitrate": 1074.0, "preamble": 0.17},  # LoRa, 250 kHz, 4/5: Meshtastic's LongFast
 }
 
 
@@ -422,6 +423,11 @@ TRAFFIC: dict[str, tuple[str, Place, Traffic]] = {
     "10-sf9": (
         "10 kits, 10 %, LoRa SF9 at 125 kHz, a fifth of the traffic",
         Place(10, 0.1, air="sf9"),
+        Traffic(300, 3600),
+    ),
+    "10-sf11": (
+        "10 kits, 10 %, Meshtastic's LongFast (SF11 at 250 kHz), a fifth of the traffic",
+        Place(10, 0.1, air="sf11"),
         Traffic(300, 3600),
     ),
 }
