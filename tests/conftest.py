@@ -41,14 +41,38 @@ FIRST = [
     for name in (
         "soak/test_soak.py",
         "simulation/test_seeds.py",
+        "cli/test_root.py",
+        "agent/sms/test_sms_faults.py",
+        "agent/sms/test_mmcli.py",
         "shipping/test_packages.py",
-        "shipping/test_package_update.py",
-        "hub/test_foreign_modems.py",
+        "cli/test_setup.py",
+        "hub/test_cloudloop_journey.py",
+        "agent/people/test_camp.py",
+        "test_pages.py",
+        "agent/test_browser.py",
+        "agent/channels/test_healing.py",
+        "agent/journal/test_opening.py",
         "http/test_openapi.py",
+        "simulator/test_simulate_node.py",
+        "hub/test_foreign_modems.py",
+        "agent/satellites/test_imt_watched.py",
+        "hub/test_console_room.py",
+        "hub/test_known_devices.py",
+        "hub/test_console.py",
+        "hub/test_commands.py",
+        "agent/inbound/test_sos_first.py",
         "hub/test_deletion.py",
+        "shipping/test_package_update.py",
+        "hub/test_radio_journey.py",
+        "shipping/test_update.py",
+        "agent/journal/test_full_disk.py",
+        "agent/test_update_news.py",
+        "hub/test_fleet.py",
+        "soak/test_people.py",
     )
 ]
-"""What takes minutes: begun last, one of them would keep the others' processors waiting."""
+"""What takes a minute and more, the longest first: begun last, one of them would keep the others'
+processors waiting."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -49,8 +49,12 @@ NEWER = (
     ),
 )
 """What touches TLS, SQLite, subprocesses and the zipapp."""
-EXPLORED = ("--ignore", "tests/http/test_openapi.py")
-"""Takes minutes, and meets the same parsers on each Python."""
+EXPLORED = [
+    word
+    for name in ("http/test_openapi.py", "cli/test_root.py", "cli/test_setup.py")
+    for word in ("--ignore", f"tests/{name}")
+]
+"""What takes minutes, and meets the same of each Python."""
 IMAGE = [f"tests/shipping/test_{name}.py" for name in ("image", "card_cuts", "pi_card")]
 MARKED = (PYTHON, "-m", "pytest", "-m")
 HALF = ("timeout", "--signal=INT", "--kill-after=60", "1800")
