@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent.inbound import reading
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.outbound.reach import reached
 from fieldagent.agent.outbound.readings import AGAIN_FIRST, ALONE_MAX, NEARER
 from fieldagent.package.package import Message
@@ -221,6 +221,8 @@ async def test_a_restart_of_any_of_them(tmp_path: Path, clock: Any, restarts: in
             for each in kits.values():
                 await each.post(message={"content": f"here is {each.number}"})
             await trio.sleep(900)
+            # A name that two told at one moment comes with the next hour's.
+            await until(lambda: 3 in inbound.station_names(kits[2].journal), 2 * 3600)
             sequence = await asked(kits[1])
             await until(lambda: "camp reached?" in kits[3].messages())
             # Nobody hears the first of it.
