@@ -50,11 +50,6 @@ _TRACED = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
 """What is in a channel's trace, where that is not the modem's to say."""
 
 
-def _recorder(settings: Settings, channel: Channel) -> FlightRecorder:
-    ring = settings.state_directory / f"trace-{channel.lower()}.log"
-    return FlightRecorder(ring, _TRACED.get(channel, ""))
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything that one agent consists of; nothing in it is global."""
@@ -159,9 +154,10 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
 
 
 def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink:
+    ring = settings.state_directory / f"trace-{channel.lower()}.log"
     return ChannelLink(
         tell_time=partial(journal.clock.tell, FAR_END[channel]),
-        recorder=_recorder(settings, channel),
+        recorder=FlightRecorder(ring, _TRACED.get(channel, "")),
     )
 
 

@@ -17,12 +17,12 @@ from fieldagent.system.lived_time import LivedTime
 log = logging.getLogger(__name__)
 
 
-def leave(clock: LivedTime, state_directory: Path) -> bool:
-    """Leave it where the system's clock is wrong and the last was taken; return whether it did."""
+def leave(clock: LivedTime, state_directory: Path) -> None:
+    """Leave it where the system's clock is wrong and the last was taken."""
     place = state_directory / CLOCK_OFFER
     told = clock.better()
     if told is None or place.exists():
-        return False
+        return
     offer = {
         "source": told.source,
         "boot": told.boot,
@@ -33,5 +33,3 @@ def leave(clock: LivedTime, state_directory: Path) -> bool:
         put_file(place, json.dumps(offer).encode())
     except OSError as error:
         log.warning("the time cannot be left for the system's clock: %s", error)
-        return False
-    return True

@@ -77,7 +77,8 @@ async def _index(
 ) -> Response:
     """Return the page; its script reads the rest of the address."""
     for name, each in parts.items():
-        if not (each.isascii() and each.isdigit()) if name == "id" else each not in words:
+        is_there = each.isascii() and each.isdigit() if name == "id" else each in words
+        if not is_there:
             raise Problem(404, f"the page has no {each[:40]!r}")
     return _served(request, policy, package, "index.html")
 

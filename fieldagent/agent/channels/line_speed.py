@@ -9,8 +9,8 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.channels.serial_port import SerialPort, open_serial
-from fieldagent.system import waits
+from fieldagent.agent.channels.recognition import SAID_MAX, answer_to
+from fieldagent.agent.channels.serial_port import open_serial
 from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,6 @@ ANSWER_MAX = 1.0
 TRIES = 2
 SEARCH_EVERY = 600.0
 """Seconds between two searches: a modem without power answers at none."""
-SAID_MAX = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +36,14 @@ class Probe:
 
 async def answers_at(port: str, baud: int, probe: Probe) -> bool:
     """Return whether such a modem answers at this speed. Raises PortLost."""
+
+    def is_there(said: bytes) -> bool | None:
+        return probe.answers(said[-SAID_MAX:]) or None
+
     async with open_serial(port, baud) as line:
         for _ in range(TRIES):
-            if await _is_there(line, probe):
+            if await answer_to(line, probe.question, is_there, ANSWER_MAX):
                 return True
-    return False
-
-
-async def _is_there(line: SerialPort, probe: Probe) -> bool:
-    said = bytearray()
-    with waits.move_on_after(ANSWER_MAX):
-        await line.write(probe.question)
-        while not probe.answers(bytes(said)):
-            said += await line.read()
-            del said[:-SAID_MAX]
-        return True
     return False
 
 
@@ -70,10 +62,14 @@ class LineSpeed:
         """Nothing answered at the port: the next `look` searches."""
         self._silent = True
 
-    async def look(self, port: str) -> None:
-        """Ask at each speed where the modem was silent, now and then. Raises PortLost."""
-        if self._is_set or not self._silent or trio.current_time() < self._next:
-            return
+    async def look(self, port: str) -> int:
+        """Return the speed, in baud: that of before, or, now and then where the modem was silent,
+        the one at which it answers. Raises PortLost."""
+        if not self._is_set and self._silent and trio.current_time() >= self._next:
+            await self._search(port)
+        return self.baud
+
+    async def _search(self, port: str) -> None:
         self._silent, self._next = False, trio.current_time() + SEARCH_EVERY
         for baud in self._probe.speeds:
             if await answers_at(port, baud, self._probe) and (

@@ -50,7 +50,6 @@ from fieldagent.wire.sbd_status import MT_STATUS, MoStatus, SessionVerdict, mo_s
 
 log = logging.getLogger(__name__)
 
-BAUD = 19_200
 LOOK_EVERY = 60.0
 """Seconds between two looks at an idle modem, for a ring that was missed or a reset."""
 HOLD_EACH = 10
@@ -71,7 +70,7 @@ async def run(
     link: ChannelLink,
     pace: Pace,
     *,
-    speed: LineSpeed | None = None,
+    speed: LineSpeed,
     registers: bool = True,
     heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
@@ -79,23 +78,19 @@ async def run(
     """Serve one modem for ever: absent, unplugged, without power or account, it goes on.
 
     `pace` is what earlier runs left; `progress` is called at least once a minute and a half. Where
-    the modem `registers`, it does so by itself wherever it was carried. Without a `speed` it
-    talks at its usual one.
+    the modem `registers`, it does so by itself wherever it was carried.
     """
     more = (sbd.REGISTRATION,) if registers else ()
 
     async def work() -> None:
-        if speed is not None:
-            await speed.look(port)
-        baud = BAUD if speed is None else speed.baud
-        async with open_modem(port, baud, link, *more) as modem:
+        async with open_modem(port, await speed.look(port), link, *more) as modem:
             driver = SatelliteDriver(modem, outbox, reception, link, pace, progress)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(obey, link, pace.rest, modem.tell)
                 await driver.work()
 
     def tell(error: BaseException) -> None:
-        if speed is not None and isinstance(error, ModemSilent):
+        if isinstance(error, ModemSilent):
             speed.note_silent()
         note_absent(link, error)
 

@@ -155,8 +155,8 @@ class Inbox:
         then: Callable[[sqlite3.Connection, Taken], None] = lambda db, taken: None,
     ) -> Taken:
         """Returns once it is on disk, with `also` in the same commit, and `then`, which is told
-        what was taken in. Damage, unknown versions and
-        unknown kinds never raise: what holds them is kept as a dead letter.
+        what was taken in. Damage, unknown versions and unknown kinds never raise: what holds them
+        is kept as a dead letter.
 
         `owes` names the channel over which the peer is to be told what was stored, None where the
         link does that itself. Without `tagged` the link has proved who sent it, and no tag is asked

@@ -457,10 +457,9 @@ def note_held(
 
 def enter_relayed(
     db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int, back: int
-) -> int:
-    """Mark the Package as a neighbour's; return its id."""
+) -> None:
+    """Mark the Package as a neighbour's."""
     db.execute("INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, back))
-    return -sequence
 
 
 def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:

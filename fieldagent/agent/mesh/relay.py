@@ -107,36 +107,9 @@ class Relay:
             author=entry.author,
         )
         expires = None if package.urgent else now + self._time_to_live
-        sequence = outbound.accept(
-            canonical(package),
-            id_=None,
-            digest=identity,
-            idempotency_key=None,
-            accepted=now,
-            expires=expires,
-            dated=entry.time,
-            legs=dict.fromkeys(channels, Leg()),
-            # Its own agent keeps an SOS going.
-            priority=priority,
-            is_sos=False,
-            status=None,
-        )(db)
-        id_ = outbound.enter_relayed(db, sequence, station, entry.sequence, entry.back)
-        return Accepted(
-            sequence,
-            id_,
-            package,
-            identity,
-            None,
-            now,
-            expires,
-            None,
-            None,
-            station,
-            entry.sequence,
-            entry.time,
-            back=entry.back,
-        )
+        entered = enter(db, package, identity, now, expires, entry.time)
+        outbound.enter_relayed(db, entered.sequence, station, entry.sequence, entry.back)
+        return entered._replace(origin=station, origin_sequence=entry.sequence, back=entry.back)
 
     def _affordable(self, db: sqlite3.Connection, entry: Entry, now: float) -> list[Channel]:
         urgent = entry.sos or isinstance(entry.content, IncidentWord)
@@ -151,3 +124,32 @@ class Relay:
                 spending.spend(FOR_OTHERS, day, Spent(0, cost))(db)
                 channels.append(Channel.SATELLITE)
         return channels
+
+
+def enter(
+    db: sqlite3.Connection,
+    package: Package,
+    digest: bytes,
+    now: float,
+    expires: float | None,
+    dated: float,
+) -> Accepted:
+    """Enter a Package that nobody here has posted, for the channels that it names; its own kit
+    keeps an SOS going. `now` and `expires` are lived time, `dated` is Unix time."""
+    assert package.channels is not None
+    sequence = outbound.accept(
+        canonical(package),
+        id_=None,
+        digest=digest,
+        idempotency_key=None,
+        accepted=now,
+        expires=expires,
+        dated=dated,
+        legs=dict.fromkeys(package.channels, Leg()),
+        priority=package.priority,
+        is_sos=False,
+        status=None,
+    )(db)
+    return Accepted(
+        sequence, -sequence, package, digest, None, now, expires, None, None, dated=dated
+    )

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from fieldagent.agent.inbound.incident_news import WordDown
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.mesh.relay import enter
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package
-from fieldagent.package.writing import canonical
 from fieldagent.wire.envelope import Entry, fingerprint
 
 KEPT = 86_400.0
@@ -50,20 +49,4 @@ class WordCarrier:
 def _enter(db: sqlite3.Connection, down: WordDown, now: float) -> Accepted:
     package = Package(down.word, channels=frozenset({Channel.RADIO}), priority=PRIORITY)
     identity = fingerprint(Entry(0, down.word, down.at))
-    expires = now + KEPT
-    sequence = outbound.accept(
-        canonical(package),
-        id_=None,
-        digest=identity,
-        idempotency_key=None,
-        accepted=now,
-        expires=expires,
-        dated=down.at,
-        legs={Channel.RADIO: Leg()},
-        priority=PRIORITY,
-        is_sos=False,
-        status=None,
-    )(db)
-    return Accepted(
-        sequence, -sequence, package, identity, None, now, expires, None, None, dated=down.at
-    )
+    return enter(db, package, identity, now, now + KEPT, down.at)

@@ -18,7 +18,7 @@ circle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from math import inf
 from typing import NamedTuple
@@ -231,14 +231,12 @@ class Readings:
         for passed in self._passed.values():
             passed.owes_answer |= passed.word is word
 
-    def _words(self) -> list[AirWord]:
+    def _words(self) -> Iterator[AirWord]:
         passed = self._passed.values()
-        return [
-            *self._answers.values(),
-            *(each.answer for each in passed if each.answer is not None),
-            *(word for _, word in self._ours.values()),
-            *(each.word for each in passed),
-        ]
+        yield from self._answers.values()
+        yield from (each.answer for each in passed if each.answer is not None)
+        yield from (word for _, word in self._ours.values())
+        yield from (each.word for each in passed)
 
     def _spread(self, within: float, crowd: int) -> float:
         return backoff(self._random(), max(within, 0.5 * crowd), crowd)

@@ -60,8 +60,7 @@ def check(port: str, baud: int | None) -> list[Finding]:
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_MAX):
-            await speed.look(port)
-            async with open_modem(port, speed.baud, link) as modem:
+            async with open_modem(port, await speed.look(port), link) as modem:
                 return await told(modem)
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
 

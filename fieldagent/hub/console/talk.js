@@ -72,14 +72,17 @@ function read(item) {
   return button;
 }
 
+/** How far an item has come with a kit, in words. */
+const delivered = (each, name) => [STATES[each.state] ?? each.state, name, each.over && `over ${each.over}`,
+  each.ended && `at ${clock(each.ended)} UTC`, each.reason && `(${each.reason})`].filter(Boolean).join(" ");
+
 async function showDeliveries(id, list) {
   const item = await call("GET", `/api/items/${id}`);
   const { devices, webhooks } = item;
   const steps = [
-    ...devices.map(each => [STATES[each.state] ?? each.state, each.name, each.over && `over ${each.over}`,
-      each.ended && `at ${clock(each.ended)} UTC`, each.reason && `(${each.reason})`]),
-    ...webhooks.map(each => ["webhook", each.url, each.state, each.reason && `(${each.reason})`]),
-  ].map(words => element("li", {}, words.filter(Boolean).join(" ")));
+    ...devices.map(each => delivered(each, each.name)),
+    ...webhooks.map(each => ["webhook", each.url, each.state, each.reason && `(${each.reason})`].filter(Boolean).join(" ")),
+  ].map(words => element("li", {}, words));
   list.replaceChildren(...steps.length ? steps : [element("li", {}, "It is for nobody's device, and no webhook.")]);
   return item;
 }
@@ -132,8 +135,7 @@ export async function lookHowFar() {
   if (!kit) return standings.clear();
   const { deliveries } = await call("GET", `/api/deliveries?device=${kit.id}&limit=200`);
   if (here().kit !== kit.id) return;
-  standings = new Map(deliveries.map(each => [each.item, [STATES[each.state] ?? each.state, kit.name, each.over && `over ${each.over}`,
-    each.ended && `at ${clock(each.ended)} UTC`, each.reason && `(${each.reason})`].filter(Boolean).join(" ")]));
+  standings = new Map(deliveries.map(each => [each.item, delivered(each, kit.name)]));
   for (const item of items) item.tell?.();
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fieldagent.hub.field.envelope_packing import Waiting
-from fieldagent.hub.field.mobile_terminated import TOO_LARGE, most_parts, sizes
+from fieldagent.hub.field.mobile_terminated import most_parts, sizes, wait_for_link
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
@@ -73,10 +73,7 @@ def far_kits(db: Db, posting: Posting, now: float) -> FarKits:
 def hold_back(db: Db, item: int, kits: FarKits) -> None:
     """Have an item that was entered wait for a link, where a kit's modem does not take it."""
     for each in kits.cannot:
-        db.execute(
-            "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
-            *(f"{TOO_LARGE}: it {each.why}", item, each.device),
-        )
+        wait_for_link(db, item, each.device, f"it {each.why}")
 
 
 def _whom(posting: Posting) -> tuple[str, list[int]]:

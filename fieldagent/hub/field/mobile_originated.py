@@ -526,8 +526,10 @@ def _take_open(db: Db, word: IncidentWord, taken: _Taken) -> None:
 
 def _note_carrier(db: Db, entry: Entry, taken: _Taken) -> None:
     """What is said of an incident goes down by the kit that brought it up."""
+    if taken.relaying is None:
+        return
     found = sos.of_kit(db, taken.device.id, entry.sequence - entry.back)
-    if found is not None and taken.relaying is not None:
+    if found is not None:
         note_carrier(db, found, taken.relaying.id, taken.now)
 
 

@@ -44,14 +44,21 @@ from fieldagent.wire.tag import TAG_BYTES
 
 PICTURE_PARTS = 8
 """Messages that a picture may take: a hundred for one thumbnail is nobody's wish."""
-TOO_LARGE = "too large for its satellite modem"
-"""Begins the reason of a delivery that waits for a link."""
 
 
 def most_parts(item: object) -> float:
     """Return how many messages an item may take."""
     is_picture = isinstance(item, Data) and picture_type(item.payload) is not None
     return PICTURE_PARTS if is_picture else inf
+
+
+def wait_for_link(db: Db, item: int, device: int, why: str) -> None:
+    """Have an item that is too large for a device's modem wait for another way; `why`: for
+    people."""
+    db.execute(
+        "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
+        *(f"too large for its satellite modem: {why}", item, device),
+    )
 
 
 # What is due becomes messages.
@@ -143,10 +150,7 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
             )
     except LocalProtocolError as error:
         # The device's modem is another than when it was pushed, or it may come over a link.
-        db.execute(
-            "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
-            *(f"{TOO_LARGE}: {error}", large.item, device.id),
-        )
+        wait_for_link(db, large.item, device.id, str(error))
         return 0
     if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:
         _wait_for_credits(db, device.id, [large], now)

@@ -477,9 +477,8 @@ def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float)
     that brought it, as it may have no other way, and, where that costs nothing, all that ring."""
     if found.number is None:
         return
-    carriers = sos.carriers(db, found.id)
-    told = {found.device: 1} | dict.fromkeys(carriers, 1)
-    told = dict.fromkeys(sos.heard_at(db, found.id), 0) | told
+    urgent = dict.fromkeys([found.device, *sos.carriers(db, found.id)], 1)
+    told = dict.fromkeys(sos.heard_at(db, found.id), 0) | urgent
     says_so = (says, _cut(by, NAME_MAX), _cut(text, WORD_MAX))
     rows = [
         (
@@ -487,13 +486,13 @@ def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float)
             found.number,
             THE_HUB,
             now,
-            urgent,
+            worth,
             "waiting",
             b"",
             *says_so,
             _about(found, device),
         )
-        for device, urgent in sorted(told.items())
+        for device, worth in sorted(told.items())
     ]
     insert(db, "receipt", _WORD, rows)
     for device in told:

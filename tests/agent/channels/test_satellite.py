@@ -19,8 +19,10 @@ import trio.testing
 
 from fieldagent.agent.channels import satellite, sbd_modem
 from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.satellites.probes import SBD
 from fieldagent.package.package import Data, Message, Status
 from fieldagent.simulator import sbd_commands
 from fieldagent.simulator.base_camp import BaseCamp
@@ -85,6 +87,7 @@ async def agent(
                 k.reception,
                 k.outbox.link,
                 known,
+                speed=LineSpeed(19_200, SBD),
             )
 
         if supervisor is None:

@@ -22,8 +22,10 @@ from hypothesis import strategies as st
 from fieldagent.agent.channels import flight_recorder, satellite
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
+from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.satellites.imt import driver as imt_driver
+from fieldagent.agent.satellites.probes import IMT, SBD
 from fieldagent.package.package import Message, Status
 from fieldagent.wire import imt, jspr, trace
 from fieldagent.wire.errors import RemoteProtocolError
@@ -138,7 +140,8 @@ async def played(name: str, path: Path, **how: Any) -> AsyncIterator[tuple[Repla
 
         async def drive() -> None:
             outbox, pace = Checked(k.outbox, in_flight=1), satellite.Pace(random.Random(1))
-            await satellite.run(str(replay.link), outbox, k.reception, k.outbox.link, pace)
+            seat = str(replay.link), outbox, k.reception, k.outbox.link, pace
+            await satellite.run(*seat, speed=LineSpeed(19_200, SBD))
 
         nursery.start_soon(drive)
         yield replay, k
@@ -227,7 +230,8 @@ async def played_9704(name: str, path: Path) -> AsyncIterator[tuple[Replay, Kit]
 
         async def drive() -> None:
             outbox, pace = Checked(k.outbox, in_flight=1), imt_driver.ImtPace(random.Random(1))
-            await imt_driver.run(str(replay.link), outbox, k.reception, k.outbox.link, pace)
+            seat = str(replay.link), outbox, k.reception, k.outbox.link, pace
+            await imt_driver.run(*seat, speed=LineSpeed(230_400, IMT))
 
         nursery.start_soon(drive)
         yield replay, k

@@ -18,9 +18,11 @@ import trio
 import trio.testing
 
 from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.budget import DayLimit
 from fieldagent.agent.satellites.imt import driver
+from fieldagent.agent.satellites.probes import IMT
 from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.base_camp import BaseCamp
@@ -86,6 +88,7 @@ async def agent(sky: Sky, *, minimum_bytes: int = 0, **how: Any) -> AsyncIterato
                 k.reception,
                 k.outbox.link,
                 pace,
+                speed=LineSpeed(230_400, IMT),
             )
 
         nursery.start_soon(drive)

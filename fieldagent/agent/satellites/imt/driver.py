@@ -103,29 +103,25 @@ async def run(
     link: ChannelLink,
     pace: ImtPace,
     *,
-    speed: LineSpeed | None = None,
+    speed: LineSpeed,
     topic: str = imt.RAW,
     heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one modem for ever: absent, unplugged, without power, SIM or account, it goes on.
 
-    `progress` is called at least once a minute and a half. Without a `speed` the modem talks at its
-    usual one.
+    `progress` is called at least once a minute and a half.
     """
 
     async def work() -> None:
-        if speed is not None:
-            await speed.look(port)
-        baud = imt.BAUD if speed is None else speed.baud
-        async with open_modem(port, baud, link, pace.mail, topic) as modem:
+        async with open_modem(port, await speed.look(port), link, pace.mail, topic) as modem:
             driver = ImtDriver(modem, outbox, link, pace, progress)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(obey, link, pace.rest, modem.tell)
                 await driver.work()
 
     def tell(error: BaseException) -> None:
-        if speed is not None and isinstance(error, ImtSilent):
+        if isinstance(error, ImtSilent):
             speed.note_silent()
         note_absent(link, error)
 

@@ -54,8 +54,7 @@ def check(port: str, baud: int | None) -> list[Finding]:
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_MAX):
-            await speed.look(port)
-            async with open_modem(port, speed.baud, ChannelLink(), mail) as modem:
+            async with open_modem(port, await speed.look(port), ChannelLink(), mail) as modem:
                 words = speed.in_words()
                 told = [Finding(True, f"{port}: it {words}")] if words else []
                 return [*_told(port, modem), *told, *_came(port, mail)]

@@ -90,9 +90,9 @@ class Told:
     sim: imt.SimStatus | None = None
     service: bool | None = None
     """It sees the network."""
-    tells_activity: bool = False
     active: bool | None = None
     """It sends or receives a message, or means to; None where it does not tell."""
+    tells_activity: bool = False
 
     def trouble(self) -> str:
         """Return why the modem cannot send, for people; empty where it can."""
