@@ -61,6 +61,12 @@ def payload_json(
 ) -> str:
     """Compact JSON of one delivery; ASCII, so that it fits an environment variable. `extra` are
     further members of its event."""
+    members = event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
+    return event_json(request_id, sender, members)
+
+
+def event_json(request_id: str, sender: Identity, members: Mapping[str, Any]) -> str:
+    """The same of an event that is no item."""
     document = {
         "requestId": request_id,
         "payloads": [
@@ -72,7 +78,7 @@ def payload_json(
                     "email": sender.email,
                 },
                 "account": {"id": sender.account},
-                "events": [event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})],
+                "events": [members],
             }
         ],
     }

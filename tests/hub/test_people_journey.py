@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.hub.test_cluster import contents, push
-from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, receiver, sky
+from tests.hub.test_journey import (
+    IMEI,
+    Receiver,
+    behind_directip,
+    folder,
+    message_to,
+    receiver,
+    sky,
+)
 from tests.processes import Agent, administer, agent, free_port, hub, until
 
 
@@ -28,6 +36,19 @@ def came(kit: Agent, text: str) -> dict[str, Any]:
     return next(
         each for each in payloads if each["body"]["payloads"][0]["events"][0].get("content") == text
     )
+
+
+def told_of(hooked: Receiver, request_id: str = "") -> list[list[str]]:
+    """Of each event that came (of one item): its content, or the words of how far it has come."""
+    events = [
+        each["payloads"][0]["events"][0]
+        for each in hooked.got
+        if not request_id or each["requestId"] == request_id
+    ]
+    return [
+        [step["text"] for step in event.get("reached", ())] or [event["content"]]
+        for event in events
+    ]
 
 
 def test_from_a_person_to_a_person(tmp_path: Path) -> None:
@@ -49,6 +70,8 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
         hooked = stack.enter_context(receiver())
         running = stack.enter_context(hub(folder(tmp_path / "hub"), settings))
         administer(database, "webhook", "add", hooked.url, "--untried")
+        watching = stack.enter_context(receiver())
+        administer(database, "webhook", "add", watching.url, "--untried", "--steps")
         stack.enter_context(sky(tmp_path, mo_port, mt_port))
 
         def linked(device: dict[str, Any], **more: str) -> dict[str, Any]:
@@ -110,6 +133,13 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             until(read_at_last)
             steps = ["on Ben's kit", "with Ben's programs", "read by Ben"]
             assert rungs(adas, sent["id"]) == steps
+            # So is a webhook that asked for it, of what was pushed as well.
+            number = watching.got[0]["requestId"]
+            until(lambda: told_of(watching, number)[-1:] == [steps])
+            assert told_of(watching, number)[0] == ["are you there?"]
+            push(running.port, proof, message_to(users["Ben"], first, "well done"))
+            until(lambda: ["on Ben's kit"] in told_of(watching)[2:])
+            assert not [each for each in told_of(hooked) if each[0].startswith("on ")]
             # A group: its sender sends it once, and is told who has it.
             to_all = {"message": {"content": "all of you"}, "to": "group:rescue"}
             assert bens.call("POST", "/api/package", to_all).body["status"] == "Delivered"

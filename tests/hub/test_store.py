@@ -316,7 +316,15 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_34 = """
+OF_VERSION_35 = """
+ALTER TABLE webhook DROP COLUMN steps;
+ALTER TABLE webhook_delivery DROP COLUMN steps;
+ALTER TABLE webhook_delivery DROP COLUMN told;
+ALTER TABLE webhook_delivery DROP COLUMN telling;
+"""
+
+OF_VERSION_34 = f"""
+{OF_VERSION_35}
 DROP TABLE sos_carrier;
 ALTER TABLE receipt DROP COLUMN about;
 """

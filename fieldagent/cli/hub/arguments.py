@@ -517,6 +517,9 @@ def _add_webhook(actions: Subparsers) -> None:
         metavar="ITEMS",
         help="post an array of as many as wait of one sender, ITEMS at most",
     )
+    add.add_argument(
+        "--steps", action="store_true", help="tell it how far each item comes, too, pushes as well"
+    )
     add.add_argument("--untried", action="store_true", help="add it without a test call")
     _webhook_action(kinds, "list", "list webhooks")
     for name, summary in (

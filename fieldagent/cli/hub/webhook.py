@@ -59,6 +59,7 @@ def _read(given: argparse.Namespace) -> Webhook:
         headers=headers,
         after=given.after,
         batch=given.batch,
+        steps=given.steps,
     )
 
 

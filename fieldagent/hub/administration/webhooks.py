@@ -49,6 +49,7 @@ NEW = {
     "headers": Field(_read_headers, "headers"),
     "after": Field(whole(1, AFTER_MAX), "after"),
     "batch": Field(whole(1, BATCH_MAX), "batch"),
+    "steps": Field(read_flag, "steps"),
     "untried": Field(read_flag, "untried"),
 }
 REPLAY = {"requestId": Field(line(), "request_id")}
@@ -89,8 +90,9 @@ class WebhooksApi:
             webhook = webhook_directory.new(**given)
         except WrongProperty as error:
             # Its text begins with the verb.
-            member = "secret" if "whsec_" in str(error) else "url"
-            raise Problem(422, f"{member} {error}", errors=[(str(error), f"/{member}")]) from None
+            text = str(error)
+            member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
+            raise Problem(422, f"{member} {text}", errors=[(text, f"/{member}")]) from None
         # Who may not any more, or too often, makes no call of ours.
         await self._acts.carry_out(caller, lambda db, now: None)
         if not untried:

@@ -338,6 +338,28 @@ def _deliver_to_webhooks(
         db.announce("webhooks")
 
 
+def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
+    """How far an item has come is a post of its own, after the item's; of several steps that wait
+    one post tells. Of what was pushed here nothing else is posted."""
+    among, numbers = one_of(db, items)
+    is_handed = "webhook_delivery.state = 'handed'"
+    told = db.execute(
+        "INSERT INTO webhook_delivery (webhook, item, sender, state, steps, told)"
+        " SELECT webhook.id, item.id, CASE WHEN item.sos = 1 THEN -item.id ELSE item.sender END,"
+        " 'waiting', 1, 0 FROM item JOIN webhook ON webhook.workspace = item.workspace"
+        f" WHERE item.id {among} AND webhook.steps = 1 AND webhook.disabled IS NULL"
+        " ON CONFLICT (webhook, item) DO UPDATE SET steps = webhook_delivery.steps + 1,"
+        f" state = CASE WHEN {is_handed} THEN 'waiting' ELSE webhook_delivery.state END,"
+        f" attempts = CASE WHEN {is_handed} THEN 0 ELSE webhook_delivery.attempts END,"
+        f" batch = CASE WHEN {is_handed} THEN 0 ELSE webhook_delivery.batch END,"
+        f" not_before = CASE WHEN {is_handed} THEN 0 ELSE webhook_delivery.not_before END"
+        " RETURNING item",
+        *numbers,
+    )
+    if told:
+        db.announce("webhooks")
+
+
 def end_escalation(db: Db, item: int) -> None:
     """Somebody has answered: whom it would have been told next is told nothing."""
     db.execute(
@@ -416,6 +438,7 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
         elif incident is not None and source is None:
             sos.note_reached(db, item, members[by], now)
     insert(db, "receipt", _RECEIPT, owed)
+    _tell_webhooks_of_a_step(db, items)
     for sender in {row[0] for row in owed}:
         _announce_answer(db, sender)
 
@@ -458,6 +481,7 @@ def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float)
     )
     if not news:
         return False
+    _tell_webhooks_of_a_step(db, [item])
     ((device, sequence, body),) = db.execute(
         "SELECT source_device, source_sequence, body FROM item WHERE id = ?", item
     )

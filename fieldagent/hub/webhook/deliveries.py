@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from fieldagent.hub.api.sos_desk import for_a_pager, note_posted
+from fieldagent.hub.api.standing import reached
 from fieldagent.hub.escalation import alarm_link
 from fieldagent.hub.field.envelope_packing import identity_of
 from fieldagent.hub.records.audit import HUB, note
@@ -23,7 +24,8 @@ from fieldagent.hub.store.contract import Db, marks, one_of
 from fieldagent.hub.webhook.flow import Lane
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
 from fieldagent.package.package import Item, recorded
-from fieldagent.package.payload import Identity, estimated_position, payload_json
+from fieldagent.package.payload import Identity, estimated_position, event_json, payload_json
+from fieldagent.package.writing import write_timestamp
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE
@@ -150,7 +152,8 @@ def _runs(
         return []
     among, items = one_of(db, [item for batch in batches.values() for item in batch.items])
     db.execute(
-        f"UPDATE webhook_delivery SET claimed_until = ?, claimed_by = ? WHERE webhook = ?"
+        "UPDATE webhook_delivery SET claimed_until = ?, claimed_by = ?,"
+        " telling = CASE WHEN told < 0 THEN 0 ELSE steps END WHERE webhook = ?"
         f" AND item {among}",
         *(now + CLAIM, db.worker, webhook.id, *items),
     )
@@ -158,8 +161,8 @@ def _runs(
         "SELECT item.id, item.request_id, item.sender, item.workspace, item.body, item.accepted,"
         " item.addressee, item.estimate, item.unauthenticated,"
         " (SELECT kind FROM sos WHERE sos.item = d.item),"
-        " item.incident, d.attempts FROM webhook_delivery d JOIN item ON item.id = d.item"
-        f" WHERE d.webhook = ? AND d.item {among}",
+        " item.incident, d.telling, d.attempts FROM webhook_delivery d"
+        f" JOIN item ON item.id = d.item WHERE d.webhook = ? AND d.item {among}",
         webhook.id,
         *items,
     )
@@ -220,8 +223,11 @@ class _Writer:
 
     def post(self, row: Sequence[Any]) -> WebhookPost:
         item, request_id, sender, workspace, body, accepted, addressee, *rest = row
-        estimate, unproved, raises, incident, attempts = rest
+        estimate, unproved, raises, incident, telling, attempts = rest
         db, webhook, link = self._db, self._webhook, ""
+        if telling:
+            who = self._identity(sender, workspace)
+            return self._step(item, request_id, who, accepted, telling, attempts)
         if raises or webhook.after:
             own_id = str(uuid.uuid5(uuid.UUID(request_id), f"webhook {webhook.id}"))
             if raises and incident is not None:
@@ -253,6 +259,24 @@ class _Writer:
         claimed_until, early = self._now + CLAIM, item in self._early
         return WebhookPost(webhook, (item,), delivery, claimed_until, bool(raises), early)
 
+    def _step(
+        self, item: int, request_id: str, who: Identity, accepted: float, telling: int, tries: int
+    ) -> WebhookPost:
+        """Write how far an item has come, by the id of the item that its event names."""
+        steps = reached(self._db, [item])[item]
+        at = max((step["at"] for step in steps), default=accepted)
+        event = {
+            "type": "Reached",
+            "timestamp": write_timestamp(datetime.fromtimestamp(at, UTC)),
+            "reached": steps,
+        }
+        own_id = str(uuid.uuid5(uuid.UUID(request_id), f"reached {telling}"))
+        text = event_json(request_id, who, event)
+        delivery = Delivery(own_id, who.id, text, accepted, tries)
+        return WebhookPost(
+            self._webhook, (item,), delivery, self._now + CLAIM, False, item in self._early
+        )
+
     def _identity(self, sender: int, workspace: int) -> Identity:
         if (sender, workspace) not in self._identities:
             self._identities[sender, workspace] = identity_of(self._db, sender, workspace)
@@ -281,7 +305,11 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]
     among, items = one_of(db, [item for end in ends for item in end.post.items])
     now = ends[0].now
     rows = db.execute(
-        "UPDATE webhook_delivery SET state = 'handed', attempts = attempts + 1, not_before = ?,"
+        # A step that came meanwhile is a post of its own.
+        "UPDATE webhook_delivery SET told = telling, batch = CASE WHEN steps > telling THEN 0"
+        " ELSE batch END, state = CASE WHEN steps > telling THEN 'waiting' ELSE 'handed' END,"
+        " attempts = CASE WHEN steps > telling THEN 0 ELSE attempts + 1 END,"
+        " not_before = CASE WHEN steps > telling THEN 0 ELSE ? END,"
         f" claimed_until = 0, reason = '' WHERE webhook = ? AND item {among}"
         " AND state = 'waiting' AND claimed_until = ? RETURNING item",
         *(now, webhook, *items, claimed_until),

@@ -26,6 +26,8 @@ class Webhook:
 
     batch: int = 0
     """Items in one post at most, which is an array then; 0: each item is a post of its own."""
+    steps: bool = False
+    """Whether it is told how far each item comes, too."""
 
     def called(self) -> str:
         """What people know it by."""
@@ -42,10 +44,21 @@ class Webhook:
 
 COLUMNS = (
     "webhook.id, url, secrets, username, webhook.password, headers, failing_since, after,"
-    " webhook.batch"
+    " webhook.batch, webhook.steps"
 )
 
 
 def webhook_of(row: Sequence[Any]) -> Webhook:
-    id_, url, secrets, username, password, headers, *rest = row
-    return Webhook(id_, url, tuple(secrets.split()), username, password, json.loads(headers), *rest)
+    id_, url, secrets, username, password, headers, failing_since, after, batch, steps = row
+    return Webhook(
+        id_,
+        url,
+        tuple(secrets.split()),
+        username,
+        password,
+        json.loads(headers),
+        failing_since,
+        after,
+        batch,
+        bool(steps),
+    )

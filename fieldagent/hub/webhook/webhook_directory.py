@@ -56,16 +56,21 @@ def new(
     headers: Mapping[str, str] = {},
     after: int = 0,
     batch: int = 0,
+    steps: bool = False,
 ) -> Webhook:
     """One that is to be tried and added; with a secret of its own, where none is given. Raises
     WrongProperty."""
     where = read_url(url)
     if not _VISIBLE.fullmatch(where) or urlsplit(where).username is not None:
         raise WrongProperty("must be a URL of visible ASCII, without a user or password in it")
+    if after and steps:
+        raise WrongProperty(
+            "cannot be told of the SOS alone that nobody answers and of each item's steps: add two"
+        )
     if not secret and not unsigned:
         secret = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     signing = read_secrets(secret)
-    return Webhook(0, where, signing, username, password, headers, after=after, batch=batch)
+    return Webhook(0, where, signing, username, password, headers, None, after, batch, steps)
 
 
 def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
@@ -76,7 +81,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
             raise Refused(f"{name!r} cannot be sent as a header of its own: {value!r}")
     ((id_,),) = db.execute(
         "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created, after,"
-        " batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " batch, steps) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         workspace,
         webhook.url,
         " ".join(webhook.secrets),
@@ -86,6 +91,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
         now,
         webhook.after,
         webhook.batch,
+        int(webhook.steps),
     )
     note(db, workspace, by, "webhook add", f"{id_} {webhook.url}", now)
     return int(id_)
@@ -101,17 +107,20 @@ def named(db: Db, workspace: int, webhook: int) -> Webhook:
 
 def listing(db: Db, workspace: int) -> list[Row]:
     names = (
-        *("id", "url", "signed", "after", "batch", "failingSince"),
+        *("id", "url", "signed", "steps", "after", "batch", "failingSince"),
         *("disabled", "reason", "waiting", "dead"),
     )
     rows = db.execute(
-        "SELECT id, url, secrets, after, batch, failing_since, disabled, reason, (SELECT count(*)"
-        " FROM webhook_delivery WHERE webhook = webhook.id AND state = 'waiting'), (SELECT"
-        " count(*) FROM webhook_delivery WHERE webhook = webhook.id AND state = 'dead')"
+        "SELECT id, url, secrets, steps, after, batch, failing_since, disabled, reason,"
+        " (SELECT count(*) FROM webhook_delivery WHERE webhook = webhook.id AND state = 'waiting'),"
+        " (SELECT count(*) FROM webhook_delivery WHERE webhook = webhook.id AND state = 'dead')"
         " FROM webhook WHERE workspace = ? ORDER BY id",
         workspace,
     )
-    return [dict(zip(names, (*row[:2], bool(row[2]), *row[3:]), strict=True)) for row in rows]
+    return [
+        dict(zip(names, (id_, url, bool(signed), bool(steps), *rest), strict=True))
+        for id_, url, signed, steps, *rest in rows
+    ]
 
 
 def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:

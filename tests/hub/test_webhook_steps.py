@@ -1,0 +1,142 @@
+"""A webhook that is told how far each item comes: each step once, after its item, also where steps
+come faster than posts, or while one is under way."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+
+from fieldagent.http.message import Response
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.records import ledger
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.webhook import webhook_directory
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Rung
+from fieldagent.system.properties import WrongProperty
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+from fieldagent.webhook.schedule import LONGEST
+from fieldagent.wire.envelope import Entry
+from tests.hub.claiming import claim, settle
+from tests.hub.field import START, Field
+from tests.hub.test_webhooks import Receiver, posting, turn
+
+BEN = 2
+
+
+def told(there: Receiver) -> list[str | list[str]]:
+    """Of each event that came: an item's content, or the words of how far it has come."""
+    bodies = [json.loads(request.body) for request in there.got]
+    events = [
+        each["payloads"][0]["events"][0]
+        for body in bodies
+        for each in (body if isinstance(body, list) else [body])
+    ]
+    return [
+        event["content"] if "content" in event else [step["text"] for step in event["reached"]]
+        for event in events
+    ]
+
+
+async def comes(alps: Field, rung: Rung, text: str = "", *, item: int = 1) -> None:
+    """A step of an item, with Ben."""
+    if rung is Rung.STORED:
+        await alps.store.commit(
+            partial(ledger.confirm, item=item, device=BEN, way=Bearer.IP, now=alps.now)
+        )
+        return
+    noted = partial(ledger.note_rung, item=item, member=BEN, rung=rung, text=text, now=alps.now)
+    await alps.store.commit(noted)
+
+
+@pytest.mark.parametrize("batch", [0, 10])
+async def test_each_step_is_told_once_after_its_item(store: Store, batch: int) -> None:
+    async with posting(store, steps=True, batch=batch) as (alps, there):
+        await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
+        # It has come somewhere before the item itself is posted: the item goes first.
+        await comes(alps, Rung.STORED)
+        await turn(alps)
+        assert told(there) == ["are you there?", ["on Ben's kit"]]
+        # Two steps before the next post are one post, and what was told once is no news.
+        await comes(alps, Rung.PROGRAMS)
+        await comes(alps, Rung.READ, "Ben")
+        await comes(alps, Rung.READ, "Ben")
+        await turn(alps)
+        steps = ["on Ben's kit", "with Ben's programs", "read by Ben"]
+        assert told(there)[2:] == [steps]
+        await turn(alps)
+        assert len(there.got) == 3
+        ids = {request.headers["webhook-id"] for request in there.got}
+        assert len(ids) == 3, "each post is one of its own"
+        of = [json.loads(request.body) for request in there.got]
+        names = {(each[0] if batch else each)["requestId"] for each in of}
+        assert len(names) == 1, "all name the item"
+
+
+async def test_what_comes_while_a_post_is_under_way_is_told_after_it(store: Store) -> None:
+    async with posting(store, steps=True) as (alps, there):
+        await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
+        for rung in (Rung.STORED, Rung.READ):
+            (under_way,) = await store.commit(partial(claim, now=alps.now))
+            await comes(alps, rung)
+            ended = HandoverResult(HandoverOutcome.HANDED)
+            await store.commit(partial(settle, posting=under_way, result=ended, now=alps.now))
+        await turn(alps)
+        assert told(there) == [["on Ben's kit", "read at Ben's kit"]]
+
+
+async def test_a_post_of_steps_that_fails_comes_again_with_what_came_meanwhile(
+    store: Store,
+) -> None:
+    async with posting(store, steps=True) as (alps, there):
+        await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
+        await turn(alps)
+        there.answers = [Response(503)]
+        await comes(alps, Rung.STORED)
+        await turn(alps)
+        await comes(alps, Rung.READ, "Ben")
+        await turn(alps)
+        assert len(there.got) == 2, "its schedule holds"
+        alps.now += LONGEST
+        await turn(alps)
+        assert told(there)[1:] == [["on Ben's kit"], ["on Ben's kit", "read by Ben"]]
+        ids = [request.headers["webhook-id"] for request in there.got]
+        assert len({*ids}) == 3, "another text has another id"
+
+
+async def test_of_a_push_its_steps_are_told_and_nothing_else(store: Store) -> None:
+    async with posting(store, steps=True) as (alps, there):
+        await alps.push(Message("come down"), target=BEN)
+        await turn(alps)
+        assert there.got == []
+        await comes(alps, Rung.STORED)
+        await turn(alps)
+        assert told(there) == [["on Ben's kit"]]
+
+
+async def test_the_steps_of_an_sos_raise_nothing_again(store: Store) -> None:
+    async with posting(store, steps=True) as (alps, there):
+        await alps.sends(1, Entry(1, Message("Leg broken"), int(START), sos=True))
+        await comes(alps, Rung.STORED)
+        await turn(alps)
+        assert told(there) == ["Leg broken", ["on Ben's kit"]]
+        assert ["fieldagent-sos" in request.headers for request in there.got] == [True, False]
+        raised = "SELECT count(*) FROM sos_event WHERE event = 'webhook'"
+        assert await alps.rows(raised) == [(1,)]
+
+
+async def test_nobody_else_is_told_of_steps(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
+        await turn(alps)
+        await comes(alps, Rung.STORED)
+        await comes(alps, Rung.READ, "Ben")
+        await turn(alps)
+        assert told(there) == ["are you there?"]
+
+
+def test_one_that_is_told_of_unanswered_sos_alone_has_no_steps() -> None:
+    with pytest.raises(WrongProperty, match="add two"):
+        webhook_directory.new("https://example.org/", after=5, steps=True)
