@@ -32,6 +32,7 @@ lose                the next SMS leaves, and its reply is lost
 garble              the same with a reply that nobody can read
 stuck               the next Ctrl-Z is not heard
 full                the SIM is full
+sim                 how many are on it, and how many of them were read
 undelivered         the network says later that the next SMS was not delivered
 network on|off      whether there is one
 pin PIN             the SIM wants it, from now on at each start
@@ -154,6 +155,9 @@ def obey(port: GsmPort, line: str) -> str:
             port.modem.pin = rest
         case "full":
             port.modem.fill()
+        case "sim":
+            read = sum(each.read for each in port.modem.store.values())
+            return f"{len(port.modem.store)} on the SIM, {read} of them read"
         case "deaf" | "hears":
             faults.deaf = word == "deaf"
         case "reports" if rest in ("on", "off"):

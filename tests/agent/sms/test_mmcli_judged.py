@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.wire.sms_frame import PARTS_DOWN
 from tests.agent.sms.modem_manager import LACKS, modem_manager
 from tests.agent.sms.network import HUB_NUMBER, REFERENCE, Country, country, facts, reaches
 from tests.agent.sms.test_sms_journey import contents
@@ -53,6 +54,34 @@ def test_parts_are_one_message_in_any_order(tmp_path: Path) -> None:
         _, _, text = network.adapter.read(network.service.got[-1])
         network.modem.type(f"part {HUB_NUMBER} {REFERENCE} 1/2 {text[:100]}")
         kit.expect(LONG)
+
+
+def test_a_message_in_eight_parts_is_whole(tmp_path: Path) -> None:
+    """The most that the hub sends. Each part comes once the one before was read, as above."""
+    with kit_of(tmp_path) as (network, kit):
+        assert kit.post("where are you?").body["status"] == "Delivered"
+        # Words that no table packs, so that they fill their parts.
+        words = " ".join(f"{number * 7919 % 99991:05d}" for number in range(130))
+        before = network.down
+        network.loses_down = 1
+        network.push(words)
+        until(lambda: network.down == before + 1)
+        _, _, text = network.adapter.read(network.service.got[-1])
+        pieces = [text[at : at + 153] for at in range(0, len(text), 153)]
+        assert len(pieces) == PARTS_DOWN
+        for number, piece in enumerate(pieces, 1):
+            network.modem.type(f"part {HUB_NUMBER} {REFERENCE} {number}/{len(pieces)} {piece}")
+            until(lambda so_far=number: so_far == len(pieces) or read(network) == so_far)
+        kit.expect(words)
+        states = "SELECT state, way FROM delivery"
+        until(lambda: changed(network.database, states) == [("stored", "sms")])
+
+
+def read(network: Country) -> int:
+    """How many SMS on the SIM ModemManager has read."""
+    network.modem.type("sim")
+    told = [line for line in network.modem.output() if " on the SIM, " in line]
+    return int(told[-1].split(" on the SIM, ")[1].split()[0]) if told else 0
 
 
 def listed(network: Country) -> str:
