@@ -10,6 +10,7 @@ import base64
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, NamedTuple
 
 from fieldagent.wire.errors import RemoteProtocolError
@@ -151,6 +152,24 @@ def _record(each: Mapping[str, Any]) -> Record:
         int(each["size"]),
         bytes.fromhex(each.get("snippet") or ""),
     )
+
+
+def read_balance(document: object) -> dict[str, float]:
+    """Return by its plan what is left, of a GetPoolSummary answer: `summary`, a list of objects
+    with `plan`, `remaining`, `allocated` (docs.cloudloop.com/reference, as bindings of 2021 have
+    it).
+
+    Raises RemoteProtocolError.
+    """
+    listed = document.get("summary") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise RemoteProtocolError("the answer has no summary")
+    found = {}
+    for each in listed:
+        left = each.get("remaining") if isinstance(each, dict) else None
+        if isinstance(left, int | float) and not isinstance(left, bool) and isfinite(left):
+            found[str(each.get("plan") or "a plan without a name")[:SHOWN]] = float(left)
+    return found
 
 
 def moment(unix: float) -> str:

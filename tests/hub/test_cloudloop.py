@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,17 @@ from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator import cloudloop
 from fieldagent.hub.operator.contract import FarModem, HandedOver, Operator, OperatorHost
 from fieldagent.hub.operator.failures import Scope
+from fieldagent.hub.records import operator_trouble
+from fieldagent.hub.records.operator_book import OperatorBook
+from fieldagent.hub.store.contract import Store
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.supervisor import log_fault
 from fieldagent.wire.outcome import Outcome
 from tests.http.serving import anybody
+from tests.hub.field import field_of
 from tests.hub.test_rockblock import serving
+from tests.processes import until_async
+from tests.running import running
 
 SECRET, OTHER, TOKEN = "s" * 32, "o" * 32, "token"
 IMEI, THING = "300258060000001", "t" * 32
@@ -47,6 +53,10 @@ class Shelf:
         self.ids: set[str] = set()
         self.until: float | None = None
         self.handed: dict[str, str] = {}
+        self.left: Mapping[str, float] = {}
+
+    async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
+        self.left = left
 
     async def learn(self, imei: str, kind: str, address: str) -> None:
         self.known[imei] = (kind, address)
@@ -336,7 +346,7 @@ async def test_what_the_history_has_not_goes_again(tmp_path: Path, found: Respon
 async def fetch(tmp_path: Path, url: str, hub: Hub) -> None:
     """One look of what asks again and again."""
     api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
-    await cloudloop._Fetch(api, hub.lent(), 60.0)._catch_up()
+    await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._catch_up()
 
 
 async def test_what_the_webhook_did_not_bring_is_fetched_once(tmp_path: Path) -> None:
@@ -393,5 +403,58 @@ async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
     async with service(tmp_path) as (played, _, url):
         played.answers["GetMtDeliveryStatus"] = json_response({"status": "Delivery Success"})
         api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
-        await cloudloop._Fetch(api, hub.lent(), 60.0)._follow()
+        await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._follow()
     assert hub.book.handed == {"mt-1": "Delivery Success"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        ({"summary": [{"plan": "p", "remaining": 12.5}, {"remaining": True}, "?"]}, {"p": 12.5}),
+        ({"summary": [{"remaining": 0}]}, {"a plan without a name": 0.0}),
+        ({"summary": []}, {}),
+    ],
+)
+async def test_what_is_left_is_asked_by_plan(
+    tmp_path: Path, answer: object, left: dict[str, float]
+) -> None:
+    hub = Hub()
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetPoolSummary"] = json_response(answer)
+        api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
+        await cloudloop._Fetch(api, hub.lent(), 60.0, 5000)._weigh()
+        ((_, asked),) = played.asked
+    assert {"year", "month", "token"} == {*asked}
+    assert hub.book.left == left
+
+
+@pytest.mark.parametrize("answer", [Response(404, b"{}"), json_response([]), Response(200, b"?")])
+async def test_a_balance_that_is_not_told_stops_nothing(
+    tmp_path: Path, answer: Response, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub = Hub()
+    await hub.book.learn(IMEI, "imt", THING)
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetPoolSummary"] = answer
+        played.answers["GetMessageRecords"] = history(b"missed", direction="MO")
+        api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
+        async with running(cloudloop._Fetch(api, hub.lent(), 60.0, 1)):
+            await until_async(lambda: hub.taken and "balance cannot be asked" in caplog.text)
+
+
+async def test_little_left_is_an_alarm_once_until_enough_is(store: Store) -> None:
+    async with field_of(store) as alps:
+        await store.commit(lambda db: db.execute("UPDATE device SET operator = 'cloudloop'"))
+        book = OperatorBook(store, "cloudloop", alps.clock)
+        raised = "SELECT count(*) FROM sos WHERE kind = 'operator'"
+        for left, alarms in ((6000.0, 0), (4000.0, 1), (3000.0, 1), (9000.0, 1), (100.0, 2)):
+            await book.note_balance({"POOL": left, "OTHER": 7000.0}, below=5000)
+            assert await alps.rows(raised) == [(alarms,)]
+            told = await store.read(operator_trouble.balances)
+            assert told == [("cloudloop", "OTHER", 7000.0), ("cloudloop", "POOL", left)]
+            # What an operator takes or refuses meanwhile is another trouble.
+            await store.commit(
+                lambda db: operator_trouble.note_account_works(db, "cloudloop", alps.now)
+            )
+        ((words,),) = await alps.rows("SELECT words FROM item ORDER BY id DESC LIMIT 1")
+        assert "100 of pool" in words.lower()

@@ -139,6 +139,10 @@ class Cloud:
             since, until = asked["from"], asked.get("to", "9999")
             found = [each for each in self.history if since <= each["at"] <= until]
             return 200, {"messageRecords": list(reversed(found))}
+        if name == "GetPoolSummary":
+            spent = sum(each["size"] for each in self.history)
+            pool = {"plan": "SBD POOL", "allocated": 1000, "remaining": 1000 - spent}
+            return 200, {"summary": [{**pool, "year": int(asked["year"])}]}
         if name == "GetMtDeliveryStatus":
             done = any(asked["message"] in modem.given for modem in self.modems.values())
             return 200, {"status": "Delivery Success" if done else "Received"}
@@ -325,7 +329,7 @@ def api(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if "?" in self.path or cloud.token in self.path:
                 say("cloud: a token in a URL")
-            name = self.path.removeprefix("/Data/")
+            name = self.path.rpartition("/")[2]
             status, answer = cloud.answer(name, json.loads(body))
             if cloud.silent and name.startswith("DoSend"):
                 cloud.silent -= 1

@@ -12,7 +12,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,8 @@ SLICE = 86_400.0
 """Seconds of history asked for at once."""
 CATCH_UP = 900.0
 """Seconds between two looks for what their webhook has not brought, where it brings the rest."""
+BALANCE_EVERY = 3600.0
+"""Seconds between two questions for what is left."""
 DONE = "Delivery Success"
 
 _A, _D, _G = Scope.ACCOUNT, Scope.DEVICE, Scope.GATEWAY
@@ -103,7 +105,8 @@ class Cloudloop:
         """One call at a time: their limit is not published."""
 
     async def call(self, name: str, **members: str) -> Any:
-        """Return the JSON of an answer. Raises NotReached, RequestFailed, _Refused."""
+        """Return the JSON of an answer; `name` is one of their Data API, or GROUP/NAME. Raises
+        NotReached, RequestFailed, _Refused."""
         try:
             token = self._token.read_text().strip()
         except (OSError, ValueError) as error:
@@ -112,7 +115,7 @@ class Cloudloop:
         async with self._turn:
             reply = await request(
                 "POST",
-                f"{self._address}/Data/{name}",
+                f"{self._address}/{name if '/' in name else f'Data/{name}'}",
                 headers=(("Content-Type", "application/json"),),
                 body=body,
                 deadline=DEADLINE,
@@ -179,6 +182,12 @@ class Cloudloop:
         """Return how far they say that an MT message has come."""
         answer = await self.call("GetMtDeliveryStatus", message=id_)
         return str(answer.get("status") or "") if isinstance(answer, dict) else ""
+
+    async def balance(self, now: float) -> dict[str, float]:
+        """Return what is left this month of each plan that modems share, in the plan's own unit."""
+        year, month = cloudloop.moment(now).split("-")[:2]
+        answer = await self.call("Sbd/GetPoolSummary", year=year, month=str(int(month)))
+        return cloudloop.read_balance(answer)
 
     async def ring(self, imei: str) -> Verdict:
         return Verdict(Outcome.REFUSED, unreachable("Cloudloop rings by itself alone"))
@@ -248,17 +257,25 @@ async def take_lingo(found: cloudloop.Lingo, topic: str, host: OperatorHost) -> 
 class _Fetch:
     """Asks for what their webhook has not brought: all of it, where there is none."""
 
-    def __init__(self, api: Cloudloop, host: OperatorHost, every: float) -> None:
+    def __init__(
+        self, api: Cloudloop, host: OperatorHost, every: float, balance_below: int
+    ) -> None:
         assert host.book is not None
         self._api, self._host, self._book, self._every = api, host, host.book, every
+        self._balance_below = balance_below
 
     async def run(self) -> None:
         """Ask again and again, until cancelled. What fails is told, and tried again."""
+        async with trio.open_nursery() as nursery:
+            if self._balance_below:
+                nursery.start_soon(self._again, self._weigh, BALANCE_EVERY, "balance")
+            await self._again(self._look, self._every, "history")
+
+    async def _again(self, act: Callable[[], Awaitable[None]], every: float, what: str) -> None:
         told = ""
         while True:
             try:
-                await self._catch_up()
-                await self._follow()
+                await act()
                 told = ""
             except StoreUnavailable:
                 pass  # the store logs that itself
@@ -266,9 +283,17 @@ class _Fetch:
                 raise
             except (_Refused, RequestFailed, RemoteProtocolError) as trouble:
                 if str(trouble) != told:
-                    log.error("Cloudloop's history cannot be asked: %s", trouble)
+                    log.error("Cloudloop's %s cannot be asked: %s", what, trouble)
                 told = str(trouble)
-            await waits.sleep(self._every)
+            await waits.sleep(every)
+
+    async def _look(self) -> None:
+        await self._catch_up()
+        await self._follow()
+
+    async def _weigh(self) -> None:
+        left = await self._api.balance(self._host.clock())
+        await self._book.note_balance(left, below=self._balance_below)
 
     async def _catch_up(self) -> None:
         now = self._host.clock()
@@ -346,7 +371,7 @@ def _listen(own: Own) -> MoListener | None:
     every = float(poll) if poll else CATCH_UP
 
     async def serve(sockets: Sequence[socket.socket], host: OperatorHost) -> None:
-        await _Fetch(api, host, every).run()
+        await _Fetch(api, host, every, own["cloudloop-balance-below"]).run()
 
     return MoListener((), serve)
 
@@ -375,6 +400,13 @@ KIND = OperatorKind(
             0,
             "seconds between two questions for MO messages, where no webhook reaches the hub; 0:"
             " every 900, for what the webhook did not bring (0)",
+        ),
+        Key(
+            "cloudloop-balance-below",
+            whole(0, 10**9, "in the plan's own unit; 0 asks for no balance"),
+            0,
+            "raise an alarm where less than so much is left of a plan this month, in the plan's own"
+            " unit; asked each hour (0: never)",
         ),
         Key("cloudloop-topic", text, "RAW", "topic of IMT that the kits' messages go by (RAW)"),
         Key("cloudloop-address", url, "https://api.cloudloop.com", "URL of its API"),

@@ -124,6 +124,9 @@ class Book(Protocol):
     async def note_fetched(self, until: float) -> None:
         """Note up to when it was."""
 
+    async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
+        """Note what is left of each plan; less than `below` of one raises an alarm, once."""
+
     async def under_way(self) -> Sequence[HandedOver]:
         """Return what was handed over and is not known to be in the modem."""
 

@@ -6,11 +6,14 @@ when what it kept for us was fetched; and how far what was handed over has come.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 
 from fieldagent.hub.operator.contract import HandedOver
-from fieldagent.hub.records import mt_copies
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.records import mt_copies, operator_trouble
+from fieldagent.hub.store.contract import Db, Store, insert
+
+log = logging.getLogger(__name__)
 
 KEPT = 30 * 86_400.0
 """Seconds for which a message that was brought is known: operators bring again for half a day."""
@@ -91,6 +94,20 @@ class OperatorBook:
                 *(self._operator, until),
             )
         )
+
+    async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
+        """Note what is left of each plan; less than `below` of one raises an alarm, once."""
+        now, operator = self._clock(), self._operator
+
+        def store(db: Db) -> list[str]:
+            db.execute("DELETE FROM operator_balance WHERE operator = ?", operator)
+            rows = [(operator, plan, remaining, now) for plan, remaining in left.items()]
+            insert(db, "operator_balance", ("operator", "plan", "remaining", "at"), rows)
+            short = {plan: remaining for plan, remaining in left.items() if remaining < below}
+            return operator_trouble.note_balance(db, operator, short, now)
+
+        for line in await self._store.commit(store):
+            log.warning("%s", line)
 
     async def under_way(self) -> list[HandedOver]:
         """Return what was handed over and is not known to be in the modem, oldest first."""

@@ -7,6 +7,7 @@ one alarm for each workspace, until a call shows that it is over.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from fieldagent.hub.operator.failures import Scope
 from fieldagent.hub.operator.known import operators
@@ -35,33 +36,56 @@ OF_DEVICE = (
 def note_account(db: Db, operator: str, device: int, reason: str, now: float) -> str:
     """A call for this device failed on the account: raise its workspace's alarm, once; return what
     to log, or nothing."""
-    ((workspace, member, name),) = db.execute(
-        "SELECT workspace, member, name FROM device WHERE id = ?", device
-    )
-    if not db.execute(
-        "INSERT INTO operator_trouble (operator, workspace) VALUES (?, ?)"
-        " ON CONFLICT DO NOTHING RETURNING operator",
-        operator,
-        workspace,
-    ):
-        return ""
+    ((name,),) = db.execute("SELECT name FROM device WHERE id = ?", device)
     text = f"Nothing goes to kits over satellite: {reason}. Messages to {name} wait"
-    posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
-    alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
-    db.execute(
-        "UPDATE operator_trouble SET alarm = ? WHERE operator = ? AND workspace = ?",
-        *(alarm, operator, workspace),
-    )
-    return f"{text}: alarm {alarm}; `fieldagent hub sos show {alarm}`"
+    return _raise_once(db, operator, device, text, now)
 
 
 def note_account_works(db: Db, operator: str, now: float) -> None:
     """The operator has judged a message, or taken it: the account is in order."""
+    _note_over(db, operator, "the operator takes messages again", now)
+
+
+def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
+    """Of these plans of the account little is left: raise the alarm of each workspace that has a
+    device there, once, until enough is left of all; return what to log."""
+    trouble = f"{operator} balance"
+    if not short:
+        _note_over(db, trouble, "enough is left of each plan again", now)
+        return []
+    left = ", ".join(f"{remaining:g} of {plan}" for plan, remaining in sorted(short.items()))
+    text = f"Little is left of this month's at {operators()[operator].title}: {left}"
+    devices = db.execute(
+        "SELECT min(id) FROM device WHERE operator = ? GROUP BY workspace ORDER BY 1", operator
+    )
+    told = [_raise_once(db, trouble, device, text, now) for (device,) in devices]
+    return [line for line in told if line]
+
+
+def _raise_once(db: Db, trouble: str, device: int, text: str, now: float) -> str:
+    ((workspace, member),) = db.execute("SELECT workspace, member FROM device WHERE id = ?", device)
+    if not db.execute(
+        "INSERT INTO operator_trouble (operator, workspace) VALUES (?, ?)"
+        " ON CONFLICT DO NOTHING RETURNING operator",
+        trouble,
+        workspace,
+    ):
+        return ""
+    posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
+    alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
+    db.execute(
+        "UPDATE operator_trouble SET alarm = ? WHERE operator = ? AND workspace = ?",
+        *(alarm, trouble, workspace),
+    )
+    return f"{text}: alarm {alarm}; `fieldagent hub sos show {alarm}`"
+
+
+def _note_over(db: Db, trouble: str, words: str, now: float) -> None:
     for (alarm,) in db.execute(
-        "DELETE FROM operator_trouble WHERE operator = ? RETURNING alarm", operator
+        "DELETE FROM operator_trouble WHERE operator = ? RETURNING alarm", trouble
     ):
         if db.execute("SELECT 1 FROM sos WHERE id = ?", alarm or 0):
-            sos.note_event(db, alarm, "heard", now, detail="the operator takes messages again")
+            sos.note_event(db, alarm, "heard", now, detail=words)
 
 
 def call_again(db: Db, device: int) -> int:
@@ -95,3 +119,8 @@ _KNOWN = [
     for operator, kind in operators().items()
     for failure in kind.failures.values()
 ]
+
+
+def balances(db: Db) -> list[tuple[str, str, float]]:
+    """Return what is left of each plan of each operator that was asked."""
+    return list(db.execute("SELECT operator, plan, remaining FROM operator_balance ORDER BY 1, 2"))

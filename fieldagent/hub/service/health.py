@@ -90,6 +90,7 @@ class Health:
         """What the process knows by itself is told whether the database answers or not."""
         read: dict[str, float] = {}
         failing: Mapping[tuple[str, str, str], int] = {}
+        balances: list[tuple[str, str, float]] = []
         trouble = await self._trouble_of_writes()
         began = trio.current_time()
         with trio.move_on_after(FIGURES if trouble != REASON else 0.0):
@@ -99,6 +100,7 @@ class Health:
                 read = await _figures(self._store, self._clock())
                 read |= await self._store.read(self._rows)
                 failing = await self._store.read(operator_trouble.figures)
+                balances = await self._store.read(operator_trouble.balances)
                 read["database_answer_seconds"] = took
         here = {"database_up": int(bool(read)), "disk_full": int(trouble == NO_ROOM)}
         values = {**here, **read, **self._counters()}
@@ -109,12 +111,15 @@ class Health:
         names = ("operator", "scope", "code")
         waits = [Sample(n, dict(zip(names, of, strict=True))) for of, n in failing.items()]
         families.append(Family("satellite_messages_failing", "gauge", _FAILING, waits))
+        left = [Sample(n, {"operator": at, "plan": plan}) for at, plan, n in balances]
+        families.append(Family("operator_balance", "gauge", _BALANCE, left))
         families.append(Family("faults", "counter", "Failures by a mistake of ours.", faults))
         text = openmetrics.text("fieldagent_hub", families)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
 
 _FAILING = "MT messages whose last call failed, by operator, what that holds for, and code."
+_BALANCE = "What is left this month of an account's plan, in the plan's own unit."
 GAUGES = {
     "database_up": "1 while the database answers and takes what is written.",
     "disk_full": "1 while the database has no room for what is written.",

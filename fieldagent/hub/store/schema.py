@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.early_steps import EARLY_STEPS, OF_VERSION_14
 from fieldagent.store.schema import Schema
 
-VERSION = 36
+VERSION = 37
 
 _MUCH = """
 ALTER TABLE delivery ADD COLUMN rank {int} NOT NULL DEFAULT 0; -- of what waits the least goes first
@@ -421,6 +421,17 @@ ALTER TABLE webhook_delivery ADD COLUMN telling {int} NOT NULL DEFAULT 0; -- in 
 """
 """From version 35, in which a webhook was told of an item once, and not how far it came."""
 
+_BALANCE = """
+CREATE TABLE operator_balance ( -- what is left of an account, as its operator told last
+    operator TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    remaining {real} NOT NULL, -- in the plan's own unit
+    at {real} NOT NULL,
+    PRIMARY KEY (operator, plan)
+);
+"""
+"""From version 36, in which nobody knew what is left before it was spent."""
+
 
 _SINCE_14 = (
     _MUCH,
@@ -445,6 +456,7 @@ _SINCE_14 = (
     _WAITS,
     _CARRIED_DOWN,
     _STEPS,
+    _BALANCE,
 )
 """New tables are made by these steps, too."""
 
