@@ -1,0 +1,152 @@
+"""What a kit heard over its radio, as its flight recorder has it, played to another kit as a TNC.
+
+Real agents on KISS TNCs, with a group's key: the kit that is played to is told what the first was.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.wire import kiss, trace
+from fieldagent.wire.trace import CAME, TraceRecord
+from tests.processes import Agent, agent, until
+
+KEY = bytes(range(32)).hex()
+SAID = "the well is at the third pine"
+PAUSE_MAX = 0.2
+"""Seconds of a silence in the trace that are played."""
+
+
+@contextmanager
+def line(link: Path) -> Iterator[int]:
+    """A TNC's end of a serial line under this name."""
+    ours, theirs = os.openpty()
+    try:
+        tty.setraw(theirs)
+        link.symlink_to(os.ttyname(theirs))
+        yield ours
+    finally:
+        link.unlink()
+        os.close(ours)
+        os.close(theirs)
+
+
+@contextmanager
+def passed_on(ear: int, mouth: int) -> Iterator[None]:
+    """What a host gives the one TNC, the other hears."""
+    over = threading.Event()
+
+    def run() -> None:
+        deframer = kiss.KissDeframer()
+        with suppress(OSError):
+            while not over.is_set():
+                for command, content in deframer.receive_data(os.read(ear, 4096)):
+                    if command == kiss.DATA:
+                        os.write(mouth, kiss.encode(content))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def kit_settings(tnc: Path, station: int) -> dict[str, str | None]:
+    return {
+        "satellite-port": None,
+        "radio-port": str(tnc),
+        "radio-protocol": "kiss",
+        "radio-callsign": f"N0CALL-{station}",
+        "radio-station": str(station),
+        "radio-name": f"Kit {station}",
+        "radio-key": KEY,
+        "inbound-hook": "cat",
+    }
+
+
+@contextmanager
+def kit(home: Path, tnc: Path, station: int) -> Iterator[Agent]:
+    home.mkdir()
+    with agent(home, kit_settings(tnc, station)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The trace, with payloads, of a kit 2 that heard kit 1."""
+    home = tmp_path_factory.mktemp("recorded")
+    first, second = home / "tnc-1", home / "tnc-2"
+    with (
+        line(first) as one,
+        line(second) as two,
+        passed_on(one, two),
+        passed_on(two, one),
+        kit(home / "1", first, 1) as speaks,
+        kit(home / "2", second, 2) as hears,
+    ):
+        assert speaks.post(SAID).body["status"] == "Delivered"
+        hears.expect(SAID)
+        asked = "/api/trace?channel=Radio&payloads=1"
+        return str(hears.call("GET", asked).body["memory"])
+
+
+def play(records: list[TraceRecord], mouth: int) -> None:
+    """Say what the TNC said, at its pace; a TNC obeys no less for saying it unasked."""
+    before = records[0].at
+    for each in records:
+        if each.way == CAME:
+            time.sleep(min(each.at - before, PAUSE_MAX))
+            before = each.at
+            os.write(mouth, each.data)
+
+
+def heard(running: Agent) -> list[Any]:
+    payloads = running.call("GET", "/api/inbound").body["payloads"]
+    return [each["body"]["payloads"][0]["events"][0].get("content") for each in payloads]
+
+
+def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
+    tmp_path: Path, recorded: str
+) -> None:
+    """Once, however often it is played; and nothing where a byte of each frame is another."""
+    records = trace.read(recorded)
+    damaged = [_damaged(each) if each.way == CAME else each for each in records]
+    tnc = tmp_path / "tnc"
+    with line(tnc) as mouth, kit(tmp_path / "3", tnc, 2) as third:
+        play(damaged, mouth)
+        until(
+            lambda: (
+                third.call("GET", "/api/status").body["channels"]["Radio"].get("wrongKeyPackets")
+            )
+        )
+        assert heard(third) == []
+        for _ in range(2):
+            play(records, mouth)
+        third.expect(SAID)
+        assert heard(third) == [SAID]
+
+
+def _damaged(record: TraceRecord) -> TraceRecord:
+    """With another byte near its end, where a frame has its tag."""
+    data = bytearray(record.data)
+    data[-4:-3] = bytes([data[-4] ^ 1]) if len(data) > 20 else data[-4:-3]
+    return record._replace(data=bytes(data))
+
+
+def test_without_payloads_the_trace_says_that_it_cannot_be_played(
+    tmp_path: Path, recorded: str
+) -> None:
+    masked = trace.mask(trace.read(recorded), trace.RADIO)
+    shown = trace.head(trace.RADIO, masked=True) + trace.write(masked)
+    assert "--payloads" in shown
+    assert SAID[4:] not in shown
