@@ -110,6 +110,11 @@ def play(records: list[TraceRecord], mouth: int) -> None:
             os.write(mouth, each.data)
 
 
+def facts(running: Agent) -> dict[str, Any]:
+    """What a kit says of its radio."""
+    return dict(running.call("GET", "/api/status").body["channels"]["Radio"])
+
+
 def heard(running: Agent) -> list[Any]:
     payloads = running.call("GET", "/api/inbound").body["payloads"]
     return [each["body"]["payloads"][0]["events"][0].get("content") for each in payloads]
@@ -124,11 +129,7 @@ def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
     tnc = tmp_path / "tnc"
     with line(tnc) as mouth, kit(tmp_path / "3", tnc, 2) as third:
         play(damaged, mouth)
-        until(
-            lambda: (
-                third.call("GET", "/api/status").body["channels"]["Radio"].get("wrongKeyPackets")
-            )
-        )
+        until(lambda: "wrongKeyPackets" in facts(third))
         assert heard(third) == []
         for _ in range(2):
             play(records, mouth)
