@@ -60,7 +60,7 @@ def files(folder: str) -> list[str]:
     return [path.name for path in (ROOT / folder).iterdir() if path.suffix in PAGE]
 
 
-PAGE = (".css", ".html", ".js", ".json", ".svg")
+PAGE = (".css", ".html", ".js", ".json", ".png", ".svg")
 SHARED = ["leaflet.css", "leaflet.js"]
 
 

@@ -13,6 +13,8 @@ NAMES = (
     "conversation.js",
     "events.js",
     "icon.svg",
+    "icon-180.png",
+    "icon-512.png",
     "handhelds.js",
     "links.js",
     "kit.webmanifest",
