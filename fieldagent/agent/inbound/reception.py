@@ -21,7 +21,7 @@ from fieldagent.agent.journal.inbound import ItemCame, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.proof import is_about
-from fieldagent.package.package import CheckIn, Data, IncidentWord, Item, recorded
+from fieldagent.package.package import Data, IncidentWord, Item, ToHub, recorded
 from fieldagent.package.payload import (
     SOS_MARK,
     Identity,
@@ -31,6 +31,7 @@ from fieldagent.package.payload import (
 )
 from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
     Beside,
@@ -60,7 +61,9 @@ log = logging.getLogger(__name__)
 
 THE_HUB = 0
 """As an origin."""
-_NOT_FOR_A_KIT = Ack | RelayRequest | SentBy | Way | JournalNumber | CheckIn | Unreadable
+_NOT_FOR_A_KIT = (
+    Ack | RelayRequest | SentBy | Way | JournalNumber | ToHub | RemoteCommand | Unreadable
+)
 
 
 @dataclass(slots=True)

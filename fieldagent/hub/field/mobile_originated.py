@@ -41,6 +41,7 @@ from fieldagent.hub.records.ledger import (
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import (
     CheckIn,
+    CommandAnswer,
     IncidentWord,
     Item,
     Location,
@@ -52,6 +53,7 @@ from fieldagent.store.group import NOT_STORED
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.supervisor import brief
 from fieldagent.system.wording import counted
+from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
     Beside,
@@ -76,6 +78,9 @@ from fieldagent.wire.fragments import reassemble
 from fieldagent.wire.incident_proof import is_proved
 
 log = logging.getLogger(__name__)
+
+
+_NOT_TO_THE_HUB = Ack | RelayRequest | SentBy | Way | Beside | RemoteCommand | CommandAnswer
 
 
 @dataclass(slots=True)
@@ -336,7 +341,7 @@ class MobileOriginated:
                 taken.duplicates += 1
             elif not send_fragments_again(db, device.id, entry.sequence, content, taken.now):
                 taken.mismatches.append(f"a report on {entry.sequence}")
-        elif isinstance(content, Ack | RelayRequest | SentBy | Way | Beside):
+        elif isinstance(content, _NOT_TO_THE_HUB):
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             _take_receipt(db, entry, content, taken)

@@ -1,0 +1,69 @@
+"""Text in few bytes: how a kit answers where it was asked for lines.
+
+| bytes | |
+|---|---|
+| 1 | 0: UTF-8 as it is; 1: raw DEFLATE (RFC 1951) |
+| rest | the text |
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from fieldagent.wire.errors import RemoteProtocolError
+
+PLAIN, DEFLATED = b"\0", b"\1"
+TEXT_MAX = 65_536
+"""Bytes that a reader makes of an answer at the most."""
+
+
+def pack(text: str) -> bytes:
+    """Return the text in as few bytes as it takes."""
+    plain = text.encode("utf-8", "replace")
+    maker = zlib.compressobj(9, wbits=-15)
+    deflated = maker.compress(plain) + maker.flush()
+    return DEFLATED + deflated if len(deflated) < len(plain) else PLAIN + plain
+
+
+def pack_lines(lines: Sequence[str], size: int) -> bytes:
+    """Return as many of the first lines as fit into `size` bytes, and of the next what fits."""
+    low, high = 0, len(lines)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _fits(lines[:middle], size) else (low, middle - 1)
+    told = list(lines[:low])
+    if low < len(lines):
+        told += _beginning(told, lines[low], size)
+    return pack("\n".join(told))
+
+
+def _fits(lines: Sequence[str], size: int) -> bool:
+    return len(pack("\n".join(lines))) <= size
+
+
+def _beginning(before: Sequence[str], line: str, size: int) -> list[str]:
+    """Of a line that does not fit; nothing where little of it does."""
+    low, high = 0, len(line)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = _fits([*before, line[:middle] + "…"], size)
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return [line[:low] + "…"] if low > 8 else []
+
+
+def unpack(body: bytes) -> str:
+    """Return the text. Raises RemoteProtocolError."""
+    form, rest = body[:1], body[1:]
+    if form == PLAIN:
+        return rest.decode("utf-8", "replace")
+    if form != DEFLATED:
+        raise RemoteProtocolError("the text of an answer is in a form that is not known here")
+    reader = zlib.decompressobj(wbits=-15)
+    try:
+        plain = reader.decompress(rest, TEXT_MAX)
+    except zlib.error as error:
+        raise RemoteProtocolError(f"the text of an answer is damaged: {error}") from None
+    if not reader.eof:
+        raise RemoteProtocolError("the text of an answer is cut short, or too long")
+    return plain.decode("utf-8", "replace")
