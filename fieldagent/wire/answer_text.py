@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fieldagent.wire.errors import RemoteProtocolError
 
 PLAIN, DEFLATED = b"\0", b"\1"
+PART_MIN = 8
+"""Characters of a line of which less is not told."""
 TEXT_MAX = 65_536
 """Bytes that a reader makes of an answer at the most."""
 
@@ -28,28 +30,29 @@ def pack(text: str) -> bytes:
 
 def pack_lines(lines: Sequence[str], size: int) -> bytes:
     """Return as many of the first lines as fit into `size` bytes, and of the next what fits."""
-    low, high = 0, len(lines)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _fits(lines[:middle], size) else (low, middle - 1)
-    told = list(lines[:low])
-    if low < len(lines):
-        told += _beginning(told, lines[low], size)
+    fit = _most(lambda count: lines[:count], len(lines), size)
+    told = list(lines[:fit])
+    if fit < len(lines):
+        line = lines[fit]
+        part = _most(lambda length: [*told, line[:length] + "…"], len(line), size)
+        told += [line[:part] + "…"] if part > PART_MIN else []
     return pack("\n".join(told))
 
 
-def _fits(lines: Sequence[str], size: int) -> bool:
-    return len(pack("\n".join(lines))) <= size
+def pack_last(lines: Sequence[str], size: int) -> bytes:
+    """Return as many of the last lines as fit into `size` bytes."""
+    fit = _most(lambda count: lines[len(lines) - count :], len(lines), size)
+    return pack("\n".join(lines[len(lines) - fit :]))
 
 
-def _beginning(before: Sequence[str], line: str, size: int) -> list[str]:
-    """Of a line that does not fit; nothing where little of it does."""
-    low, high = 0, len(line)
+def _most(taken: Callable[[int], Sequence[str]], most: int, size: int) -> int:
+    """Return the highest number up to `most` of which `taken` fits; 0 where none does."""
+    low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        fits = _fits([*before, line[:middle] + "…"], size)
+        fits = len(pack("\n".join(taken(middle)))) <= size
         low, high = (middle, high) if fits else (low, middle - 1)
-    return [line[:low] + "…"] if low > 8 else []
+    return low
 
 
 def unpack(body: bytes) -> str:
