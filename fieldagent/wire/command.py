@@ -115,6 +115,27 @@ def _sized_of_package(arguments: tuple[Argument, ...]) -> int:
     return size_of(arguments[1:])
 
 
+def _settings(words: Sequence[str]) -> tuple[Argument, ...]:
+    """The lines alone: who signs them adds the rest (`wire.command_settings`)."""
+    if not words or not all(_SETTING.fullmatch(each) for each in words):
+        raise NotACommand("takes settings, each as NAME=VALUE; NAME= takes one away")
+    return ("\n".join(words),)
+
+
+_SETTING = re.compile(r"[a-z0-9-]+=[^\n]*")
+SIGNATURE_BYTES, COMMENT_SIGNATURE_BYTES = 74, 64
+"""Of minisign's: algorithm, key and signature; that of the trusted comment."""
+
+
+def _are_signed_settings(arguments: tuple[Argument, ...]) -> bool:
+    match arguments:
+        case [str(), str(lines), bytes(first), str(comment), bytes(second)]:
+            sizes = len(first), len(second)
+            is_line = "\n" not in comment and "\r" not in comment
+            return bool(lines) and is_line and sizes == (SIGNATURE_BYTES, COMMENT_SIGNATURE_BYTES)
+    return False
+
+
 def _in_words(arguments: tuple[Argument, ...]) -> int:
     return WORDS_BYTES
 
@@ -188,6 +209,15 @@ VERBS = (
         _in_words,
     ),
     Verb(8, "reboot", "", "the computer starts anew", _nothing, _is_bare, _in_words),
+    Verb(
+        9,
+        "set",
+        "NAME=VALUE ...",
+        "settings that their operator has signed, tried and taken back",
+        _settings,
+        _are_signed_settings,
+        _in_words,
+    ),
 )
 """Every verb there is."""
 BY_NAME = {verb.name: verb for verb in VERBS}
@@ -211,7 +241,10 @@ def in_words(command: RemoteCommand) -> str:
     verb = BY_NUMBER.get(command.verb)
     if verb is None:
         return f"command {command.verb}"
-    arguments = [str(each) for each in command.arguments]
+    # Of signed settings those alone: beside them are a name and the signature.
+    signed = len(command.arguments) > 1 and verb.name == "set"
+    shown = str(command.arguments[1]).split("\n") if signed else command.arguments
+    arguments = [str(each) for each in shown]
     fixed = [verb.takes] if verb.takes.islower() else []
     return " ".join([verb.name, *fixed, *arguments])
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 
+from fieldagent.agent import outcomes
 from fieldagent.agent.agent import assembled
 from fieldagent.agent.commands import acts, reads, service
 from fieldagent.agent.commands.hands import Hands
@@ -21,16 +22,22 @@ from fieldagent.agent.inbound.command_gate import NOT_PROVED, OLD
 from fieldagent.agent.journal import commands, dead_letters, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
+from fieldagent.kit import settings_trial
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lived_time import Reading
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb, read_words
 from fieldagent.wire.command_answer import text_of
 from fieldagent.wire.command_proof import command_key, prove
+from fieldagent.wire.command_settings import arguments_of
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.incident_proof import token_digest
+from fieldagent.wire.kit_note import SettingsOffer
+from fieldagent.wire.kit_note import decode as decode_note
+from fieldagent.wire.settings_change import SettingsChange, kit_of
 from tests.processes import PATIENCE
-from tests.wire.test_command import example
+from tests.signer import Signer
+from tests.wire.test_command import written
 
 NOW = 1_790_000_000
 TOKEN = "fa_token"
@@ -158,7 +165,7 @@ async def test_a_wrong_key_is_a_dead_letter_and_costs_no_answer(tmp_path: Path) 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 async def test_what_is_not_allowed_is_refused_by_name(tmp_path: Path, verb: Verb) -> None:
     async with at_work(tmp_path, "none") as kit:
-        await kit.hears(NOW, " ".join(example(verb)))
+        await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
         (answer,) = await kit.answered(1)
         assert answer.outcome is CommandOutcome.REFUSED
         assert told(answer) == f"{verb.name} is not in remote-commands of this kit"
@@ -190,7 +197,7 @@ class Done:
         for name in acts.JUDGES:
             monkeypatch.setitem(acts.JUDGES, name, lambda hands: None)
 
-    async def _do(self, name: str, hands: Hands) -> str:
+    async def _do(self, name: str, hands: Hands, known: object) -> str:
         self.times.append(name)
         if name in ("restart", "reboot"):
             await trio.sleep_forever()
@@ -198,9 +205,9 @@ class Done:
         return "it is done"
 
 
-async def cut_after(folder: Path, commits: int, words: str, done: Done) -> bool:
+async def cut_after(folder: Path, commits: int, verb: Verb, done: Done) -> bool:
     """Give it, and cut the power once so many commits are on disk; False where it was through."""
-    waits = words in ("restart", "reboot")
+    waits = verb.name in ("restart", "reboot")
     async with at_work(folder, serves=False) as kit:
         through = trio.Event()
         async with trio.open_nursery() as nursery:
@@ -211,7 +218,7 @@ async def cut_after(folder: Path, commits: int, words: str, done: Done) -> bool:
                 nursery.cancel_scope.cancel()
 
             async def work() -> None:
-                await kit.hears(NOW, words)
+                await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
                 if waits:
                     await called(done)
                 else:
@@ -229,15 +236,15 @@ async def cut_after(folder: Path, commits: int, words: str, done: Done) -> bool:
 async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
     tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words, commits, goes_on = " ".join(example(verb)), 0, True
+    commits, goes_on = 0, True
     while goes_on and commits < 12:
         commits += 1
         done, folder = Done(monkeypatch), tmp_path / str(commits)
         folder.mkdir()
-        goes_on = await cut_after(folder, commits, words, done)
+        goes_on = await cut_after(folder, commits, verb, done)
         async with at_work(folder, ALL, "the next") as kit:
             # Its link or its modem brings again what it has not taken.
-            await kit.hears(NOW, words)
+            await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
             if commands.under_way(kit.journal)[:1] and verb.name in ("restart", "reboot"):
                 # Begun only now: the start after it answers.
                 await _begun(kit)
@@ -247,7 +254,8 @@ async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
         async with at_work(folder, ALL, "the last") as kit:
             (answer,) = await kit.answered(1)
             assert answer.number == NOW
-            assert len(done.times) <= 1
+            # Settings of one number are tried once, however often they are left.
+            assert len(done.times) <= 1 or verb.name == "set"
             if verb.name in ("restart", "reboot"):
                 assert told(answer).endswith("has started anew")
     assert commits > 2
@@ -325,3 +333,43 @@ def test_the_newest_warnings_are_kept() -> None:
         log.removeHandler(kept)
     lines = kept.lines()
     assert len(lines) == KEPT and lines[0].endswith(f"WARNING no network, try {KEPT + 4}")
+
+
+async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
+    tmp_path: Path, signer: Signer
+) -> None:
+    """The unit's own judgement takes them; what it tells is the answer, also of an agent that has
+    begun anew meanwhile."""
+    change = SettingsChange("kit", kit_of(TOKEN), NOW, (("sos-repeat", "900"), ("gpsd", "none")))
+    signed = tmp_path / "text"
+    signed.write_text(change.text())
+    arguments = arguments_of(change, signer.sign(signed))
+    command = prove(NOW, replace(read_words(["set", "a=b"]), arguments=arguments), KEY)
+    state = tmp_path / "state"
+    state.mkdir()
+    async with at_work(state) as kit:
+        await kit.hears_of(NOW, command, "Satellite")
+        with trio.fail_after(PATIENCE):
+            while not (state / outcomes.OFFER).exists():
+                await trio.sleep(0.01)
+        offer = decode_note((state / outcomes.OFFER).read_bytes())
+        assert isinstance(offer, SettingsOffer) and offer.by_satellite
+        trusted = tmp_path / "update.pub"
+        trusted.write_text(signer.public)
+        assert settings_trial._verified(offer.text, offer.signature, trusted) == change
+        # What its unit does first of all, and what then starts the agent anew.
+        (state / outcomes.OFFER).unlink()
+        result = outcomes.folder_of(state) / outcomes.SETTINGS
+        result.parent.mkdir()
+        outcomes.leave(result, NOW, "trial")
+    async with at_work(state) as kit:
+        assert not (state / outcomes.OFFER).exists()
+        outcomes.leave(result, NOW, "back", "no link within 15 minutes")
+        (answer,) = await kit.answered(1)
+        assert answer.outcome is CommandOutcome.FAILED
+        assert told(answer) == "taken back: no link within 15 minutes"
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return Signer(tmp_path_factory.mktemp("operator") / "keys")

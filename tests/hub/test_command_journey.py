@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
+from fieldagent.agent import outcomes
+from fieldagent.system.minisign import read_keys, read_signature, verify
 from fieldagent.wire.command import BY_NAME, VERBS
+from fieldagent.wire.kit_note import SettingsOffer, decode
+from fieldagent.wire.settings_change import read_change
 from tests.hub.alps import Alps
 from tests.hub.test_journey import IMEI, behind_directip, folder, sky
 from tests.processes import Agent, administer, agent, free_port, hub, until
+from tests.signer import Signer
 from tests.wire.test_command import example
 
 EVERYTHING = " ".join(BY_NAME)
@@ -44,7 +49,8 @@ OVER_IP = {
     "heal": ("refused", "no satellite modem is configured"),
     "restart": ("refused", "systemd has not started this agent"),
 }
-"""Of a kit with a link alone, which nobody would start again. `reboot` has its own test."""
+"""Of a kit with a link alone, which nobody would start again. Of
+`reboot` below, of `set` where root's unit is (`tests/agent/test_remote_commands.py`)."""
 
 
 def test_each_verb_is_answered_over_ip_and_is_in_history_and_audit(tmp_path: Path) -> None:
@@ -61,7 +67,7 @@ def test_each_verb_is_answered_over_ip_and_is_in_history_and_audit(tmp_path: Pat
         with agent(home, settings) as kit:
             kit.expect("linked to the hub")
             for verb in VERBS:
-                if verb.name == "reboot":
+                if verb.name not in OVER_IP:
                     continue
                 row = asked(database, " ".join(example(verb)), "--by", "ip")
                 outcome, text = OVER_IP[verb.name]
@@ -122,6 +128,7 @@ def test_a_restart_is_answered_by_the_agent_that_begins_anew(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("tagged", [True, False])
 def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tagged: bool) -> None:
+    signer = Signer(tmp_path / "operator")
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
@@ -151,8 +158,23 @@ def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tag
         assert asked(database, "retry satellite", "--yes")["outcome"] == "done"
         healed = asked(database, "heal satellite", "--yes")
         assert healed["outcome"] == "refused" and "the modem answers" in healed["answer"]
+        secret = str(tmp_path / "operator/secret")
+        words = ["set", "sos-repeat=900", "--secret-key", secret, "--yes"]
+        number = administer(database, "command", "kit", *words)[0]["number"]
+        state = tmp_path / "kit/state"
+        until((state / outcomes.OFFER).exists)
+        offer = decode((state / outcomes.OFFER).read_bytes())
+        assert isinstance(offer, SettingsOffer) and offer.by_satellite
+        keys = read_keys(signer.public)
+        verify(offer.text.encode(), read_signature(offer.signature), keys)
+        assert read_change(offer.text).pairs == (("sos-repeat", "900"),)
+        # As root's unit tells it.
+        result = outcomes.folder_of(state) / outcomes.SETTINGS
+        result.parent.mkdir()
+        outcomes.leave(result, number, "taken")
+        until(lambda: _answered(database, "set sos-repeat=900") == ("done", "they are in force"))
         legs = _packages(kit)
-        assert len(legs) == 4 and all(each == {"Satellite"} for each in legs)
+        assert len(legs) == 5 and all(each == {"Satellite"} for each in legs)
 
 
 def _packages(kit: Agent) -> list[set[str]]:
@@ -167,6 +189,7 @@ def test_what_is_no_command_is_refused_at_the_hub(tmp_path: Path) -> None:
         ("explode", "is no command: there are status"),
         ("log 5", "20 to 1500"),
         ("status --by satellite --yes", "no satellite modem"),
+        ("set sos-repeat=900", "--secret-key FILE"),
     ):
         with pytest.raises(AssertionError, match=why):
             administer(database, "command", "kit", *words.split())

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 import trio
 
+from fieldagent.agent import outcomes
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
+from fieldagent.agent.journal.commands import KnownCommand
 from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outcomes import REBOOT
+from fieldagent.agent.outcomes import OFFER, REBOOT
 from fieldagent.package.package import Channel
 from fieldagent.system.folder import put_file
 from fieldagent.system.wording import counted
+from fieldagent.wire.command_settings import offer_of
+from fieldagent.wire.kit_note import OfferReport, SettingsOffer
+from fieldagent.wire.settings_change import NotAChange, kit_of
 
 LOOK = 0.5
 """Seconds between two looks at what a command waits for."""
@@ -29,6 +35,9 @@ QUIET = 600.0
 """Seconds that a session may take, before what would cut it is given up."""
 HEALED = 300.0
 """Seconds in which a silent modem gets its next step, by `channels.reopening`."""
+TRIED = 1_800.0
+"""Seconds in which root's unit tries settings, or the agent is started anew by that."""
+ENDED = ("taken", "refused", "back")
 REBOOTED = 120.0
 """Seconds in which root's unit reboots the machine."""
 
@@ -40,7 +49,7 @@ def _satellite(hands: Hands) -> ChannelOutbox:
     return outbox
 
 
-async def retry(hands: Hands) -> str:
+async def retry(hands: Hands, known: KnownCommand) -> str:
     """Have the modem try now. Raises CannotBeDone."""
     outbox = _satellite(hands)
     outbox.link.ask()
@@ -56,7 +65,7 @@ def may_heal(hands: Hands) -> None:
         raise CannotBeDone(f"the modem answers ({link.state.value}): only a silent one is healed")
 
 
-async def heal(hands: Hands) -> str:
+async def heal(hands: Hands, known: KnownCommand) -> str:
     """Take the next step for a silent modem. Raises Failed."""
     link = _satellite(hands).link
     before = link.facts.get("healingSteps", 0)
@@ -75,13 +84,13 @@ def may_restart(hands: Hands) -> None:
         raise CannotBeDone("systemd has not started this agent: nobody would start it again")
 
 
-async def restart(hands: Hands) -> NoReturn:
+async def restart(hands: Hands, known: KnownCommand) -> NoReturn:
     """Stop in good order; systemd starts it again."""
     os.kill(os.getpid(), signal.SIGTERM)
     await trio.sleep_forever()
 
 
-async def reboot(hands: Hands) -> NoReturn:
+async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
     """Leave the order for root's unit. Raises Failed where none takes it."""
     place = hands.settings.state_directory / REBOOT
     boot = hands.parts.journal.clock.base().boot
@@ -91,6 +100,45 @@ async def reboot(hands: Hands) -> NoReturn:
         raise Failed(f"the order cannot be left for root's unit: {error.strerror}") from None
     await trio.sleep(REBOOTED)
     raise Failed("fieldagent-reboot.path runs not here, or the machine does not go down")
+
+
+async def change_settings(hands: Hands, known: KnownCommand) -> str:
+    """Leave them for root's unit, which verifies and tries them, and starts the agent anew by that;
+    wait for what came of them. Raises CannotBeDone where they are refused, Failed where they were
+    taken back."""
+    state = hands.settings.state_directory
+    if (report := _of(state, known.number)) is None:
+        await _leave(hands, known)
+    with trio.move_on_after(TRIED):
+        while report is None or report.state not in ENDED:
+            await trio.sleep(LOOK)
+            report = _of(state, known.number)
+        if report.state == "refused":
+            raise CannotBeDone(report.why)
+        if report.state == "back":
+            raise Failed(f"taken back: {report.why}")
+        return "they are in force"
+    (state / OFFER).unlink(missing_ok=True)
+    raise Failed("root's unit has not tried them: fieldagent-settings.path")
+
+
+async def _leave(hands: Hands, known: KnownCommand) -> None:
+    kit = kit_of(hands.settings.hub_token or "")
+    try:
+        text, signature = offer_of(known.number, kit, known.command.arguments)
+        by_satellite = known.channel == Channel.SATELLITE
+        body = SettingsOffer(text, signature, by_satellite).encode()
+        place = hands.settings.state_directory / OFFER
+        await trio.to_thread.run_sync(partial(put_file, place, body))
+    except NotAChange as wrong:
+        raise CannotBeDone(str(wrong)) from None
+    except OSError as error:
+        raise Failed(f"they cannot be left for root's unit: {error.strerror}") from None
+
+
+def _of(state: Path, number: int) -> OfferReport | None:
+    report = outcomes.read(state).settings
+    return report if report is not None and report.number == number else None
 
 
 async def quiet(hands: Hands) -> None:
@@ -110,8 +158,17 @@ def _busy(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
     return ""
 
 
-ACTS = {"retry": retry, "heal": heal, "restart": restart, "reboot": reboot}
+ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
+    "retry": retry,
+    "heal": heal,
+    "restart": restart,
+    "reboot": reboot,
+    "set": change_settings,
+}
+AGAIN = ("reboot", "set")
+"""What was begun before the agent began goes on: the same order means one reboot in a boot, and one
+trial of settings of that number."""
 JUDGES = {"heal": may_heal, "restart": may_restart}
 """What looks whether it can be done, before it is begun."""
-CUTS = ("heal", "restart", "reboot")
+CUTS = ("heal", "restart", "reboot", "set")
 """They wait until no modem is in a session."""

@@ -15,7 +15,7 @@ from functools import partial
 
 import trio
 
-from fieldagent.agent.commands.acts import ACTS, CUTS, JUDGES, quiet, reboot
+from fieldagent.agent.commands.acts import ACTS, AGAIN, CUTS, JUDGES, quiet
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
 from fieldagent.agent.commands.reads import READS
 from fieldagent.agent.inbound.command_gate import CommandGate
@@ -90,7 +90,7 @@ async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
 
 async def _done(hands: Hands, known: KnownCommand, name: str) -> CommandAnswer:
     try:
-        return _told(known, CommandOutcome.DONE, await ACTS[name](hands))
+        return _told(known, CommandOutcome.DONE, await ACTS[name](hands, known))
     except CannotBeDone as why:
         return _told(known, CommandOutcome.REFUSED, str(why))
     except Failed as why:
@@ -112,11 +112,10 @@ async def _after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
     name = verb_of(known.command).name
     if name == "restart":
         return _told(known, CommandOutcome.DONE, "the agent has started anew")
-    if name == "reboot":
-        if known.boot != hands.parts.journal.clock.base().boot:
-            return _told(known, CommandOutcome.DONE, "the machine has started anew")
-        # The order may not have been left yet; in this boot it means one reboot, however often.
-        return await _done(hands, known, reboot.__name__)
+    if name == "reboot" and known.boot != hands.parts.journal.clock.base().boot:
+        return _told(known, CommandOutcome.DONE, "the machine has started anew")
+    if name in AGAIN:
+        return await _done(hands, known, name)
     return _told(known, CommandOutcome.FAILED, CUT_OFF)
 
 

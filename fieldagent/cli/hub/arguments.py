@@ -352,6 +352,9 @@ def _add_command(actions: Subparsers) -> None:
     order.add_argument(
         "--by", choices=("ip", "satellite"), help="that way alone (the link, else satellite)"
     )
+    order.add_argument(
+        "--secret-key", type=Path, metavar="FILE", help="of minisign's, which signs what set sets"
+    )
     order.add_argument("--yes", action="store_true", help="agree to what it costs over satellite")
     order.add_argument(
         "--wait", type=float, default=0.0, metavar="SECONDS", help="for the answer (0)"

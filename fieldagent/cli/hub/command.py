@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from fieldagent.cli.hub import settings
 from fieldagent.cli.hub.opened_store import show_list, with_store
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
@@ -19,8 +23,11 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted
-from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
+from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, read_words
 from fieldagent.wire.command_proof import command_key, prove
+from fieldagent.wire.command_settings import arguments_of
+
+SET = BY_NAME["set"]
 
 LOOK = 0.5
 """Seconds between two looks for the answer."""
@@ -32,17 +39,23 @@ class _Commanded(NamedTuple):
 
 
 def command(given: argparse.Namespace) -> int:
-    def carry_out(settings: HubSettings, store: Store) -> int:
+    def carry_out(hub: HubSettings, store: Store) -> int:
         kit = store.once(lambda db: _kit(db, given))
         if not given.words:
             return _list(given, store, kit)
         asked = _read(given.words)
-        found = store.once(lambda db: _cost(db, kit, asked, time.time()))
-        told = _price(found, settings)
+        number = store.once(lambda db: commands.next_number(db, kit.device, time.time()))
+        if asked.verb == SET.number:
+            number, asked = _signed(given, store, number)
+        found = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
+        told = _price(found, hub)
         _agree(given, found, told)
         # Nobody waits for a link that is not there.
-        grace = float(settings.satellite_grace) if found.linked else 0.0
-        number = store.once(lambda db: _give(db, kit, asked, given.by, grace, time.time()))
+        grace = float(hub.satellite_grace) if found.linked else 0.0
+        order = GivenCommand(
+            kit.workspace, kit.device, number, asked, given.by or "", audit.ADMINISTRATION
+        )
+        number = store.once(lambda db: _give(db, order, grace, time.time()))
         return _wait(given, store, kit, number, told)
 
     return with_store(given, carry_out)
@@ -60,17 +73,35 @@ def _read(words: list[str]) -> RemoteCommand:
         raise Refused(str(wrong)) from None
 
 
-def _cost(db: Db, kit: _Commanded, asked: RemoteCommand, now: float) -> CommandCost:
-    number = commands.next_number(db, kit.device, now)
-    return cost(db, kit.device, number, prove(number, asked, b""), now)
+def _signed(given: argparse.Namespace, store: Store, number: int) -> tuple[int, RemoteCommand]:
+    """Have minisign sign the settings, under a number that is above all others of the kit. Raises
+    Refused."""
+    if given.secret_key is None:
+        raise Refused(
+            "set takes --secret-key FILE: the key of minisign's whose public part the kit has as"
+            " update-key"
+        )
+    kit = store.once(lambda db: settings.kit_of(db, given))
+    change = settings.change_of(kit, given.words[1:], max(number, kit.last + 1))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "settings"
+        settings.write(file, change)
+        settings.sign(file, given.secret_key, "-t", SET.name)
+        signature = file.with_name(f"{file.name}.minisig").read_text()
+    return change.number, RemoteCommand(SET.number, arguments_of(change, signature))
 
 
-def _price(found: CommandCost, settings: HubSettings) -> str:
+def _like(asked: RemoteCommand) -> RemoteCommand:
+    """With a proof as long as its own will be."""
+    return prove(0, asked, b"")
+
+
+def _price(found: CommandCost, hub: HubSettings) -> str:
     """Return what both cost over satellite, for people."""
     size = f"{found.down} bytes there, at most {found.up} back"
     if not found.credits:
         return f"over satellite {size}"
-    price = price_of(settings, found.operator)
+    price = price_of(hub, found.operator)
     money = "" if price is None else f" ({price.of(found.credits)})"
     left = "" if found.credits_left is None else f"; {found.credits_left} left here today"
     return f"over satellite {counted(found.credits, 'credit')}{money}: {size}{left}"
@@ -93,19 +124,21 @@ def _agree(given: argparse.Namespace, found: CommandCost, told: str) -> None:
         raise Refused("nothing was sent")
 
 
-def _give(
-    db: Db, kit: _Commanded, asked: RemoteCommand, by: str | None, grace: float, now: float
-) -> int:
-    secrets = directory.secrets_of(db, kit.device)
+def _give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
+    """Return its number. Raises Refused."""
+    device, number = order.device, order.number
+    if number < (lowest := commands.next_number(db, device, 0.0)):
+        if order.command.verb == SET.number:
+            raise Refused("another command was given meanwhile: give it anew")
+        number = lowest
+    secrets = directory.secrets_of(db, device)
     if not secrets:
         raise Refused(
             "the kit and this hub share no secret, so that it would do nothing: `fieldagent hub"
-            f" device token {kit.device}` or `device key {kit.device}` makes one"
+            f" device token {device}` or `device key {device}` makes one"
         )
-    number = commands.next_number(db, kit.device, now)
-    proved = prove(number, asked, command_key(secrets[0]))
-    order = GivenCommand(kit.workspace, kit.device, number, proved, by or "", audit.ADMINISTRATION)
-    commands.give(db, order, now, grace)
+    proved = prove(number, order.command, command_key(secrets[0]))
+    commands.give(db, replace(order, number=number, command=proved), now, grace)
     return number
 
 

@@ -30,7 +30,7 @@ BEARERS = ("ip", "satellite")
 
 @dataclass(frozen=True, slots=True)
 class GivenCommand:
-    """A command that is to be given; its proof is of this number."""
+    """A command that is to be given."""
 
     workspace: int
     device: int
