@@ -135,6 +135,22 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, way: str, now: float
     return bool(rows)
 
 
+FORGOTTEN_AT_ONCE = 100
+
+
+def forget(db: Db, *, before: float) -> int:
+    """Drop some that were given before then, but the last of each device, by which the next gets
+    its number; how many. More may be there while it is not 0."""
+    return len(
+        db.execute(
+            "DELETE FROM command WHERE (device, number) IN (SELECT device, number FROM command"
+            " WHERE given < ? AND number < (SELECT max(other.number) FROM command other"
+            " WHERE other.device = command.device) LIMIT ?) RETURNING number",
+            *(before, FORGOTTEN_AT_ONCE),
+        )
+    )
+
+
 def topic(device: int) -> str:
     """What is announced when a device has answered."""
     return f"answers {device}"
