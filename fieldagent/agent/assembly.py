@@ -16,7 +16,7 @@ from fieldagent.agent.inbound.hooks import Hook, hooks_of
 from fieldagent.agent.inbound.hub_reception import Carrier, HubReception
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import commands, outbound
 from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_limit, sos_reserve
@@ -275,7 +275,10 @@ def _channels(settings: Settings) -> frozenset[Channel]:
 
 def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
     known = outbound.intent_of(journal, channel)
-    return ChannelQueue(channel, None if known is None else known[1])
+    queue = ChannelQueue(channel, None if known is None else known[1])
+    if channel is Channel.SATELLITE:
+        queue.held_kinds |= commands.held_kinds(journal)
+    return queue
 
 
 def to_the_hub(

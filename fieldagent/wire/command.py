@@ -87,6 +87,20 @@ def _satellite(words: Sequence[str]) -> tuple[Argument, ...]:
     return ()
 
 
+HELD = ("message", "location", "waypoint", "data")
+"""Kinds of Packages that a kit may be told to hold."""
+
+
+def _kind(words: Sequence[str]) -> tuple[Argument, ...]:
+    if len(words) != 1 or words[0] not in HELD:
+        raise NotACommand(f"takes one of {', '.join(HELD)}")
+    return (words[0],)
+
+
+def _is_kind(arguments: tuple[Argument, ...]) -> bool:
+    return len(arguments) == 1 and arguments[0] in HELD
+
+
 def _is_bare(arguments: tuple[Argument, ...]) -> bool:
     return not arguments
 
@@ -218,6 +232,16 @@ VERBS = (
         _are_signed_settings,
         _in_words,
     ),
+    Verb(
+        10,
+        "hold",
+        "KIND",
+        "what is posted of that kind (message, location, waypoint, data) waits over satellite",
+        _kind,
+        _is_kind,
+        _in_words,
+    ),
+    Verb(11, "resume", "KIND", "and goes again", _kind, _is_kind, _in_words),
 )
 """Every verb there is."""
 BY_NAME = {verb.name: verb for verb in VERBS}

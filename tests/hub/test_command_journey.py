@@ -47,6 +47,8 @@ OVER_IP = {
     "trace": ("refused", "no satellite modem is configured"),
     "retry": ("refused", "no satellite modem is configured"),
     "heal": ("refused", "no satellite modem is configured"),
+    "hold": ("refused", "no satellite modem is configured"),
+    "resume": ("refused", "no satellite modem is configured"),
     "restart": ("refused", "systemd has not started this agent"),
 }
 """Of a kit with a link alone, which nobody would start again. Of

@@ -40,6 +40,8 @@ EXAMPLES = {
     "retry": "retry satellite",
     "heal": "heal satellite",
     "set": "set sos-repeat=900",
+    "hold": "hold location",
+    "resume": "resume location",
 }
 """How a verb is written that takes something."""
 
@@ -108,6 +110,7 @@ def test_verbs_have_numbers_and_names_of_their_own() -> None:
         ("show 7 nine", "20 to 1500"),
         ("retry", "takes the word satellite"),
         ("heal radio", "takes the word satellite"),
+        ("hold sos", "one of message, location"),
         ("set", "each as NAME=VALUE"),
         ("set sos-repeat", "each as NAME=VALUE"),
     ],

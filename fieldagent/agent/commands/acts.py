@@ -18,11 +18,15 @@ import trio
 from fieldagent.agent import outcomes
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
+from fieldagent.agent.journal import commands, outbound
 from fieldagent.agent.journal.commands import KnownCommand
+from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.modem_healing import healing_of
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, let_go
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outcomes import OFFER, REBOOT
 from fieldagent.package.package import Channel
+from fieldagent.package.writing import kind_of
 from fieldagent.system.folder import put_file
 from fieldagent.system.wording import counted
 from fieldagent.wire.command_settings import offer_of
@@ -122,6 +126,37 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
     raise Failed("root's unit has not tried them: fieldagent-settings.path")
 
 
+async def hold(hands: Hands, known: KnownCommand) -> str:
+    """Have a kind of what is posted wait over satellite. Raises CannotBeDone."""
+    kind, queue, there = _of_kind(hands, known)
+    await hands.parts.journal.persist(commands.note_held(kind, held=True))
+    hold_back(queue, kind, there)
+    return f"{kind} waits: {counted(len(there), 'Package')} now"
+
+
+async def resume(hands: Hands, known: KnownCommand) -> str:
+    """Let that kind go again. Raises CannotBeDone."""
+    kind, queue, there = _of_kind(hands, known)
+    await hands.parts.journal.persist(commands.note_held(kind, held=False))
+    let_go(queue, kind, there)
+    return f"{kind} goes again: {counted(len(there), 'Package')} now"
+
+
+def _of_kind(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue, list[int]]:
+    """Return the kind, the satellite's queue, and what is of that kind in it and no SOS."""
+    _satellite(hands)
+    kind = str(known.command.arguments[0])
+    queue = hands.parts.queues[Channel.SATELLITE]
+    found = outbound.packages(hands.parts.journal, queue.waiting())
+    packages = {key: each.package for key, each in found.items() if isinstance(each, Accepted)}
+    there = [
+        sequence
+        for sequence, package in packages.items()
+        if not package.urgent and kind_of(package.item) == kind
+    ]
+    return kind, queue, there
+
+
 async def _leave(hands: Hands, known: KnownCommand) -> None:
     kit = kit_of(hands.settings.hub_token or "")
     try:
@@ -164,10 +199,12 @@ ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
     "restart": restart,
     "reboot": reboot,
     "set": change_settings,
+    "hold": hold,
+    "resume": resume,
 }
-AGAIN = ("reboot", "set")
-"""What was begun before the agent began goes on: the same order means one reboot in a boot, and one
-trial of settings of that number."""
+AGAIN = ("reboot", "set", "hold", "resume")
+"""What was begun before the agent began goes on: the same order means one reboot in a boot, one
+trial of settings of that number, and one kind that is held or not."""
 JUDGES = {"heal": may_heal, "restart": may_restart}
 """What looks whether it can be done, before it is begun."""
 CUTS = ("heal", "restart", "reboot", "set")

@@ -112,6 +112,24 @@ def listing(journal: Journal, limit: int) -> list[KnownCommand]:
     return _known(journal.read(f"SELECT {_ROW} FROM command ORDER BY number DESC LIMIT ?", limit))
 
 
+def note_held(kind: str, *, held: bool) -> Operation[None]:
+    """Write down that a kind of what is posted waits over satellite, or no longer."""
+    sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if held else _LET_GO
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(sql, (kind,))
+
+    return store
+
+
+_LET_GO = "DELETE FROM held_kind WHERE kind = ?"
+
+
+def held_kinds(journal: Journal) -> set[str]:
+    """Return the kinds that wait over satellite."""
+    return {kind for (kind,) in journal.read("SELECT kind FROM held_kind")}
+
+
 def count_start(db: sqlite3.Connection) -> int:
     """Count this start of the agent; return how many there were."""
     ((starts,),) = db.execute(

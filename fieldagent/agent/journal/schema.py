@@ -70,6 +70,10 @@ CREATE TABLE command ( -- that the hub gave this kit (`journal.commands`)
     answered REAL
 ) STRICT;
 
+CREATE TABLE held_kind ( -- of what is posted: it waits over satellite until it is resumed
+    kind TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE agent_start ( -- how often the agent has begun
     one INTEGER PRIMARY KEY CHECK (one = 1),
     starts INTEGER NOT NULL
