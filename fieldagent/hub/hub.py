@@ -181,6 +181,7 @@ class Hub:
                 self.reach,
                 tuple(self.kinds),
                 partial(price_of, self.settings),
+                self.settings.satellite_grace,
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
             *AnswerPage(store, clock=time.time).routes(),

@@ -7,7 +7,6 @@ import argparse
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from fieldagent.cli.hub.opened_store import show_list, with_store
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.command_cost import CommandCost, cost
+from fieldagent.hub.field.command_giving import SET, costs_something, give
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.settings import HubSettings, price_of
@@ -23,11 +23,9 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted
-from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, read_words
-from fieldagent.wire.command_proof import command_key, prove
+from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
+from fieldagent.wire.command_proof import prove
 from fieldagent.wire.command_settings import arguments_of
-
-SET = BY_NAME["set"]
 
 LOOK = 0.5
 """Seconds between two looks for the answer."""
@@ -55,7 +53,7 @@ def command(given: argparse.Namespace) -> int:
         order = GivenCommand(
             kit.workspace, kit.device, number, asked, given.by or "", audit.ADMINISTRATION
         )
-        number = store.once(lambda db: _give(db, order, grace, time.time()))
+        number = store.once(lambda db: give(db, order, grace, time.time()))
         return _wait(given, store, kit, number, told)
 
     return with_store(given, carry_out)
@@ -109,37 +107,13 @@ def _price(found: CommandCost, hub: HubSettings) -> str:
 
 def _agree(given: argparse.Namespace, found: CommandCost, told: str) -> None:
     """Ask whether it may be paid for. Raises Refused."""
-    if given.by == "ip" or (given.by is None and not found.reached):
-        return
-    if not found.reached:
-        raise Refused("it has no satellite modem here: `fieldagent hub device imei`, or --by ip")
-    if not found.fits:
-        raise Refused(f"its modem takes no message of {found.down} bytes: --by ip")
-    if given.yes or (given.by is None and found.linked):
+    if not costs_something(found, given.by or "") or given.yes:
         return
     if not sys.stdin.isatty():
         raise Refused(f"{told}: --yes agrees to that, --by ip waits for the link")
     print(f"{told}. Send it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused("nothing was sent")
-
-
-def _give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
-    """Return its number. Raises Refused."""
-    device, number = order.device, order.number
-    if number < (lowest := commands.next_number(db, device, 0.0)):
-        if order.command.verb == SET.number:
-            raise Refused("another command was given meanwhile: give it anew")
-        number = lowest
-    secrets = directory.secrets_of(db, device)
-    if not secrets:
-        raise Refused(
-            "the kit and this hub share no secret, so that it would do nothing: `fieldagent hub"
-            f" device token {device}` or `device key {device}` makes one"
-        )
-    proved = prove(number, order.command, command_key(secrets[0]))
-    commands.give(db, replace(order, number=number, command=proved), now, grace)
-    return number
 
 
 def _wait(given: argparse.Namespace, store: Store, kit: _Commanded, number: int, told: str) -> int:
