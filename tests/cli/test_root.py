@@ -299,6 +299,7 @@ NAMES = [
         "settings.offer",
         "program.offer",
         "clock.offer",
+        "reboot.ask",
         "backup.sqlite3",
     ),
     *("page/certificate.pem", "page/certificate.pem.new", "page/pass-phrase"),
