@@ -138,6 +138,7 @@ INSIDE = {
             "people_settings",
             "mqtt_settings",
             "page_settings",
+            "command_settings",
             "settings",
             "modem_healing",
             "from_afar",
@@ -147,7 +148,7 @@ INSIDE = {
             "clock_offer",
         ),
         *("outbound", "refusals", "events", "inbound", "mesh", "people", "mqtt"),
-        *("assembly", "drivers", "api", "agent"),
+        *("assembly", "drivers", "commands", "api", "agent"),
     ],
     "cli": [
         *("argument_types", "subcommand", "command_tree", "ask_password", "qr_code", "item"),

@@ -482,11 +482,21 @@ async def _tell_rungs(agent: Agent) -> None:
     await keep_telling(agent.parts.inbox, agent.parts.outboxes)
 
 
+async def _carry_out_commands(agent: Agent) -> None:
+    # What it brings takes memory that a kit without a hub does without.
+    from fieldagent.agent.commands import service
+    from fieldagent.agent.commands.hands import Hands
+
+    hands = Hands(agent.settings, agent.parts, agent.status, agent.healthy)
+    await service.run(hands, agent.parts.inbox.commands)
+
+
 async def _resume(agent: Agent) -> None:
     await agent.parts.resume.run()
 
 
 KEEPERS = {
+    "the hub's commands": _carry_out_commands,
     "the return of what waited": _resume,
     "housekeeping": _keep_house,
     "the dead letters": _read_dead_letters,

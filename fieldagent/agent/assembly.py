@@ -11,11 +11,12 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.events import Events
+from fieldagent.agent.inbound.command_gate import CommandGate
 from fieldagent.agent.inbound.hooks import Hook, hooks_of
 from fieldagent.agent.inbound.hub_reception import Carrier, HubReception
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import commands, outbound
 from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_limit, sos_reserve
@@ -33,6 +34,7 @@ from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
+from fieldagent.wire.command_proof import command_key
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.incident_proof import proof_key, token_digest
 
@@ -232,10 +234,15 @@ def _mqtt(
 
 
 def _proof_keys(settings: Settings) -> list[bytes]:
+    return [proof_key(secret) for secret in _secrets(settings)]
+
+
+def _secrets(settings: Settings) -> list[bytes]:
+    """What this kit and the hub alone share."""
     secrets = [*settings.satellite_key]
     if settings.hub_token is not None:
         secrets.append(token_digest(settings.hub_token))
-    return [proof_key(secret) for secret in secrets]
+    return secrets
 
 
 def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
@@ -249,6 +256,9 @@ def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
             settings.radio_station or OWN,
             _proof_keys(settings),
             has_hub=settings.satellite_port is not None or settings.hub_address is not None,
+        ),
+        commands=CommandGate(
+            [command_key(secret) for secret in _secrets(settings)], settings.remote_commands
         ),
     )
 
@@ -265,7 +275,10 @@ def _channels(settings: Settings) -> frozenset[Channel]:
 
 def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
     known = outbound.intent_of(journal, channel)
-    return ChannelQueue(channel, None if known is None else known[1])
+    queue = ChannelQueue(channel, None if known is None else known[1])
+    if channel is Channel.SATELLITE:
+        queue.held_kinds |= commands.held_kinds(journal)
+    return queue
 
 
 def to_the_hub(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import mqtt_settings, page_settings
+from fieldagent.agent import command_settings, mqtt_settings, page_settings
 from fieldagent.agent.channels.healing import (
     HealingStep,
     healing_faults,
@@ -114,6 +114,7 @@ class Settings:
     keep_ended_count: int
     keep_ended_days: int
     gpsd: tuple[str, int] | None
+    remote_commands: tuple[str, ...]
     update_address: str | None
     update_key: Path
     map_file: Path | None
@@ -532,6 +533,7 @@ KEYS = (
         "HOST:PORT of a gpsd that is asked for the time while the system's clock is not trusted;"
         " none for never (127.0.0.1:2947)",
     ),
+    *command_settings.KEYS,
     Key(
         "update-address",
         url,

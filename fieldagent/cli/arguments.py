@@ -78,6 +78,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_update(commands)
     _add_settings(commands)
     _add_clock(commands)
+    _add_reboot(commands)
     _add_radio(commands)
     _add_setup(commands)
     _add_simulate(commands)
@@ -286,6 +287,14 @@ def _add_watching(commands: Subparsers) -> None:
             "list the stations heard by radio: when, how well, and which reaches the hub",
         )
     )
+    _add_local(
+        command(
+            commands,
+            "commands",
+            ("cli.kit.commands", "commands"),
+            "list what the hub has told this kit to do, and what it answered",
+        )
+    )
 
 
 def _add_inbound(commands: Subparsers) -> None:
@@ -389,6 +398,13 @@ def _add_clock(commands: Subparsers) -> None:
     clock = command(commands, "clock", ("kit.system_clock", "take"), summary)
     _add_place(clock, "--config", "/etc/fieldagent/agent.properties", "the agent's settings")
     clock.add_argument("--json", action="store_true", help="print what was done as JSON")
+
+
+def _add_reboot(commands: Subparsers) -> None:
+    summary = "start the machine anew, where the hub has told the agent so (root's unit does)"
+    reboot = command(commands, "reboot", ("kit.reboot", "take"), summary)
+    _add_place(reboot, "--config", "/etc/fieldagent/agent.properties", "the agent's settings")
+    reboot.add_argument("--json", action="store_true", help="print nothing more: it has no answer")
 
 
 def _add_settings(commands: Subparsers) -> None:

@@ -45,7 +45,16 @@ from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.not_now import patient
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.known import operators
-from fieldagent.hub.records import audit, claims, lease, ledger, ring_alerts, slices, usage
+from fieldagent.hub.records import (
+    audit,
+    claims,
+    commands,
+    lease,
+    ledger,
+    ring_alerts,
+    slices,
+    usage,
+)
 from fieldagent.hub.records.operator_book import OperatorBook
 from fieldagent.hub.service import access_log, incident_log, listening
 from fieldagent.hub.service.access_log import AccessLog
@@ -172,6 +181,7 @@ class Hub:
                 self.reach,
                 tuple(self.kinds),
                 partial(price_of, self.settings),
+                self.settings.satellite_grace,
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
             *AnswerPage(store, clock=time.time).routes(),
@@ -524,6 +534,7 @@ async def _forget(hub: Hub) -> None:
         partial(ledger.forget_remembered, before=items),
         partial(answers.forget, before=items),
         partial(audit.forget, before=lines),
+        partial(commands.forget, before=lines),
         partial(attempts.forget, now=now),
         reading.note_kinds,
     ):

@@ -94,7 +94,8 @@ def _begin(
     """Put its trial on disk; or tell why it is none, and return that."""
     number = 0
     try:
-        text, signature = _parts(offer)
+        brought = _offer(offer)
+        text, signature = brought.text, brought.signature
         number = read_change(text).number
         change = _verified(text, signature, key)
         if change.number == (last := _last_number(place)):
@@ -110,20 +111,20 @@ def _begin(
         return str(wrong)
     put_file(place.before, before.encode())
     put_file(place.new, after.encode())
-    channels = _to_work_again(meant)
+    channels = _to_work_again(meant, by_satellite=brought.by_satellite)
     trial = SettingsTrial(change.number, str(settings), channels, minutes=minutes, steady=steady)
     _write(place, trial)
     return ""
 
 
-def _parts(offer: bytes) -> tuple[str, str]:
+def _offer(offer: bytes) -> SettingsOffer:
     try:
         found = decode(offer)
     except RemoteProtocolError as error:
         raise NotAChange(str(error)) from None
     if not isinstance(found, SettingsOffer):
         raise NotAChange("what the agent has left is no offer")
-    return found.text, found.signature
+    return found
 
 
 def _verified(text: str, signature: str, key: Path) -> SettingsChange:
@@ -144,11 +145,15 @@ def _last_number(place: SettingsPlace) -> int:
         return 0 if told is None or told.state == "refused" else told.number
 
 
-def _to_work_again(meant: Settings) -> dict[str, str]:
-    """Those that work now and are still configured; the hub's link in any case."""
+def _to_work_again(meant: Settings, *, by_satellite: bool) -> dict[str, str]:
+    """Those that work now and are still configured; the hub's link in any case, unless they came by
+    satellite to a kit whose link does not work: then the modem."""
     configured = {"Satellite": meant.satellite_port, "Radio": meant.radio_port}
     now = kit_health.working_channels(meant.api_port) or {}
-    return {name: now[name] for name in now if configured.get(name)} | {"Cellular": "ready"}
+    again = {name: now[name] for name in now if configured.get(name)}
+    if by_satellite and "Cellular" not in now:
+        return {"Satellite": "no service"} | again
+    return again | {"Cellular": "ready"}
 
 
 def _take_steps(place: SettingsPlace) -> int:

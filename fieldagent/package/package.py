@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from fieldagent.system.lazy_dataclass import dataclass
 
@@ -113,6 +113,28 @@ class CheckIn:
     within: int | None = None
 
 
+class CommandOutcome(IntEnum):
+    """What became of a command, by its number on air."""
+
+    DONE = 0
+    REFUSED = 1
+    """It was not begun."""
+    FAILED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAnswer:
+    """To the hub itself: what became of the command of that number (`wire.command`)."""
+
+    number: int
+    outcome: CommandOutcome
+    body: bytes
+    """As its verb has it: `wire.kit_status`, or `wire.answer_text`."""
+
+
+ToHub = CheckIn | CommandAnswer
+"""What a kit says to the hub itself, which hands it to nobody."""
+
 Person = int | str
 """Somebody whom a Package names: a user by number, a group by its number negated, or whoever the
 hub finds under this text: a name, `device:NAME`, an e-mail address, a telephone number."""
@@ -120,7 +142,7 @@ hub finds under this text: a name, `device:NAME`, an e-mail address, a telephone
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    item: Item | CheckIn
+    item: Item | ToHub
     id: int | None = None
     channels: frozenset[Channel] | None = None
     """None means every channel that is configured."""
@@ -159,6 +181,6 @@ class Package:
         return self
 
 
-def recorded(item: Item | CheckIn) -> datetime | None:
+def recorded(item: Item | ToHub) -> datetime | None:
     """When a position was taken; text and data have no time of their own."""
     return item.timestamp if isinstance(item, Location | Waypoint) else None

@@ -18,6 +18,8 @@ from fieldagent.package.package import (
     SOS_PRIORITY,
     Channel,
     CheckIn,
+    CommandAnswer,
+    CommandOutcome,
     Data,
     IncidentWord,
     Location,
@@ -224,9 +226,25 @@ def _said(value: Any) -> Said:
         raise WrongValue(f"must be one of {', '.join(Said)}") from None
 
 
+def _command_outcome(value: Any) -> CommandOutcome:
+    try:
+        return CommandOutcome(value)
+    except ValueError:
+        raise WrongValue("must be 0, 1 or 2") from None
+
+
 KINDS: Items = {
     **ITEMS,
     "checkIn": (CheckIn, 50, {"within": Field(read_check_in, "within")}),
+    "commandAnswer": (
+        CommandAnswer,
+        50,
+        {
+            "number": Field(_whole_number, "number", required=True),
+            "outcome": Field(_command_outcome, "outcome", required=True),
+            "body": Field(_base64, "body", required=True),
+        },
+    ),
     "incident": (
         IncidentWord,
         SOS_PRIORITY - 1,

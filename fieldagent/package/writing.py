@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fieldagent.package.package import CheckIn, Item, Package
+from fieldagent.package.package import Item, Package, ToHub
 from fieldagent.package.reading import KINDS
 
-_KINDS: Mapping[type[Item | CheckIn], str] = {build: kind for kind, (build, _, _) in KINDS.items()}
+_KINDS: Mapping[type[Item | ToHub], str] = {build: kind for kind, (build, _, _) in KINDS.items()}
 
 
-def kind_of(item: Item | CheckIn) -> str:
+def kind_of(item: Item | ToHub) -> str:
     return _KINDS[type(item)]
 
 
@@ -40,7 +40,7 @@ def package_json(package: Package) -> dict[str, Any]:
     return document
 
 
-def item_json(item: Item | CheckIn) -> dict[str, Any]:
+def item_json(item: Item | ToHub) -> dict[str, Any]:
     """The item's members under their names in the interface document; absent ones left out."""
     values = ((name, getattr(item, field.attribute)) for name, field in _MEMBERS[type(item)])
     return {name: _plain(value) for name, value in values if value is not None}

@@ -17,6 +17,7 @@ import cbor2
 from fieldagent.package import canned
 from fieldagent.package.package import (
     CheckIn,
+    CommandAnswer,
     Data,
     IncidentWord,
     Item,
@@ -32,6 +33,13 @@ from fieldagent.package.reading import WrongValue, read_person
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap
+from fieldagent.wire.command import (
+    RemoteCommand,
+    read_answer,
+    read_command,
+    write_answer,
+    write_command,
+)
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
 from fieldagent.wire.places import (
@@ -211,6 +219,8 @@ class Unreadable:
 Content = (
     Item
     | CheckIn
+    | CommandAnswer
+    | RemoteCommand
     | Unreadable
     | Contact
     | SeenAt
@@ -458,6 +468,8 @@ def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
         return [7, entry.sequence, int(content.asks)]
     if isinstance(content, Unproved):
         return [15, entry.sequence, 0]
+    if isinstance(content, RemoteCommand):
+        return [36, entry.sequence, *write_command(content)]
     if isinstance(content, Contact):
         return _trimmed([5, entry.sequence, content.phone or None, content.email or None])
     if isinstance(content, SeenAt):
@@ -664,6 +676,7 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     ),
     32: (IncidentWord, _read_incident_word, _write_incident_word),
     35: (Unreadable, _read_unreadable, lambda said: [said.size, said.guard]),
+    37: (CommandAnswer, read_answer, write_answer),
 }
 """Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""
 
@@ -683,4 +696,5 @@ _UNTIMED: dict[int, Callable[..., Content]] = {
     34: _read_sent_by,
     14: _read_source,
     15: _read_unproved,
+    36: read_command,
 }

@@ -109,9 +109,12 @@ class SettingsOffer:
 
     text: str
     signature: str
+    by_satellite: bool = False
+    """A command has brought them over satellite: nobody promises an IP link."""
 
     def encode(self) -> bytes:
-        return cbor2.dumps([NoteKind.OFFER, self.text, self.signature])
+        by = [True] if self.by_satellite else []
+        return cbor2.dumps([NoteKind.OFFER, self.text, self.signature, *by])
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ def decode(body: bytes) -> KitReport | Offer | Directory | HasDirectory | None:
             raise RemoteProtocolError("an offer has no text and signature")
         if max(len(item) for item in items[1:3]) > OFFER_MAX:
             raise RemoteProtocolError(f"an offer has more than {OFFER_MAX} characters")
-        return SettingsOffer(*items[1:3])
+        return SettingsOffer(items[1], items[2], items[3:4] == [True])
     return None
 
 

@@ -103,6 +103,7 @@ GOOD = {
     "map-file": "/var/lib/maps/alps.mbtiles",
     "page-listen": "192.168.4.0/24 fd00::/64",
     "page-port": "8443",
+    "remote-commands": "status restart",
     "api-port": "0",
 }
 

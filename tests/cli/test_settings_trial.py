@@ -13,7 +13,7 @@ import pytest
 
 from fieldagent.agent.from_afar import NEVER, OURS, NotForThisKit, changed
 from fieldagent.agent.outcomes import OFFER
-from fieldagent.agent.settings import KEYS
+from fieldagent.agent.settings import KEYS, parse
 from fieldagent.kit import kit_health, settings_trial
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.wire.kit_note import SettingsOffer
@@ -134,6 +134,19 @@ def test_a_link_that_does_not_return_takes_them_back_and_says_why(kit: Kit) -> N
     assert kit.go_on() == 1
     assert kit.settings.read_text() == kit.was
     assert kit.outcome() == (7, "back", "Cellular was ready, and is no service (far away)")
+
+
+@pytest.mark.parametrize("works", [["Satellite"], ["Satellite", "Cellular"]], ids=len)
+def test_what_came_by_satellite_must_work_by_what_worked(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, works: list[str]
+) -> None:
+    """A kit that only its modem reaches has no link that could return."""
+    now = dict.fromkeys(works, "ready")
+    monkeypatch.setattr(kit_health, "working_channels", lambda port: now)
+    found = parse("satellite-port=/dev/modem\nhub-address=https://hub\nhub-token=x\n", kit.settings)
+    assert settings_trial._to_work_again(found, by_satellite=True) == now
+    by_link = settings_trial._to_work_again(found, by_satellite=False)
+    assert by_link == now | {"Cellular": "ready"}
 
 
 def test_what_somebody_sets_on_the_kit_meanwhile_stays(

@@ -339,6 +339,8 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
             ("POST", f"/api/devices/{device}/key", None),
             ("DELETE", f"/api/devices/{device}/key", None),
             ("GET", f"/api/devices/{device}/usage", None),
+            ("GET", f"/api/devices/{device}/commands", None),
+            ("POST", f"/api/devices/{device}/commands", {"command": "status"}),
             ("PATCH", f"/api/users/{dora}", {"role": "member"}),
             ("DELETE", f"/api/users/{dora}", None),
             ("POST", f"/api/users/{dora}/password", None),
@@ -571,6 +573,30 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
         assert await holders() == ["squat"]
         assert await store.read(imei_claims.listing) == []
         assert (await trouble(andes, "squat"), await trouble(1, "kit 1")) == (None, None)
+
+
+async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Store) -> None:
+    async with office(store) as hub:
+        path = "/api/devices/3/commands"
+        refusals: list[tuple[dict[str, object], int, str]] = [
+            ({"command": "explode"}, 409, "there are status, log"),
+            ({"command": "set sos-repeat=900"}, 409, "is signed with a key"),
+            ({"command": "status", "by": "radio"}, 422, "ip, satellite"),
+            ({"command": "status"}, 409, "take 3 credits over satellite"),
+            ({"command": "status", "by": "satellite", "credits": 2}, 409, "take 3 credits"),
+        ]
+        for body, status, why in refusals:
+            assert (told := await hub.refused("POST", path, body))[0] == status
+            assert why in told[1]
+        assert (await hub.done("GET", path))["commands"] == []
+        row = await hub.done("POST", path, {"command": "status", "credits": 3})
+        assert (row["command"], row["state"], row["credits"]) == ("status", "waiting", 3)
+        second = await hub.done("POST", path, {"command": "log 60", "by": "ip"})
+        assert second["number"] == row["number"] + 1
+        listed = (await hub.done("GET", f"{path}?limit=1"))["commands"]
+        assert [each["command"] for each in listed] == ["log 60"]
+        given = [line for line in await hub.acted() if line[1] == "command"]
+        assert given[0] == ("Ben", "command", f"3: {row['number']} status")
 
 
 async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store) -> None:

@@ -322,6 +322,7 @@ ALTER TABLE webhook DROP COLUMN steps;
 ALTER TABLE webhook_delivery DROP COLUMN steps;
 ALTER TABLE webhook_delivery DROP COLUMN told;
 ALTER TABLE webhook_delivery DROP COLUMN telling;
+DROP TABLE command;
 """
 
 OF_VERSION_34 = f"""

@@ -40,6 +40,8 @@ INSTALLED = OF_BOTH | {
     "usr/lib/systemd/system/fieldagent-settings.path",
     "usr/lib/systemd/system/fieldagent-clock.service",
     "usr/lib/systemd/system/fieldagent-clock.path",
+    "usr/lib/systemd/system/fieldagent-reboot.service",
+    "usr/lib/systemd/system/fieldagent-reboot.path",
     "usr/lib/udev/rules.d/61-fieldagent.rules",
     SETTINGS,
 }

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from fieldagent.package import canned
 from fieldagent.package.package import (
     CheckIn,
+    CommandAnswer,
+    CommandOutcome,
     Data,
     IncidentWord,
     Location,
@@ -28,6 +30,9 @@ from fieldagent.package.package import (
 )
 from fieldagent.package.payload import Identity
 from fieldagent.package.reach import Rung
+from fieldagent.wire.command import RemoteCommand
+from fieldagent.wire.command_proof import command_key
+from fieldagent.wire.command_proof import prove as prove_command
 from fieldagent.wire.envelope import (
     EPOCH,
     Ack,
@@ -62,6 +67,7 @@ ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 DIGEST = bytes.fromhex("a1b2c3d4")
 PROOF_KEY = proof_key(bytes(range(32)))
+COMMAND_KEY = command_key(bytes(range(32)))
 CAMP = Message("Camp reached")
 NOBODY = "nobody here is called dora"
 
@@ -76,6 +82,21 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "location 9": ([Entry(9, Location(-33.8568, 151.2153, MOMENT), TIME)], 0, None),
     "waypoint 10": (
         [Entry(10, Waypoint(46.5, 7.25, "Hut", MOMENT, "Water behind it"), TIME)],
+        0,
+        None,
+    ),
+    "command status of 1790000000": (
+        [Entry(TIME, prove_command(TIME, RemoteCommand(1), COMMAND_KEY))],
+        0,
+        None,
+    ),
+    "command show 1234 in 100 bytes": (
+        [Entry(TIME + 1, prove_command(TIME + 1, RemoteCommand(3, (1234, 100)), COMMAND_KEY))],
+        0,
+        None,
+    ),
+    "answer 31": (
+        [Entry(31, CommandAnswer(TIME, CommandOutcome.REFUSED, b"\x00no"), TIME)],
         0,
         None,
     ),

@@ -6,11 +6,13 @@ from typing import Any
 
 from fieldagent.package.package import (
     CheckIn,
+    CommandAnswer,
     IncidentWord,
     Item,
     Location,
     Message,
     Package,
+    ToHub,
     Waypoint,
 )
 from fieldagent.package.payload import incident_text
@@ -47,7 +49,7 @@ def content(package: Package, most: int | None = None) -> dict[str, Any]:
     }
 
 
-def _text(item: Item | CheckIn) -> str | None:
+def _text(item: Item | ToHub) -> str | None:
     if isinstance(item, Message):
         return item.content
     if isinstance(item, Waypoint):
@@ -56,4 +58,6 @@ def _text(item: Item | CheckIn) -> str | None:
         return incident_text(item)
     if isinstance(item, CheckIn):
         return "done" if item.within is None else f"a word every {minutes_in_words(item.within)}"
+    if isinstance(item, CommandAnswer):
+        return f"to command {item.number}: {item.outcome.name.lower()}"
     return None

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from fieldagent.agent import page as web_page
 from fieldagent.agent.api import (
     check_in,
+    commands,
     metrics,
     neighbour_listing,
     package_listing,
@@ -100,6 +101,7 @@ class LocalApi:
             Route("GET", "/api/positions", _guarded(partial(places.positions, self._parts))),
             Route("GET", "/api/signals", _guarded(partial(signals.signals, self._parts))),
             Route("GET", "/api/neighbours", _guarded(self.neighbours)),
+            Route("GET", "/api/commands", _guarded(partial(_commands, self._parts))),
             Route("GET", "/api/mesh", _guarded(self.mesh)),
             Route("GET", "/api/health", _guarded(self.health)),
             Route("GET", "/api/status", _guarded(self.status)),
@@ -332,6 +334,10 @@ async def _retry_satellite(parts: Parts, request: Request) -> Response:
         raise Problem(409, detail="no satellite modem is configured: set satellite-port")
     outbox.link.ask()
     return json_response({"queued": len(outbox)}, 202)
+
+
+async def _commands(parts: Parts, request: Request) -> Response:
+    return json_response(commands.listing(parts))
 
 
 async def _trace(parts: Parts, request: Request) -> Response:

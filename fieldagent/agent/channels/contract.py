@@ -73,6 +73,9 @@ class ChannelLink:
     air_time: AirTime = field(default_factory=AirTime)
     """Of a radio that counts it; it outlives the radio's line."""
 
+    heal_now: bool = False
+    """Somebody asks for the next step of healing, although it is not due."""
+
     _asked: trio.Event = field(default_factory=trio.Event)
 
     @property

@@ -123,14 +123,16 @@ class HealingLadder:
     not_before: float = 0.0
     rounds: int = 0
 
-    def look(self, away_since: float | None, now: float, lived: float) -> HealingStep | None:
+    def look(
+        self, away_since: float | None, now: float, lived: float, *, asked: bool = False
+    ) -> HealingStep | None:
         """Note whether the modem answers, by `away_since`: None while it does. Return the step that
-        is due now, if one is."""
+        is due now, if one is, or was `asked` for."""
         if away_since != self.away_since:
             self.away_since, self.place, self.rounds = away_since, 0, 0
             self.not_before = (away_since or 0.0) + self.silent
         self.taken = [at for at in self.taken if lived - HOUR < at <= lived]
-        if away_since is None or not self.steps or now < self.not_before:
+        if away_since is None or not self.steps or (now < self.not_before and not asked):
             return None
         return self.steps[self.place] if len(self.taken) < STEPS_AN_HOUR else None
 

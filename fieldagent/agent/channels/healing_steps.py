@@ -52,11 +52,13 @@ class Healer:
         """The same of a modem that has been silent since then, by trio's clock; None while it is
         not."""
         ladder, now = self._ladder, self._clock()
-        step = ladder.look(away_since, trio.current_time(), now)
+        asked = self._link.heal_now
+        step = ladder.look(away_since, trio.current_time(), now, asked=asked)
         if step is None:
             return False
         place = f"step {ladder.place + 1} of {len(ladder.steps)}"
         ladder.take(trio.current_time(), now)
+        self._link.heal_now = False
         self._keep()
         count = f"{len(ladder.taken)} of at most {STEPS_AN_HOUR} in an hour"
         log.warning(

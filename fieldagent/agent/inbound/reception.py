@@ -14,6 +14,7 @@ from typing import Any
 
 import trio
 
+from fieldagent.agent.inbound.command_gate import CommandGate
 from fieldagent.agent.inbound.incident_news import IncidentNews, WordDown, incident_number
 from fieldagent.agent.journal import dead_letters, directory, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
@@ -21,7 +22,7 @@ from fieldagent.agent.journal.inbound import ItemCame, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.proof import is_about
-from fieldagent.package.package import CheckIn, Data, IncidentWord, Item, recorded
+from fieldagent.package.package import Data, IncidentWord, Item, ToHub, recorded
 from fieldagent.package.payload import (
     SOS_MARK,
     Identity,
@@ -31,6 +32,7 @@ from fieldagent.package.payload import (
 )
 from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
     Beside,
@@ -60,7 +62,7 @@ log = logging.getLogger(__name__)
 
 THE_HUB = 0
 """As an origin."""
-_NOT_FOR_A_KIT = Ack | RelayRequest | SentBy | Way | JournalNumber | CheckIn | Unreadable
+_NOT_FOR_A_KIT = Ack | RelayRequest | SentBy | Way | JournalNumber | ToHub | Unreadable
 
 
 @dataclass(slots=True)
@@ -91,6 +93,7 @@ class Taken:
     contacts: dict[int, Contact] = field(default_factory=dict)
     seen_at: dict[int, SeenAt] = field(default_factory=dict)
     words_down: list[WordDown] = field(default_factory=list)
+    commands: int = 0
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
     """Dead letters of it."""
@@ -125,7 +128,9 @@ class Inbox:
         keys: Sequence[bytes] = (),
         hand_unread: bool = False,
         incidents: IncidentNews | None = None,
+        commands: CommandGate | None = None,
     ) -> None:
+        self.commands = commands or CommandGate()
         self._incidents = incidents or IncidentNews()
         self._journal = journal
         self.hooks = hooks
@@ -264,6 +269,8 @@ class Inbox:
                 log.warning("an SOS has come from %s: %s", payload.sender, payload.body)
         if taken.payloads:
             self.wake()
+        if taken.commands:
+            self.commands.wake()
         for sequence in taken.receipts:
             log.info("Package number %d has reached its addressee", sequence)
 
@@ -307,6 +314,8 @@ class Inbox:
         elif isinstance(content, Receipt):
             if confirms(db, entry.sequence, content, taken):
                 self._take_receipt(db, entry, content, taken)
+        elif isinstance(content, RemoteCommand):
+            self.commands.note(db, entry.sequence, content, self._journal.clock, taken)
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, taken)
             self._store_all(db, origin, whole or (), taken)

@@ -31,6 +31,7 @@ STATES: dict[str, dict[str, set[Value]]] = {
     "dead_letter": {"channel": {*Channel}},
     "intent": {"channel": {*Channel}},
     "arrived": {},
+    "command": {"channel": {*Channel}, "state": {"accepted", "begun", "owed", "answered"}},
 }
 """The tables whose rows are known by what is in them, and what may be."""
 LATER = {

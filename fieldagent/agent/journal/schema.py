@@ -56,6 +56,30 @@ CREATE TABLE sos ( -- each Package that is one, until it is forgotten
 ) STRICT;
 """
 
+COMMANDS = """
+CREATE TABLE command ( -- that the hub gave this kit (`journal.commands`)
+    number INTEGER PRIMARY KEY,
+    verb INTEGER NOT NULL,
+    arguments BLOB NOT NULL, -- CBOR
+    channel TEXT NOT NULL, -- by which it came first
+    came REAL NOT NULL,
+    state TEXT NOT NULL, -- accepted, begun, owed, answered
+    boot TEXT NOT NULL DEFAULT '', -- in which it was begun
+    outcome INTEGER, -- 0 done, 1 refused, 2 failed
+    answer BLOB,
+    answered REAL
+) STRICT;
+
+CREATE TABLE held_kind ( -- of what is posted: it waits over satellite until it is resumed
+    kind TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE agent_start ( -- how often the agent has begun
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    starts INTEGER NOT NULL
+) STRICT;
+"""
+
 HELD = """
 CREATE TABLE fragment_held ( -- what of a Package is at the far side of a channel
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
@@ -589,6 +613,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {HANDHELDS}
 {UNREADABLE}
 {STATION_OWED}
+{COMMANDS}
 """
 
 DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
@@ -613,5 +638,6 @@ STEPS = {
     17: HANDHELDS,
     18: UNREADABLE,
     19: STATION_OWED,
+    20: COMMANDS,
 }
-JOURNAL = Schema(20, TABLES, STEPS)
+JOURNAL = Schema(21, TABLES, STEPS)

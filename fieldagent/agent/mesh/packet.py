@@ -20,9 +20,10 @@ from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
 from fieldagent.agent.outbound.holdings import confirmed_by
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.proof import entry_of
-from fieldagent.package.package import Channel, CheckIn, Item
+from fieldagent.package.package import Channel, Item, ToHub
 from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
     Beside,
@@ -54,7 +55,9 @@ Numbered = tuple[int, Ack]
 AskedFor = tuple[int, int]
 """A station, and the number of an item of which a fragment came with a request to relay."""
 ASKED_FOR_MAX = 1000
-_NOT_STORED = RelayRequest | SentBy | Report | Beside | JournalNumber | CheckIn | Unreadable
+_NOT_STORED = (
+    RelayRequest | SentBy | Report | Beside | JournalNumber | ToHub | RemoteCommand | Unreadable
+)
 _BY_RADIO = (Rung.PROGRAMS, Rung.RADIO, Rung.READ)
 """How far a station can say that an item has come with it."""
 

@@ -20,6 +20,7 @@ from fieldagent.agent.outbound.queue import Queue
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
+from fieldagent.package.writing import kind_of
 
 SLICE = 200
 """Packages that expire in one commit."""
@@ -43,6 +44,10 @@ class ChannelQueue:
         """Packages that travel alone, since a transmission that held them was refused."""
         self.in_flight: dict[int, list[Piece]] = {} if doubtful is None else {0: list(doubtful)}
         """By the transmission's number."""
+        self.held_kinds: set[str] = set()
+        """Kinds of what is posted that wait here until they are resumed; no SOS is one."""
+        self.held: set[int] = set()
+        """Packages that wait for that."""
         self.changed = trio.Event()
         """Set when something was added or settled, and then replaced."""
         self._queue = Queue()
@@ -89,6 +94,9 @@ class ChannelQueue:
         package, sequence = accepted.package, accepted.sequence
         now = trio.current_time()
         expires = inf if life is None else now + life
+        if self.held_kinds and not package.urgent and kind_of(package.item) in self.held_kinds:
+            self.held.add(sequence)
+            delay = inf
         gathers = package.gather is not None and not package.urgent
         if gathers and delay > 0:
             self.gathering.add(sequence)
@@ -102,6 +110,10 @@ class ChannelQueue:
             taken=any(piece.sequence == sequence for piece in self.in_flight.get(0, ())),
             newest_first=gathers,
         )
+        if self.held.intersection(replaced):
+            # It has got the place of one that was held, and need not be of its kind.
+            self.held.difference_update(replaced)
+            self.hasten(sequence)
         if expires < self._expiry:
             self._sooner.set()
         self.wake()
@@ -114,7 +126,8 @@ class ChannelQueue:
     def hasten(self, *sequences: int) -> None:
         """They need not wait for a cheaper channel, or for their next try, any longer."""
         for sequence in sequences:
-            self._queue.hasten(sequence)
+            if sequence not in self.held:
+                self._queue.hasten(sequence)
         self.wake()
 
     def withdraw(self, sequence: int, why: str, *, arrived: bool = False) -> trio.Event | None:
@@ -122,6 +135,7 @@ class ChannelQueue:
         in flight, the event tells when that is over."""
         if sequence not in self._queue.taken():
             self._queue.remove(sequence, arrived=arrived)
+            self.held.discard(sequence)
             self.wake()
             return None
         return self._withdrawn.setdefault(sequence, (trio.Event(), why))[0]
@@ -136,6 +150,7 @@ class ChannelQueue:
             if failed:
                 return failed
             if expired := self._queue.expire(now, SLICE):
+                self.held.difference_update(expired)
                 leg = Leg(Status.ERROR, "expired")
                 return [EndedLeg(key, self.channel, leg) for key in expired]
             self._expiry = self._queue.next_change(now)
@@ -181,6 +196,7 @@ class ChannelQueue:
         self._queue.remove(sequence, arrived=arrived)
         self.alone.discard(sequence)
         self.tried.discard(sequence)
+        self.held.discard(sequence)
 
     def ends(self, sequences: Iterable[int]) -> list[EndedLeg]:
         """Of Packages in flight those that `put_back` would end, as things stand now."""
@@ -200,7 +216,8 @@ class ChannelQueue:
             self.finish(sequence)
         elif sequence in self._queue:
             # A newer one that replaces it gets its place.
-            self._queue.put_back(sequence, due)
+            waits = sequence in self.held and not self._queue.is_superseded(sequence)
+            self._queue.put_back(sequence, inf if waits else due)
             self.tried.add(sequence)
         return ended
 
@@ -219,9 +236,27 @@ class ChannelQueue:
 
 def gather(queue: ChannelQueue) -> None:
     """Something goes: what waits for company goes along."""
-    for sequence in queue.gathering:
+    for sequence in queue.gathering - queue.held:
         queue._queue.hasten(sequence)
     queue.gathering.clear()
+
+
+def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
+    """That kind waits from now on, and these that are of it; what is in flight, once it is back."""
+    queue.held_kinds.add(kind)
+    for sequence in sequences:
+        if sequence in queue:
+            queue.held.add(sequence)
+            queue._queue.put_off(sequence)
+    queue.wake()
+
+
+def let_go(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
+    """That kind waits no longer, nor do these that are of it."""
+    queue.held_kinds.discard(kind)
+    released = queue.held.intersection(sequences)
+    queue.held -= released
+    queue.hasten(*released)
 
 
 def try_again(queue: ChannelQueue) -> None:

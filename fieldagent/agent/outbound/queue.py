@@ -164,6 +164,12 @@ class Queue:
         collapse = _kind(self._entries.get(key))
         return key in self._overtaken or self._collapse.newer(collapse, key) is not None
 
+    def put_off(self, key: int) -> None:
+        """It waits for no moment, but for `hasten`; a taken one is left alone."""
+        entry = self._entries.get(key)
+        if entry is not None and key not in self._taken:
+            self._insert(_due_at(entry, inf))
+
     def hasten(self, key: int) -> None:
         """It need not wait for its time any longer; a taken one is left alone."""
         entry = self._entries.get(key)

@@ -93,6 +93,8 @@ class WaitReasons:
         look = hindrance.next_urgent if queue.is_urgent(sequence) else hindrance.next_try
         if hindrance.is_away:
             return hindrance.reason, look
+        if sequence in queue.held:
+            return "the hub has told this kit to hold its kind", None
         moment = due(queue, sequence)
         if moment > self._steady:
             failed = history.last_failure(self._journal, sequence, channel)

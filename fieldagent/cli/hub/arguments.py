@@ -14,6 +14,7 @@ from fieldagent.cli.subcommand import (
     count,
     duration,
 )
+from fieldagent.wire.command import VERBS
 
 KINDS = ("message", "location", "waypoint", "data")
 TYPES = ("User", "Device", "Integration", "Resource")
@@ -37,6 +38,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_group(actions)
     _add_device(actions)
     _add_update(actions)
+    _add_command(actions)
     _add_dead_letter(actions)
     _add_usage(actions)
     _add_key(actions)
@@ -334,6 +336,30 @@ def _add_setting(device: Subparsers) -> None:
     change.add_argument(
         "--secret-key", type=Path, metavar="FILE", help="sign it here, with this key of minisign's"
     )
+
+
+def _add_command(actions: Subparsers) -> None:
+    summary = "tell a kit what to do, and show what it answered"
+    order = _action(actions, "command", ("cli.hub.command", "command"), summary)
+    order.add_argument("device", metavar="KIT")
+    order.add_argument(
+        "words",
+        nargs="*",
+        metavar="COMMAND",
+        help="; ".join(f"{f'{each.name} {each.takes}'.strip()}: {each.means}" for each in VERBS)
+        + "; left out: those that were given are listed",
+    )
+    order.add_argument(
+        "--by", choices=("ip", "satellite"), help="that way alone (the link, else satellite)"
+    )
+    order.add_argument(
+        "--secret-key", type=Path, metavar="FILE", help="of minisign's, which signs what set sets"
+    )
+    order.add_argument("--yes", action="store_true", help="agree to what it costs over satellite")
+    order.add_argument(
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="for the answer (0)"
+    )
+    order.add_argument("--limit", type=int, default=20, help="of those that are listed (20)")
 
 
 def _add_update(actions: Subparsers) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,9 @@ from fieldagent.wire.kit_note import OFFER_MAX
 from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
 
 
-class _Kit(NamedTuple):
+class SignedFor(NamedTuple):
+    """The kit that settings are for."""
+
     workspace: int
     device: int
     name: str
@@ -40,14 +43,15 @@ class _Kit(NamedTuple):
 def device_set(given: argparse.Namespace) -> int:
     def carry_out(_: HubSettings, store: Store) -> int:
         # Who signs may take their time: no transaction is open meanwhile.
-        kit = store.once(lambda db: _kit(db, given))
+        kit = store.once(lambda db: kit_of(db, given))
         file = given.file or Path(f"device-{kit.device}.settings")
         if given.settings:
-            _write(file, _change(kit, given.settings, time.time()))
+            number = max(int(time.time()), kit.last + 1)
+            write(file, change_of(kit, given.settings, number))
             if given.secret_key is None:
                 return show(given, _to_be_signed(file, given.device))
-            _sign(file, given.secret_key)
-        change = store.once(lambda db: _offer(db, _kit(db, given), file, time.time()))
+            sign(file, given.secret_key)
+        change = store.once(lambda db: _offer(db, kit_of(db, given), file, time.time()))
         return show(
             given,
             {
@@ -61,16 +65,18 @@ def device_set(given: argparse.Namespace) -> int:
     return with_store(given, carry_out)
 
 
-def _kit(db: Db, given: argparse.Namespace) -> _Kit:
+def kit_of(db: Db, given: argparse.Namespace) -> SignedFor:
+    """Raises Refused."""
     workspace = directory.workspace_of(db, given.workspace)
     device = directory.device_named(db, workspace, given.device)
     ((name, kit),) = db.execute("SELECT name, link_token FROM device WHERE id = ?", device)
     if kit is None:
         raise Refused(f"{name} has no link token: `fieldagent hub device token {device}`")
-    return _Kit(workspace, device, name, kit, kit_report.last_number(db, device))
+    return SignedFor(workspace, device, name, kit, kit_report.last_number(db, device))
 
 
-def _change(kit: _Kit, settings: list[str], now: float) -> SettingsChange:
+def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsChange:
+    """Return the change that these words say. Raises Refused."""
     known = {key.name: key for key in KEYS}
     pairs = []
     for each in settings:
@@ -86,10 +92,11 @@ def _change(kit: _Kit, settings: list[str], now: float) -> SettingsChange:
         except WrongProperty as wrong:
             raise Refused(f"{name} {wrong}") from None
         pairs.append((name, value))
-    return SettingsChange(kit.name, kit.kit, max(int(now), kit.last + 1), tuple(pairs))
+    return SettingsChange(kit.name, kit.kit, number, tuple(pairs))
 
 
-def _write(file: Path, change: SettingsChange) -> None:
+def write(file: Path, change: SettingsChange) -> None:
+    """Write its text, to be signed. Raises Refused."""
     try:
         text = change.text()
         if len(text) > OFFER_MAX:
@@ -109,16 +116,17 @@ def _to_be_signed(file: Path, device: str) -> dict[str, str]:
     }
 
 
-def _sign(file: Path, key: Path) -> None:
+def sign(file: Path, key: Path, *how: str) -> None:
+    """Have minisign sign it; `how` are its further options. Raises Refused."""
     try:
-        done = subprocess.run(["minisign", "-Sm", file, "-s", key])
+        done = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
     except FileNotFoundError:
         raise Refused("minisign is not there: install it, or sign where it is") from None
     if done.returncode:
         raise Refused(f"nothing was sent: minisign has not signed {file}")
 
 
-def _offer(db: Db, kit: _Kit, file: Path, now: float) -> SettingsChange:
+def _offer(db: Db, kit: SignedFor, file: Path, now: float) -> SettingsChange:
     signed = file.with_name(f"{file.name}.minisig")
     try:
         text, signature = file.read_text(), signed.read_text()

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from fieldagent.http.client import Opener
 from fieldagent.http.routes import Route
 from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.commands import CommandsApi
 from fieldagent.hub.administration.contacts import ContactsApi
 from fieldagent.hub.administration.devices import DevicesApi
 from fieldagent.hub.administration.groups import GroupsApi
@@ -29,12 +30,14 @@ def routes(
     reach: Reach,
     operators: Collection[str] = tuple(OPERATORS),
     prices: Prices = lambda operator: None,
+    grace: float = 0.0,
 ) -> list[Route]:
     """Return them all; `operators` are the names that a device's may have, `prices` tells what a
-    credit costs with each."""
+    credit costs with each, `grace` how many seconds a link has before satellite is paid for."""
     return [
         *DevicesApi(acts, mobile_originated, operators).routes(),
         *UsageApi(acts, prices).routes(),
+        *CommandsApi(acts, grace).routes(),
         *UsersApi(acts, mobile_originated).routes(),
         *GroupsApi(acts).routes(),
         *KeysApi(acts).routes(),

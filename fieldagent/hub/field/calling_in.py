@@ -63,6 +63,9 @@ def next_due(db: Db) -> float:
         f" AS at FROM device WHERE {REACHED} UNION ALL SELECT 0 FROM device WHERE {REACHED}"
         " AND EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
         " AND state = 'waiting' AND urgent = 1)"
+        " UNION ALL SELECT CASE WHEN satellite_from > command.not_before THEN satellite_from"
+        " ELSE command.not_before END FROM command JOIN device ON device.id = command.device"
+        f" WHERE {REACHED} AND command.state = 'waiting' AND satellite_from IS NOT NULL"
         " UNION ALL SELECT CASE WHEN claimed_until > not_before THEN claimed_until"
         " ELSE not_before END FROM mobile_terminated JOIN device ON device.id = device"
         f" WHERE {REACHED}) AS times",

@@ -73,6 +73,8 @@ class Load:
     entries: list[Entry] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
+    commands: list[int] = field(default_factory=list)
+    """Their numbers."""
     introduced: list[tuple[int, bytes]] = field(default_factory=list)
 
     @property
@@ -182,8 +184,9 @@ def fill(
     space: Space,
     *,
     packed: bool = False,
+    commands: Iterable[Entry] = (),
 ) -> Load:
-    """As many of both as fit, in their order; only items of the first's sender."""
+    """As many of each as fit, in their order; only items of the first's sender."""
     load = Load(packed=packed)
     for each in items:
         load.origin = load.origin or each.sender
@@ -198,6 +201,10 @@ def fill(
         if not _add(db, device, load, receipt.member, [receipt.entry], room):
             break
         load.receipts.append(receipt.id)
+    for command in commands:
+        if not _add(db, device, load, THE_HUB, [command], space.beside(load)):
+            break
+        load.commands.append(command.sequence)
     if load.entries:
         for member in _unnamed(db, device):
             _add(db, device, load, member, [], space.beside(load))

@@ -23,7 +23,7 @@ from fieldagent.hub.field.envelope_packing import (
     waiting,
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
-from fieldagent.hub.records import contact, kit_report
+from fieldagent.hub.records import commands, contact, kit_report
 from fieldagent.hub.records.ledger import confirm_all, mail_topic
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_dataclass import dataclass
@@ -93,12 +93,17 @@ class IpMailbox:
         limit = LOOK_AT + len(loaded)
         items = waiting(db, self.device.id, self._clock(), due="1 = 1", limit=limit)
         receipts = receipts_for(db, self.device.id, limit=RECEIPTS + len(text))
+        under_way = {number for load in self._loads.values() for number in load.commands}
+        orders = commands.waiting(
+            db, self.device.id, self._clock(), limit=RECEIPTS + len(under_way)
+        )
         return fill(
             db,
             self.device,
             (each for each in items if each.item not in loaded),
             (each for each in receipts if each.id not in text),
             Space(room),
+            commands=(each for each in orders if each.sequence not in under_way),
         )
 
     async def stored(self, outgoing: OutgoingMessage) -> None:
@@ -176,6 +181,7 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
     pairs = [(item, each.device) for each in stored for item in each.load.items]
     confirm_all(db, pairs, Bearer.IP, now)
     for each in stored:
+        commands.note_stored(db, each.device, each.load.commands)
         if each.load.introduced and journal_of(db, each.device) == each.journal:
             # A newer link may be of another journal, which was told nothing.
             mark_introduced(db, each.device, each.load.introduced)

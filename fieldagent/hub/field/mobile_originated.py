@@ -25,7 +25,16 @@ from fieldagent.hub.field.kit_items import (
     take_in,
 )
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
-from fieldagent.hub.records import alarm, contact, mt_copies, numbering, outward, slices, sos
+from fieldagent.hub.records import (
+    alarm,
+    commands,
+    contact,
+    mt_copies,
+    numbering,
+    outward,
+    slices,
+    sos,
+)
 from fieldagent.hub.records.ledger import (
     THE_HUB,
     Posting,
@@ -41,6 +50,7 @@ from fieldagent.hub.records.ledger import (
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import (
     CheckIn,
+    CommandAnswer,
     IncidentWord,
     Item,
     Location,
@@ -52,6 +62,7 @@ from fieldagent.store.group import NOT_STORED
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.supervisor import brief
 from fieldagent.system.wording import counted
+from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
     Beside,
@@ -76,6 +87,9 @@ from fieldagent.wire.fragments import reassemble
 from fieldagent.wire.incident_proof import is_proved
 
 log = logging.getLogger(__name__)
+
+
+_NOT_TO_THE_HUB = Ack | RelayRequest | SentBy | Way | Beside | RemoteCommand
 
 
 @dataclass(slots=True)
@@ -336,12 +350,14 @@ class MobileOriginated:
                 taken.duplicates += 1
             elif not send_fragments_again(db, device.id, entry.sequence, content, taken.now):
                 taken.mismatches.append(f"a report on {entry.sequence}")
-        elif isinstance(content, Ack | RelayRequest | SentBy | Way | Beside):
+        elif isinstance(content, _NOT_TO_THE_HUB):
             taken.troubles.append("a word of the air, which nobody says to the hub")
         elif isinstance(content, Receipt):
             _take_receipt(db, entry, content, taken)
         elif isinstance(content, CheckIn):
             _take_check_in(db, entry, content, taken)
+        elif isinstance(content, CommandAnswer):
+            _take_answer(db, entry, content, taken)
         elif isinstance(content, Unreadable):
             _take_unreadable(db, entry, content, taken)
         elif isinstance(content, Fragment):
@@ -552,6 +568,20 @@ def _take_check_in(db: Db, entry: Entry, asked: CheckIn, taken: _Taken) -> None:
     else:
         taken.duplicates += 1
         answer_again(db, device, entry.sequence, digest, taken.now)
+
+
+def _take_answer(db: Db, entry: Entry, answer: CommandAnswer, taken: _Taken) -> None:
+    """Only its own link or modem brings what a kit answers."""
+    if taken.doubt or taken.relaying is not None:
+        taken.troubles.append("an answer to a command, which another device brought")
+    elif not _is_new(db, entry, taken):
+        taken.duplicates += 1
+    else:
+        taken.items += 1
+        way = taken.way.value if taken.proved else f"{taken.way.value}, not authenticated"
+        if not commands.note_answer(db, taken.device.id, answer, way, taken.now):
+            text = f"an answer to command {answer.number}, which waits for none here"
+            taken.troubles.append(text)
 
 
 def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None:

@@ -23,6 +23,7 @@ from fieldagent.hub.field.envelope_packing import (
     waiting,
 )
 from fieldagent.hub.operator.failures import Scope
+from fieldagent.hub.records import commands
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of, mt_bytes_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.usage import day_of
@@ -46,6 +47,9 @@ PICTURE_PARTS = 8
 """Messages that a picture may take: a hundred for one thumbnail is nobody's wish."""
 
 
+NO_CREDITS = "no credits left today"
+
+
 def most_parts(item: object) -> float:
     """Return how many messages an item may take."""
     is_picture = isinstance(item, Data) and picture_type(item.payload) is not None
@@ -66,7 +70,10 @@ def wait_for_link(db: Db, item: int, device: int, why: str) -> None:
 
 def pack(db: Db, now: float) -> int:
     """Turn what may be sent over satellite now into messages; how many those are."""
-    return sum(_pack_for(db, device, now) for device in due(db, now, lock=True))
+    return sum(
+        _pack_commands(db, account, now) + _pack_for(db, account, now)
+        for account in due(db, now, lock=True)
+    )
 
 
 REACHED = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
@@ -86,15 +93,30 @@ def due(db: Db, now: float, *, lock: bool) -> list[Account]:
         " AND (delivery.expires IS NULL OR delivery.expires > ?)"
         f" AND (item.sos = 1 OR NOT {IS_LINKED}))"
         " OR (EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
-        f" AND receipt.state = 'waiting' AND receipt.urgent = 1) AND NOT {IS_LINKED}))"
+        f" AND receipt.state = 'waiting' AND receipt.urgent = 1) AND NOT {IS_LINKED})"
+        f" OR EXISTS (SELECT 1 FROM command WHERE command.device = device.id AND {commands.IS_DUE}"
+        f" AND (command.bearer = 'satellite' OR NOT {IS_LINKED})))"
         " ORDER BY id" + (db.skip_locked if lock else ""),
-        now,
-        now,
-        now,
-        now,
-        now,
+        *([now] * 9),
     )
     return [account_of(row) for row in rows]
+
+
+def _pack_commands(db: Db, account: Account, now: float) -> int:
+    """Each by itself: a credit pays for one."""
+    id_ = account.device.id
+    ((linked,),) = db.execute(f"SELECT {IS_LINKED} FROM device WHERE id = ?", now, id_)
+    packed = 0
+    for entry in commands.due(db, id_, now, linked=bool(linked)):
+        body = encode([entry], key=account.key)
+        allowed = allowance(db, account, now, urgent=False)
+        if allowed is not None and credits_for(len(body)) > allowed:
+            commands.put_off(db, id_, entry.sequence, _midnight(now), NO_CREDITS)
+            continue
+        _persist(db, id_, body, [], False, now)
+        commands.note_packed(db, id_, entry.sequence)
+        packed += 1
+    return packed
 
 
 def _pack_for(db: Db, account: Account, now: float) -> int:
@@ -327,12 +349,16 @@ def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | No
 
 def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> None:
     """What is due is looked at again when the next day begins."""
-    midnight = now - now % 86_400 + 86_400
     for each in items:
         db.execute(
-            "UPDATE delivery SET not_before = ?, reason = 'no credits left today'"
-            " WHERE item = ? AND device = ?",
-            midnight,
+            "UPDATE delivery SET not_before = ?, reason = ? WHERE item = ? AND device = ?",
+            _midnight(now),
+            NO_CREDITS,
             each.item,
             device,
         )
+
+
+def _midnight(now: float) -> float:
+    """Return when the next day begins, with its credits."""
+    return now - now % 86_400 + 86_400

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fieldagent.hub.store.early_steps import EARLY_STEPS, OF_VERSION_14
+from fieldagent.hub.store.later_steps import COMMANDS
 from fieldagent.store.schema import Schema
 
-VERSION = 37
+VERSION = 36
 
 _MUCH = """
 ALTER TABLE delivery ADD COLUMN rank {int} NOT NULL DEFAULT 0; -- of what waits the least goes first
@@ -418,10 +419,6 @@ ALTER TABLE webhook ADD COLUMN steps {int} NOT NULL DEFAULT 0; -- 1: is told how
 ALTER TABLE webhook_delivery ADD COLUMN steps {int} NOT NULL DEFAULT 0; -- that its item has come
 ALTER TABLE webhook_delivery ADD COLUMN told {int} NOT NULL DEFAULT -1; -- of those; -1: nothing yet
 ALTER TABLE webhook_delivery ADD COLUMN telling {int} NOT NULL DEFAULT 0; -- in the post under way
-"""
-"""From version 35, in which a webhook was told of an item once, and not how far it came."""
-
-_BALANCE = """
 CREATE TABLE operator_balance ( -- what is left of an account, as its operator told last
     operator TEXT NOT NULL,
     plan TEXT NOT NULL,
@@ -430,7 +427,8 @@ CREATE TABLE operator_balance ( -- what is left of an account, as its operator t
     PRIMARY KEY (operator, plan)
 );
 """
-"""From version 36, in which nobody knew what is left before it was spent."""
+"""From version 35, in which a webhook was told of an item once, and not how far it came, and nobody
+knew what is left of an account before it was spent."""
 
 
 _SINCE_14 = (
@@ -455,8 +453,7 @@ _SINCE_14 = (
     _KIT_SMS,
     _WAITS,
     _CARRIED_DOWN,
-    _STEPS,
-    _BALANCE,
+    _STEPS + COMMANDS,
 )
 """New tables are made by these steps, too."""
 

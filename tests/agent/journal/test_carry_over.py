@@ -56,6 +56,9 @@ handover.number handover.sender handover.state handover.attempts handover.not_be
 handover.reason beginning.one beginning.number event.number event.topic event.subject
 tally.what tally.who tally.result tally.count tally.seconds check_in.one check_in.sequence
 check_in.within check_in.at check_in.confirmed check_in.heard
+command.number command.verb command.arguments command.channel command.came command.state
+command.boot command.outcome command.answer command.answered agent_start.one agent_start.starts
+held_kind.kind
 """
 """Of version 15, from which on a program reads what a later one has accepted: add what a version
 adds, and take nothing away."""

@@ -1,0 +1,43 @@
+"""`GET /api/commands`: what the hub has told this kit to do, and what it answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.agent.assembly import Parts
+from fieldagent.agent.journal import commands
+from fieldagent.agent.journal.commands import KnownCommand
+from fieldagent.wire.command import in_words
+from fieldagent.wire.command_answer import text_of
+
+LISTED = 50
+
+
+def listing(parts: Parts) -> dict[str, Any]:
+    """Return what this kit allows, and the newest commands, the last first."""
+    found = commands.listing(parts.journal, LISTED)
+    date = parts.journal.clock.date
+    return {
+        "allowed": list(parts.inbox.commands.allowed),
+        "commands": [
+            {
+                "number": each.number,
+                "command": in_words(each.command),
+                "channel": each.channel,
+                "came": date(each.came),
+                "state": each.state,
+                **_answer(each),
+                "answered": None if each.answered is None else date(each.answered),
+            }
+            for each in found
+        ],
+    }
+
+
+def _answer(known: KnownCommand) -> dict[str, str | None]:
+    if known.answer is None:
+        return {"outcome": None, "answer": None}
+    return {
+        "outcome": known.answer.outcome.name.lower(),
+        "answer": text_of(known.command.verb, known.answer),
+    }

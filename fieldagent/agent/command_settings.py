@@ -1,0 +1,29 @@
+"""Which commands of the hub's a kit carries out."""
+
+from __future__ import annotations
+
+from fieldagent.system.properties import Key, WrongProperty
+from fieldagent.wire.command import BY_NAME, VERBS
+
+READS = tuple(verb.name for verb in VERBS if verb.reads)
+
+
+def read_names(value: str) -> tuple[str, ...]:
+    """Read `status log`, or `none`. Raises WrongProperty."""
+    if value == "none":
+        return ()
+    names = tuple(dict.fromkeys(value.replace(",", " ").split()))
+    if unknown := [name for name in names if name not in BY_NAME]:
+        raise WrongProperty(f"has {unknown[0]!r}: there are {', '.join(BY_NAME)}; or none")
+    return names
+
+
+KEYS = (
+    Key(
+        "remote-commands",
+        read_names,
+        READS,
+        "commands that the hub may give this kit, of " + ", ".join(BY_NAME) + "; none for none"
+        f" ({' '.join(READS)})",
+    ),
+)

@@ -1,0 +1,211 @@
+"""Commands that change something. Each is on disk as begun before it is called, and returns what
+it did, in a sentence.
+
+`restart` and `reboot` do not return: the agent that begins anew answers them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent import outcomes
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
+from fieldagent.agent.journal import commands, outbound
+from fieldagent.agent.journal.commands import KnownCommand
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.modem_healing import healing_of
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, let_go
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outcomes import OFFER, REBOOT
+from fieldagent.package.package import Channel
+from fieldagent.package.writing import kind_of
+from fieldagent.system.folder import put_file
+from fieldagent.system.wording import counted
+from fieldagent.wire.command_settings import offer_of
+from fieldagent.wire.kit_note import OfferReport, SettingsOffer
+from fieldagent.wire.settings_change import NotAChange, kit_of
+
+LOOK = 0.5
+"""Seconds between two looks at what a command waits for."""
+QUIET = 600.0
+"""Seconds that a session may take, before what would cut it is given up."""
+HEALED = 300.0
+"""Seconds in which a silent modem gets its next step, by `channels.reopening`."""
+TRIED = 1_800.0
+"""Seconds in which root's unit tries settings, or the agent is started anew by that."""
+ENDED = ("taken", "refused", "back")
+REBOOTED = 120.0
+"""Seconds in which root's unit reboots the machine."""
+
+
+def _satellite(hands: Hands) -> ChannelOutbox:
+    outbox = hands.parts.outboxes.get(Channel.SATELLITE)
+    if outbox is None:
+        raise CannotBeDone("no satellite modem is configured")
+    return outbox
+
+
+async def retry(hands: Hands, known: KnownCommand) -> str:
+    """Have the modem try now. Raises CannotBeDone."""
+    outbox = _satellite(hands)
+    outbox.link.ask()
+    return f"the modem tries now, {counted(len(outbox), 'Package')} to send"
+
+
+def may_heal(hands: Hands) -> None:
+    """Raise CannotBeDone where there is nothing to be healed."""
+    link = _satellite(hands).link
+    if "satellite" not in healing_of(hands.settings):
+        raise CannotBeDone("satellite-heal has no step here")
+    if link.state is not LinkState.ABSENT:
+        raise CannotBeDone(f"the modem answers ({link.state.value}): only a silent one is healed")
+
+
+async def heal(hands: Hands, known: KnownCommand) -> str:
+    """Take the next step for a silent modem. Raises Failed."""
+    link = _satellite(hands).link
+    before = link.facts.get("healingSteps", 0)
+    link.heal_now = True
+    with trio.move_on_after(HEALED):
+        while link.facts.get("healingSteps", 0) == before:
+            await trio.sleep(LOOK)
+        return str(link.facts.get("healing", ""))
+    link.heal_now = False
+    raise Failed("no step was taken in five minutes: the modem answers, or 8 were in an hour")
+
+
+def may_restart(hands: Hands) -> None:
+    """Raise CannotBeDone where nobody would start the agent again."""
+    if not os.environ.get("INVOCATION_ID"):
+        raise CannotBeDone("systemd has not started this agent: nobody would start it again")
+
+
+async def restart(hands: Hands, known: KnownCommand) -> NoReturn:
+    """Stop in good order; systemd starts it again."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    await trio.sleep_forever()
+
+
+async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
+    """Leave the order for root's unit. Raises Failed where none takes it."""
+    place = hands.settings.state_directory / REBOOT
+    boot = hands.parts.journal.clock.base().boot
+    try:
+        await trio.to_thread.run_sync(partial(put_file, place, boot.encode()))
+    except OSError as error:
+        raise Failed(f"the order cannot be left for root's unit: {error.strerror}") from None
+    await trio.sleep(REBOOTED)
+    raise Failed("fieldagent-reboot.path runs not here, or the machine does not go down")
+
+
+async def change_settings(hands: Hands, known: KnownCommand) -> str:
+    """Leave them for root's unit, which verifies and tries them, and starts the agent anew by that;
+    wait for what came of them. Raises CannotBeDone where they are refused, Failed where they were
+    taken back."""
+    state = hands.settings.state_directory
+    if (report := _of(state, known.number)) is None:
+        await _leave(hands, known)
+    with trio.move_on_after(TRIED):
+        while report is None or report.state not in ENDED:
+            await trio.sleep(LOOK)
+            report = _of(state, known.number)
+        if report.state == "refused":
+            raise CannotBeDone(report.why)
+        if report.state == "back":
+            raise Failed(f"taken back: {report.why}")
+        return "they are in force"
+    (state / OFFER).unlink(missing_ok=True)
+    raise Failed("root's unit has not tried them: fieldagent-settings.path")
+
+
+async def hold(hands: Hands, known: KnownCommand) -> str:
+    """Have a kind of what is posted wait over satellite. Raises CannotBeDone."""
+    kind, queue, there = _of_kind(hands, known)
+    await hands.parts.journal.persist(commands.note_held(kind, held=True))
+    hold_back(queue, kind, there)
+    return f"{kind} waits: {counted(len(there), 'Package')} now"
+
+
+async def resume(hands: Hands, known: KnownCommand) -> str:
+    """Let that kind go again. Raises CannotBeDone."""
+    kind, queue, there = _of_kind(hands, known)
+    await hands.parts.journal.persist(commands.note_held(kind, held=False))
+    let_go(queue, kind, there)
+    return f"{kind} goes again: {counted(len(there), 'Package')} now"
+
+
+def _of_kind(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue, list[int]]:
+    """Return the kind, the satellite's queue, and what is of that kind in it and no SOS."""
+    _satellite(hands)
+    kind = str(known.command.arguments[0])
+    queue = hands.parts.queues[Channel.SATELLITE]
+    found = outbound.packages(hands.parts.journal, queue.waiting())
+    packages = {key: each.package for key, each in found.items() if isinstance(each, Accepted)}
+    there = [
+        sequence
+        for sequence, package in packages.items()
+        if not package.urgent and kind_of(package.item) == kind
+    ]
+    return kind, queue, there
+
+
+async def _leave(hands: Hands, known: KnownCommand) -> None:
+    kit = kit_of(hands.settings.hub_token or "")
+    try:
+        text, signature = offer_of(known.number, kit, known.command.arguments)
+        by_satellite = known.channel == Channel.SATELLITE
+        body = SettingsOffer(text, signature, by_satellite).encode()
+        place = hands.settings.state_directory / OFFER
+        await trio.to_thread.run_sync(partial(put_file, place, body))
+    except NotAChange as wrong:
+        raise CannotBeDone(str(wrong)) from None
+    except OSError as error:
+        raise Failed(f"they cannot be left for root's unit: {error.strerror}") from None
+
+
+def _of(state: Path, number: int) -> OfferReport | None:
+    report = outcomes.read(state).settings
+    return report if report is not None and report.number == number else None
+
+
+async def quiet(hands: Hands) -> None:
+    """Wait until no modem is in a session. Raises CannotBeDone where one does not end."""
+    with trio.move_on_after(QUIET):
+        while busy := _busy(hands.parts.outboxes):
+            await trio.sleep(LOOK)
+        return
+    raise CannotBeDone(f"{busy} has been in a session for ten minutes")
+
+
+def _busy(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
+    """The link to the hub is no session: what it has not acknowledged goes again."""
+    for channel, outbox in outboxes.items():
+        if channel is not Channel.CELLULAR and outbox.link.state is LinkState.BUSY:
+            return channel
+    return ""
+
+
+ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
+    "retry": retry,
+    "heal": heal,
+    "restart": restart,
+    "reboot": reboot,
+    "set": change_settings,
+    "hold": hold,
+    "resume": resume,
+}
+AGAIN = ("reboot", "set", "hold", "resume")
+"""What was begun before the agent began goes on: the same order means one reboot in a boot, one
+trial of settings of that number, and one kind that is held or not."""
+JUDGES = {"heal": may_heal, "restart": may_restart}
+"""What looks whether it can be done, before it is begun."""
+CUTS = ("heal", "restart", "reboot", "set")
+"""They wait until no modem is in a session."""

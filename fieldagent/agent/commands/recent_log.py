@@ -1,0 +1,33 @@
+"""The newest warnings of the log, for whoever asks from afar: in memory, bounded."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from fieldagent.package.writing import clock_time
+
+KEPT = 100
+LINE_MAX = 300
+"""Characters of a line."""
+
+
+class RecentLog(logging.Handler):
+    """Keeps warnings and worse."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._kept: deque[logging.LogRecord] = deque(maxlen=KEPT)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one more."""
+        self._kept.append(record)
+
+    def lines(self) -> list[str]:
+        """Return them, the newest first."""
+        return [_line(each) for each in reversed(self._kept)]
+
+
+def _line(record: logging.LogRecord) -> str:
+    text = f"{clock_time(record.created)} {record.levelname} {record.getMessage()}"
+    return text if len(text) <= LINE_MAX else f"{text[:LINE_MAX]}…"

@@ -1,0 +1,144 @@
+"""Carries out the hub's commands, one after the other, each once.
+
+What the power may cut: a command that came is on disk before its link or modem forgets it. One
+that reads is read again, as nobody has seen what came of it. One that changes something is `begun`
+on disk before it is done, and is not done again: after a start of the agent its answer tells what
+is known of it. An answer is on disk before it is a Package, which the same command makes once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import trio
+
+from fieldagent.agent.commands.acts import ACTS, AGAIN, CUTS, JUDGES, quiet
+from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
+from fieldagent.agent.commands.reads import READS
+from fieldagent.agent.inbound.command_gate import CommandGate
+from fieldagent.agent.journal import commands
+from fieldagent.agent.journal.commands import KnownCommand
+from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome, Package
+from fieldagent.package.reading import KINDS
+from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.system.supervisor import brief
+from fieldagent.wire import answer_text
+from fieldagent.wire.command import in_words, verb_of
+
+log = logging.getLogger(__name__)
+
+ROOM_AGAIN = 60.0
+"""Seconds until an answer is tried again for which the disk has no room."""
+CUT_OFF = "the agent stopped while it was done: nobody knows how far it came"
+
+
+async def run(hands: Hands, gate: CommandGate) -> None:
+    """Carry out what is on disk and what comes, until cancelled."""
+    journal = hands.parts.journal
+    with _kept_log(hands):
+        if not hands.starts:
+            hands.starts = await journal.persist(commands.count_start)
+        for each in commands.under_way(journal):
+            if each.state == "begun":
+                await _owe(hands, await _after_start(hands, each))
+        while True:
+            news = gate.news
+            for each in commands.under_way(journal):
+                if each.state == "accepted":
+                    await _owe(hands, await _carry_out(hands, each))
+            for each in commands.under_way(journal):
+                if each.state == "owed":
+                    await _answer(hands, each)
+            if not commands.under_way(journal):
+                await news.wait()
+
+
+@contextmanager
+def _kept_log(hands: Hands) -> Iterator[None]:
+    root = logging.getLogger()
+    root.addHandler(hands.log)
+    try:
+        yield
+    finally:
+        root.removeHandler(hands.log)
+
+
+async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
+    words = in_words(known.command)
+    log.info("the hub's command %d: %s", known.number, words)
+    name = verb_of(known.command).name
+    try:
+        if name in READS:
+            body = READS[name](hands, known.command.arguments)
+            return CommandAnswer(known.number, CommandOutcome.DONE, body)
+        if name in JUDGES:
+            JUDGES[name](hands)
+        if name in CUTS:
+            await quiet(hands)
+    except CannotBeDone as why:
+        return _told(known, CommandOutcome.REFUSED, str(why))
+    except Exception as error:
+        return _mistake(known, error)
+    boot = hands.parts.journal.clock.base().boot
+    await hands.parts.journal.persist(commands.begin(known.number, boot))
+    log.warning("the hub's command %d is carried out: %s", known.number, words)
+    return await _done(hands, known, name)
+
+
+async def _done(hands: Hands, known: KnownCommand, name: str) -> CommandAnswer:
+    try:
+        return _told(known, CommandOutcome.DONE, await ACTS[name](hands, known))
+    except CannotBeDone as why:
+        return _told(known, CommandOutcome.REFUSED, str(why))
+    except Failed as why:
+        return _told(known, CommandOutcome.FAILED, str(why))
+    except Exception as error:
+        return _mistake(known, error)
+
+
+def _mistake(known: KnownCommand, error: Exception) -> CommandAnswer:
+    """It must not hold up those behind it."""
+    if isinstance(error, StoreFailed | StoreFull):
+        raise error
+    log.exception("command %d failed by a mistake of ours", known.number)
+    return _told(known, CommandOutcome.FAILED, f"the agent failed: {brief(error)}")
+
+
+async def _after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
+    """What is known of one that was begun before the agent began."""
+    name = verb_of(known.command).name
+    if name == "restart":
+        return _told(known, CommandOutcome.DONE, "the agent has started anew")
+    if name == "reboot" and known.boot != hands.parts.journal.clock.base().boot:
+        return _told(known, CommandOutcome.DONE, "the machine has started anew")
+    if name in AGAIN:
+        return await _done(hands, known, name)
+    return _told(known, CommandOutcome.FAILED, CUT_OFF)
+
+
+def _told(known: KnownCommand, outcome: CommandOutcome, text: str) -> CommandAnswer:
+    return CommandAnswer(known.number, outcome, answer_text.pack(text))
+
+
+async def _owe(hands: Hands, answer: CommandAnswer) -> None:
+    await hands.parts.journal.persist(partial(commands.owe, answer=answer))
+
+
+async def _answer(hands: Hands, known: KnownCommand) -> None:
+    """Make a Package of it, by the way that the command came."""
+    assert known.answer is not None
+    log.info("command %d: %s", known.number, known.answer.outcome.name.lower())
+    priority = KINDS["commandAnswer"][1]
+    channels = frozenset([Channel(known.channel)])
+    package = Package(known.answer, channels=channels, priority=priority)
+    try:
+        await hands.parts.intake.accept(package, f"fieldagent command {known.number}")
+    except StoreFull as full:
+        log.error("the answer to command %d waits: %s", known.number, full)
+        await trio.sleep(ROOM_AGAIN)
+        return
+    journal = hands.parts.journal
+    await journal.persist(commands.answered(known.number, journal.clock.now()))

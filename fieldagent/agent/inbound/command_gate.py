@@ -1,0 +1,92 @@
+"""Judges a command that has come: whether the hub gave it, whether it is new, and allowed here."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import trio
+
+from fieldagent.agent.journal import commands
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.system.lived_time import LivedTime
+from fieldagent.wire import answer_text
+from fieldagent.wire.command import NotACommand, RemoteCommand, verb_of
+from fieldagent.wire.command_proof import is_proved
+
+OLD = 5 * 86_400
+"""Seconds after which a command is too old to be done: so long the satellite operator keeps one."""
+NOT_PROVED = (
+    "a command whose proof is wrong: somebody else than the hub gave it, or satellite-key and"
+    " hub-token here are not what the hub has (`fieldagent hub device key`, `token`)"
+)
+
+
+class CommandBrought(Protocol):
+    """The message that holds it."""
+
+    now: float
+    channel: str | None
+    duplicates: int
+    commands: int
+    troubles: list[str]
+
+
+class CommandGate:
+    """`keys` are those for proofs, `allowed` the names of verbs that this kit carries out."""
+
+    def __init__(self, keys: Sequence[bytes] = (), allowed: Collection[str] = ()) -> None:
+        self._keys = keys
+        self.allowed = allowed
+        self.news = trio.Event()
+        """Set when something has come, and then replaced."""
+
+    def note(
+        self,
+        db: sqlite3.Connection,
+        number: int,
+        command: RemoteCommand,
+        clock: LivedTime,
+        taken: CommandBrought,
+    ) -> None:
+        """Write down one that the hub has given and that was not here before; its answer too, where
+        it is refused."""
+        if not is_proved(number, command, self._keys):
+            # No answer: anybody could make the kit pay for one.
+            taken.troubles.append(NOT_PROVED)
+            return
+        if commands.is_known(db, number):
+            taken.duplicates += 1
+            return
+        why = self._refusal(db, number, command, clock, taken.now)
+        commands.note(db, number, command, taken.channel or "", taken.now)
+        if why:
+            body = answer_text.pack(why)
+            commands.owe(db, CommandAnswer(number, CommandOutcome.REFUSED, body))
+        taken.commands += 1
+
+    def wake(self) -> None:
+        """What came is on disk."""
+        self.news.set()
+        self.news = trio.Event()
+
+    def _refusal(
+        self,
+        db: sqlite3.Connection,
+        number: int,
+        command: RemoteCommand,
+        clock: LivedTime,
+        now: float,
+    ) -> str:
+        if number < (last := commands.last(db)):
+            return f"command {last} came before it, give it anew"
+        if clock.source() and clock.date(now) - number > OLD:
+            return "it is more than 5 days old, give it anew"
+        try:
+            verb = verb_of(command)
+        except NotACommand as wrong:
+            return str(wrong)
+        if verb.name not in self.allowed:
+            return f"{verb.name} is not in remote-commands of this kit"
+        return ""

@@ -1,0 +1,157 @@
+"""Commands of the hub's, from their coming to their answer.
+
+    accepted  on disk, not begun
+    begun     it is being done: it changes something, and is not begun twice
+    owed      its answer is on disk, and is not a Package yet
+    answered  its answer is a Package, under way to the hub
+
+A command that reads goes from `accepted` to `owed` at once; one that is refused begins there.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, NamedTuple
+
+import cbor2
+
+from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.wire.command import RemoteCommand
+
+KEPT = 200
+"""Commands: of a number below theirs nothing is known but that it is old."""
+_ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
+
+
+class KnownCommand(NamedTuple):
+    number: int
+    command: RemoteCommand
+    """Without its proof."""
+    channel: str
+    """By which it came first: its answer goes that way."""
+    came: float
+    """Lived time, as the others."""
+    state: str
+    boot: str
+    """In which it was begun; empty before."""
+    answer: CommandAnswer | None
+    answered: float | None
+
+
+def note(
+    db: sqlite3.Connection, number: int, command: RemoteCommand, channel: str, now: float
+) -> None:
+    """It has come, for the first time."""
+    arguments = cbor2.dumps(list(command.arguments))
+    db.execute(
+        "INSERT INTO command (number, verb, arguments, channel, came, state)"
+        " VALUES (?, ?, ?, ?, ?, 'accepted')",
+        (number, command.verb, arguments, channel, now),
+    )
+
+
+def is_known(db: sqlite3.Connection, number: int) -> bool:
+    """Return whether it was here before, or is older than all of which that is known."""
+    ((there, count, oldest),) = db.execute(
+        "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
+        " FROM command",
+        (number,),
+    )
+    return bool(there) or (count >= KEPT and number < oldest)
+
+
+def last(db: sqlite3.Connection) -> int:
+    """Return the highest number that has come; 0 for none."""
+    ((found,),) = db.execute("SELECT max(number) FROM command")
+    return found or 0
+
+
+def begin(number: int, boot: str) -> Operation[None]:
+    """Write down that it is being done, in that boot."""
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute("UPDATE command SET state = 'begun', boot = ? WHERE number = ?", (boot, number))
+
+    return store
+
+
+def owe(db: sqlite3.Connection, answer: CommandAnswer) -> None:
+    """Write down its answer."""
+    db.execute(
+        "UPDATE command SET state = 'owed', outcome = ?, answer = ? WHERE number = ?",
+        (int(answer.outcome), answer.body, answer.number),
+    )
+
+
+def answered(number: int, now: float) -> Operation[None]:
+    """Write down that its answer is a Package; those that are kept no longer go."""
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "UPDATE command SET state = 'answered', answered = ? WHERE number = ?", (now, number)
+        )
+        db.execute(
+            "DELETE FROM command WHERE state = 'answered' AND number <"
+            " (SELECT min(number) FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?))",
+            (KEPT,),
+        )
+
+    return store
+
+
+def under_way(journal: Journal) -> list[KnownCommand]:
+    """Return those without an answer under way, the first first."""
+    return _known(
+        journal.read(f"SELECT {_ROW} FROM command WHERE state <> 'answered' ORDER BY number")
+    )
+
+
+def listing(journal: Journal, limit: int) -> list[KnownCommand]:
+    """Return the newest, the last first."""
+    return _known(journal.read(f"SELECT {_ROW} FROM command ORDER BY number DESC LIMIT ?", limit))
+
+
+def note_held(kind: str, *, held: bool) -> Operation[None]:
+    """Write down that a kind of what is posted waits over satellite, or no longer."""
+    sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if held else _LET_GO
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(sql, (kind,))
+
+    return store
+
+
+_LET_GO = "DELETE FROM held_kind WHERE kind = ?"
+
+
+def held_kinds(journal: Journal) -> set[str]:
+    """Return the kinds that wait over satellite."""
+    return {kind for (kind,) in journal.read("SELECT kind FROM held_kind")}
+
+
+def count_start(db: sqlite3.Connection) -> int:
+    """Count this start of the agent; return how many there were."""
+    ((starts,),) = db.execute(
+        "INSERT INTO agent_start VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET"
+        " starts = starts + 1 RETURNING starts"
+    ).fetchall()
+    return int(starts)
+
+
+def _known(rows: list[Any]) -> list[KnownCommand]:
+    return [
+        KnownCommand(
+            number,
+            RemoteCommand(verb, tuple(cbor2.loads(arguments))),
+            channel,
+            came,
+            state,
+            boot,
+            None
+            if outcome is None
+            else CommandAnswer(number, CommandOutcome(outcome), bytes(answer or b"")),
+            done,
+        )
+        for number, verb, arguments, channel, came, state, boot, outcome, answer, done in rows
+    ]

@@ -1,0 +1,162 @@
+"""`fieldagent hub command KIT …`: tells a kit what to do, by its link or over satellite, and shows
+what it answered."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fieldagent.cli.hub import settings
+from fieldagent.cli.hub.opened_store import show_list, with_store
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.field.command_cost import CommandCost, cost
+from fieldagent.hub.field.command_giving import SET, costs_something, give
+from fieldagent.hub.records import audit, commands
+from fieldagent.hub.records.commands import GivenCommand
+from fieldagent.hub.settings import HubSettings, price_of
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.exit_codes import ERROR, OK
+from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.wording import counted
+from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
+from fieldagent.wire.command_proof import prove
+from fieldagent.wire.command_settings import arguments_of
+
+LOOK = 0.5
+"""Seconds between two looks for the answer."""
+
+
+class _Commanded(NamedTuple):
+    workspace: int
+    device: int
+
+
+def command(given: argparse.Namespace) -> int:
+    def carry_out(hub: HubSettings, store: Store) -> int:
+        kit = store.once(lambda db: _kit(db, given))
+        if not given.words:
+            return _list(given, store, kit)
+        asked = _read(given.words)
+        number = store.once(lambda db: commands.next_number(db, kit.device, time.time()))
+        if asked.verb == SET.number:
+            number, asked = _signed(given, store, number)
+        found = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
+        told = _price(found, hub)
+        _agree(given, found, told)
+        # Nobody waits for a link that is not there.
+        grace = float(hub.satellite_grace) if found.linked else 0.0
+        order = GivenCommand(
+            kit.workspace, kit.device, number, asked, given.by or "", audit.ADMINISTRATION
+        )
+        number = store.once(lambda db: give(db, order, grace, time.time()))
+        return _wait(given, store, kit, number, told)
+
+    return with_store(given, carry_out)
+
+
+def _kit(db: Db, given: argparse.Namespace) -> _Commanded:
+    workspace = directory.workspace_of(db, given.workspace)
+    return _Commanded(workspace, directory.device_named(db, workspace, given.device))
+
+
+def _read(words: list[str]) -> RemoteCommand:
+    try:
+        return read_words(words)
+    except NotACommand as wrong:
+        raise Refused(str(wrong)) from None
+
+
+def _signed(given: argparse.Namespace, store: Store, number: int) -> tuple[int, RemoteCommand]:
+    """Have minisign sign the settings, under a number that is above all others of the kit. Raises
+    Refused."""
+    if given.secret_key is None:
+        raise Refused(
+            "set takes --secret-key FILE: the key of minisign's whose public part the kit has as"
+            " update-key"
+        )
+    kit = store.once(lambda db: settings.kit_of(db, given))
+    change = settings.change_of(kit, given.words[1:], max(number, kit.last + 1))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "settings"
+        settings.write(file, change)
+        settings.sign(file, given.secret_key, "-t", SET.name)
+        signature = file.with_name(f"{file.name}.minisig").read_text()
+    return change.number, RemoteCommand(SET.number, arguments_of(change, signature))
+
+
+def _like(asked: RemoteCommand) -> RemoteCommand:
+    """With a proof as long as its own will be."""
+    return prove(0, asked, b"")
+
+
+def _price(found: CommandCost, hub: HubSettings) -> str:
+    """Return what both cost over satellite, for people."""
+    size = f"{found.down} bytes there, at most {found.up} back"
+    if not found.credits:
+        return f"over satellite {size}"
+    price = price_of(hub, found.operator)
+    money = "" if price is None else f" ({price.of(found.credits)})"
+    left = "" if found.credits_left is None else f"; {found.credits_left} left here today"
+    return f"over satellite {counted(found.credits, 'credit')}{money}: {size}{left}"
+
+
+def _agree(given: argparse.Namespace, found: CommandCost, told: str) -> None:
+    """Ask whether it may be paid for. Raises Refused."""
+    if not costs_something(found, given.by or "") or given.yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused(f"{told}: --yes agrees to that, --by ip waits for the link")
+    print(f"{told}. Send it? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("nothing was sent")
+
+
+def _wait(given: argparse.Namespace, store: Store, kit: _Commanded, number: int, told: str) -> int:
+    until = time.monotonic() + given.wait
+    while True:
+        row = store.once(lambda db: _row(db, kit, number))
+        if row["answer"] is not None or time.monotonic() >= until:
+            break
+        time.sleep(LOOK)
+    if given.json:
+        return _shown(given, [{**row, "cost": told}], row)
+    for line in _lines(row):
+        print(line)
+    if row["answer"] is None:
+        print(f"{told}; `fieldagent hub command {given.device}` shows the answer once it is here")
+    return _shown(given, [], row)
+
+
+def _row(db: Db, kit: _Commanded, number: int) -> dict[str, Any]:
+    listed = commands.listing(db, kit.device, time.time(), limit=100)
+    return next(each for each in listed if each["number"] == number)
+
+
+def _shown(given: argparse.Namespace, rows: list[dict[str, Any]], row: dict[str, Any]) -> int:
+    if rows:
+        show_list(given, rows)
+    return OK if row["outcome"] in (None, "done") else ERROR
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    state = row["outcome"] or row["state"]
+    head = f"{row['number']}  {row['command']}  {row['given']}  {state}"
+    why = f": {row['reason']}" if row["reason"] else ""
+    by = f" by {row['answeredBy']}" if row["answeredBy"] else ""
+    answer = escaped_lines(row["answer"] or "").splitlines()
+    return [f"{head}{by}{why}", *(f"    {line}" for line in answer)]
+
+
+def _list(given: argparse.Namespace, store: Store, kit: _Commanded) -> int:
+    rows = store.once(
+        lambda db: commands.listing(db, kit.device, time.time(), limit=max(1, given.limit))
+    )
+    if given.json:
+        return show_list(given, rows)
+    print("\n".join(line for row in rows for line in _lines(row)) or "none")
+    return OK

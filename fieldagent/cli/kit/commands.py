@@ -1,0 +1,33 @@
+"""`fieldagent commands`: what the hub has told this kit to do, and what it answered."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.package.writing import clock_time
+from fieldagent.system.exit_codes import OK
+from fieldagent.system.terminal import escaped_lines
+
+
+def commands(given: argparse.Namespace) -> int:
+    try:
+        answer = call(given.port, "GET", "/api/commands").body
+    except CallFailed as failed:
+        return report(failed)
+    show(given, answer, escaped_lines("\n".join(_lines(answer))))
+    return OK
+
+
+def _lines(answer: dict[str, Any]) -> Iterator[str]:
+    yield f"this kit allows {', '.join(answer['allowed']) or 'none'} (remote-commands)"
+    for each in answer["commands"]:
+        state = each["outcome"] or each["state"]
+        head = f"{each['number']}  {each['command']}  {clock_time(each['came'])}"
+        yield f"{head}  by {each['channel']}  {state}"
+        for line in (each["answer"] or "").splitlines():
+            yield f"    {line}"
+    if not answer["commands"]:
+        yield "the hub has given none"

@@ -1,0 +1,92 @@
+"""Commands to a kit, as an administrator gives them, and what it answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import number, refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.administration.acts import LISTED, LISTED_MAX, Acts
+from fieldagent.hub.administration.bodies import choice, line, read_body, whole, wrong
+from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.field.command_cost import cost
+from fieldagent.hub.field.command_giving import SET, costs_something, give
+from fieldagent.hub.records import commands
+from fieldagent.hub.records.commands import BEARERS, GivenCommand
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.reading import Field
+from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
+from fieldagent.wire.command_proof import prove
+
+WORDS_MAX = 200
+CREDITS_MAX = 1_000
+ORDER = {
+    "command": Field(line(WORDS_MAX), "words", required=True),
+    "by": Field(choice(BEARERS), "by"),
+    "credits": Field(whole(0, CREDITS_MAX), "credits"),
+}
+
+
+class CommandsApi:
+    """`grace` is how many seconds a link has before a satellite message is paid for."""
+
+    def __init__(self, acts: Acts, grace: float) -> None:
+        self._acts = acts
+        self._grace = grace
+
+    def routes(self) -> list[Route]:
+        route = self._acts.route
+        return [
+            route("GET", "/api/devices/{id}/commands", self.listing),
+            route("POST", "/api/devices/{id}/commands", self.order),
+        ]
+
+    async def listing(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ("limit",))
+        limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
+
+        def find(db: Db) -> list[dict[str, Any]]:
+            device = device_of(db, caller, id)
+            return commands.listing(db, device, self._acts.clock(), limit=limit)
+
+        return json_response({"commands": await self._acts.store.read(find)})
+
+    async def order(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Give it, where what it costs is agreed to."""
+        refuse_others(request, ())
+        given = read_body(request, ORDER)
+        asked = _asked(given["words"])
+        bearer, agreed = given.get("by", ""), given.get("credits", 0)
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            device = device_of(db, caller, id)
+            at = commands.next_number(db, device, now)
+            found = cost(db, device, at, prove(at, asked, b""), now)
+            if costs_something(found, bearer) and found.credits > agreed:
+                raise Refused(
+                    f"command and answer take {found.credits} credits over satellite: agree to"
+                    f' that with "credits": {found.credits}, or wait for the link with "by": "ip"'
+                )
+            grace = self._grace if found.linked else 0.0
+            order = GivenCommand(caller.workspace, device, at, asked, bearer, str(caller.member))
+            at = give(db, order, grace, now)
+            rows = commands.listing(db, device, now, limit=1)
+            return {**rows[0], "credits": found.credits}
+
+        return json_response(await self._acts.carry_out(caller, act), 202)
+
+
+def _asked(words: str) -> RemoteCommand:
+    """Raises Problem."""
+    try:
+        asked = read_words(words.split())
+    except NotACommand as wrong_words:
+        raise wrong(str(wrong_words), "command") from None
+    if asked.verb == SET.number:
+        raise wrong(
+            "set is signed with a key that is not here: `fieldagent hub command`", "command"
+        )
+    return asked

@@ -1,0 +1,46 @@
+"""Gives a command: under the next number, with the proof that its kit asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.field.command_cost import CommandCost
+from fieldagent.hub.records import commands
+from fieldagent.hub.records.commands import GivenCommand
+from fieldagent.hub.store.contract import Db
+from fieldagent.wire.command import BY_NAME
+from fieldagent.wire.command_proof import command_key, prove
+
+SET = BY_NAME["set"]
+
+
+def costs_something(found: CommandCost, bearer: str) -> bool:
+    """Return whether it goes over satellite by that bearer, as things stand. Raises Refused where
+    it cannot go so."""
+    if bearer == "ip" or (not bearer and not found.reached):
+        return False
+    if not found.reached:
+        raise Refused("it has no satellite modem here: `fieldagent hub device imei`, or --by ip")
+    if not found.fits:
+        raise Refused(f"its modem takes no message of {found.down} bytes: --by ip")
+    return bool(bearer) or not found.linked
+
+
+def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
+    """Enter it, and return its number. Raises Refused."""
+    device, number = order.device, order.number
+    if number < (lowest := commands.next_number(db, device, 0.0)):
+        if order.command.verb == SET.number:
+            raise Refused("another command was given meanwhile: give it anew")
+        number = lowest
+    secrets = directory.secrets_of(db, device)
+    if not secrets:
+        raise Refused(
+            "the kit and this hub share no secret, so that it would do nothing: `fieldagent hub"
+            f" device token {device}` or `device key {device}` makes one"
+        )
+    proved = prove(number, order.command, command_key(secrets[0]))
+    commands.give(db, replace(order, number=number, command=proved), now, grace)
+    return number

@@ -1,0 +1,197 @@
+"""Commands to kits, and what they answered (`wire.command`).
+
+    waiting   for the kit's link, or for the moment from which a satellite message is paid for
+    packed    in a message to the satellite operator; the link may bring it as well
+    stored    the kit has it on its disk, as its link has confirmed
+    answered  its answer came
+
+Over satellite nobody confirms it but the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from fieldagent.hub.records import audit
+from fieldagent.hub.records.ledger import announce_mail
+from fieldagent.hub.store.contract import Db, marks
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.package.writing import clock_time
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.command import RemoteCommand, in_words
+from fieldagent.wire.command_answer import text_of
+from fieldagent.wire.envelope import Entry, decode, encode
+
+LIFE = 5 * 86_400.0
+"""Seconds in which a command is brought: a kit does none that is older."""
+BEARERS = ("ip", "satellite")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenCommand:
+    """A command that is to be given."""
+
+    workspace: int
+    device: int
+    number: int
+    command: RemoteCommand
+    bearer: str
+    """By which alone it goes; empty: by either."""
+    actor: str
+    """As `audit` has it."""
+
+
+def next_number(db: Db, device: int, now: float) -> int:
+    """Return the number of the next one, which is above all that there were."""
+    ((last,),) = db.execute("SELECT max(number) FROM command WHERE device = ?", device)
+    return max(int(now), (last or 0) + 1)
+
+
+def give(db: Db, order: GivenCommand, now: float, grace: float) -> None:
+    """Enter it, to be brought. `grace` is how many seconds the link has before a satellite message
+    is paid for."""
+    from_then = {"ip": None, "satellite": now}.get(order.bearer, now + grace)
+    db.execute(
+        "INSERT INTO command (device, number, verb, body, bearer, given, expires, satellite_from,"
+        " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting')",
+        *(order.device, order.number, order.command.verb),
+        *(encode([Entry(order.number, order.command)]), order.bearer),
+        *(now, now + LIFE, from_then),
+    )
+    by = f" by {order.bearer}" if order.bearer else ""
+    detail = f"{order.device}: {order.number} {in_words(order.command)}{by}"
+    audit.note(db, order.workspace, order.actor, "command", detail, now)
+    announce_mail(db, order.device)
+    db.announce("satellite")
+
+
+IS_DUE = (
+    "command.state = 'waiting' AND command.satellite_from <= ? AND command.not_before <= ?"
+    " AND command.expires > ?"
+)
+"""By satellite, unless its device is linked and the link may bring it: the moment, three times."""
+
+
+def waiting(db: Db, device: int, now: float, *, limit: int) -> list[Entry]:
+    """Return those that a device's link may bring, the first first."""
+    rows = db.execute(
+        "SELECT body FROM command WHERE device = ? AND state IN ('waiting', 'packed')"
+        " AND bearer <> 'satellite' AND expires > ? ORDER BY number LIMIT ?",
+        *(device, now, limit),
+    )
+    return [_entry(body) for (body,) in rows]
+
+
+def due(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
+    """Return those that are to go over satellite now, the first first."""
+    which = " AND bearer = 'satellite'" if linked else ""
+    rows = db.execute(
+        f"SELECT body FROM command WHERE device = ? AND {IS_DUE}{which} ORDER BY number",
+        *(device, now, now, now),
+    )
+    return [_entry(body) for (body,) in rows]
+
+
+def note_packed(db: Db, device: int, number: int) -> None:
+    """It is in a message to the satellite operator."""
+    db.execute(
+        "UPDATE command SET state = 'packed', reason = '' WHERE device = ? AND number = ?",
+        *(device, number),
+    )
+
+
+def put_off(db: Db, device: int, number: int, until: float, why: str) -> None:
+    """It waits until then; `why` is for people."""
+    db.execute(
+        "UPDATE command SET not_before = ?, reason = ? WHERE device = ? AND number = ?",
+        *(until, why, device, number),
+    )
+
+
+def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
+    """The kit has them on its disk."""
+    if numbers:
+        db.execute(
+            "UPDATE command SET state = 'stored', reason = '' WHERE device = ?"
+            f" AND state IN ('waiting', 'packed') AND number IN ({marks(numbers)})",
+            *(device, *numbers),
+        )
+
+
+def note_answer(db: Db, device: int, answer: CommandAnswer, way: str, now: float) -> bool:
+    """Write down what the kit answered; False where the hub gave it no such command, or has its
+    answer."""
+    rows = db.execute(
+        "UPDATE command SET state = 'answered', reason = '', outcome = ?, answer = ?, answered = ?,"
+        " way = ? WHERE device = ? AND number = ? AND answered IS NULL RETURNING verb",
+        *(int(answer.outcome), answer.body, now, way, device, answer.number),
+    )
+    for _ in rows:
+        ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
+        detail = f"{device}: {answer.number} {answer.outcome.name.lower()} by {way}"
+        audit.note(db, workspace, audit.HUB, "command answered", detail, now)
+        db.announce(topic(device))
+    return bool(rows)
+
+
+FORGOTTEN_AT_ONCE = 100
+
+
+def forget(db: Db, *, before: float) -> int:
+    """Drop some that were given before then, but the last of each device, by which the next gets
+    its number; how many. More may be there while it is not 0."""
+    return len(
+        db.execute(
+            "DELETE FROM command WHERE (device, number) IN (SELECT device, number FROM command"
+            " WHERE given < ? AND number < (SELECT max(other.number) FROM command other"
+            " WHERE other.device = command.device) LIMIT ?) RETURNING number",
+            *(before, FORGOTTEN_AT_ONCE),
+        )
+    )
+
+
+def topic(device: int) -> str:
+    """What is announced when a device has answered."""
+    return f"answers {device}"
+
+
+def listing(db: Db, device: int, now: float, *, limit: int) -> list[dict[str, Any]]:
+    """Return the newest for people, the last first."""
+    rows = db.execute(
+        "SELECT number, verb, body, bearer, given, expires, state, reason, outcome, answer,"
+        " answered, way FROM command WHERE device = ? ORDER BY number DESC LIMIT ?",
+        *(device, limit),
+    )
+    found = []
+    for number, verb, body, bearer, given, expires, state, reason, outcome, told, at, way in rows:
+        answer = None
+        if outcome is not None:
+            answer = CommandAnswer(number, CommandOutcome(outcome), bytes(told or b""))
+        over = expires <= now and state in ("waiting", "packed")
+        found.append(
+            {
+                "number": number,
+                "command": in_words(_command(body)),
+                "bearer": bearer or None,
+                "given": clock_time(given),
+                "state": "expired" if over else state,
+                "reason": reason or None,
+                "outcome": None if answer is None else answer.outcome.name.lower(),
+                "answer": None if answer is None else text_of(verb, answer),
+                "answered": None if at is None else clock_time(at),
+                "answeredBy": way,
+            }
+        )
+    return found
+
+
+def _entry(body: bytes) -> Entry:
+    (entry,) = decode(bytes(body)).entries
+    return entry
+
+
+def _command(body: bytes) -> RemoteCommand:
+    content = _entry(body).content
+    assert isinstance(content, RemoteCommand)
+    return content

@@ -1,0 +1,39 @@
+"""`fieldagent reboot`: root's unit starts the machine anew, as the agent was told by its hub.
+
+The agent may not, and leaves the id of the boot in which it was told: in another boot the machine
+has started anew since, and nothing is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from fieldagent.agent.outcomes import REBOOT
+from fieldagent.agent.settings import load
+from fieldagent.kit import kit_health
+from fieldagent.kit.root_units import read_left, remove_left
+from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
+from fieldagent.system.lived_time import BOOT
+from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.wording import reason_of
+
+
+def take(given: argparse.Namespace) -> int:
+    """Take what was left, once."""
+    try:
+        left = load(given.config).state_directory / REBOOT
+        if (told := read_left(left)) is None:
+            complain("nobody has told this kit to start anew: `fieldagent hub command KIT reboot`")
+            return REFUSED
+        remove_left(left)
+        if told.decode("ascii", "replace").strip() != BOOT.read_text().strip():
+            complain("the machine stays up: it has started anew since it was told to")
+            return REFUSED
+        kit_health.systemctl("reboot")
+    except InvalidSettings as wrong:
+        return refuse_settings(wrong)
+    except OSError as error:
+        complain(f"the machine stays up: {reason_of(error)}")
+        return IO_FAILED
+    return OK

@@ -1,0 +1,72 @@
+"""Text in few bytes: how a kit answers where it was asked for lines.
+
+| bytes | |
+|---|---|
+| 1 | 0: UTF-8 as it is; 1: raw DEFLATE (RFC 1951) |
+| rest | the text |
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+from fieldagent.wire.errors import RemoteProtocolError
+
+PLAIN, DEFLATED = b"\0", b"\1"
+PART_MIN = 8
+"""Characters of a line of which less is not told."""
+TEXT_MAX = 65_536
+"""Bytes that a reader makes of an answer at the most."""
+
+
+def pack(text: str) -> bytes:
+    """Return the text in as few bytes as it takes."""
+    plain = text.encode("utf-8", "replace")
+    maker = zlib.compressobj(9, wbits=-15)
+    deflated = maker.compress(plain) + maker.flush()
+    return DEFLATED + deflated if len(deflated) < len(plain) else PLAIN + plain
+
+
+def pack_lines(lines: Sequence[str], size: int) -> bytes:
+    """Return as many of the first lines as fit into `size` bytes, and of the next what fits."""
+    fit = _most(lambda count: lines[:count], len(lines), size)
+    told = list(lines[:fit])
+    if fit < len(lines):
+        line = lines[fit]
+        part = _most(lambda length: [*told, line[:length] + "…"], len(line), size)
+        told += [line[:part] + "…"] if part > PART_MIN else []
+    return pack("\n".join(told))
+
+
+def pack_last(lines: Sequence[str], size: int) -> bytes:
+    """Return as many of the last lines as fit into `size` bytes."""
+    fit = _most(lambda count: lines[len(lines) - count :], len(lines), size)
+    return pack("\n".join(lines[len(lines) - fit :]))
+
+
+def _most(taken: Callable[[int], Sequence[str]], most: int, size: int) -> int:
+    """Return the highest number up to `most` of which `taken` fits; 0 where none does."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = len(pack("\n".join(taken(middle)))) <= size
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def unpack(body: bytes) -> str:
+    """Return the text. Raises RemoteProtocolError."""
+    form, rest = body[:1], body[1:]
+    if form == PLAIN:
+        return rest.decode("utf-8", "replace")
+    if form != DEFLATED:
+        raise RemoteProtocolError("the text of an answer is in a form that is not known here")
+    reader = zlib.decompressobj(wbits=-15)
+    try:
+        plain = reader.decompress(rest, TEXT_MAX)
+    except zlib.error as error:
+        raise RemoteProtocolError(f"the text of an answer is damaged: {error}") from None
+    if not reader.eof:
+        raise RemoteProtocolError("the text of an answer is cut short, or too long")
+    return plain.decode("utf-8", "replace")

@@ -1,0 +1,318 @@
+"""What a kit is told to do from afar: a verb by its number, and arguments. `docs/on-air.md`,
+"Commands"; what each means for people is in `docs/remote-hands.md`.
+
+The table says all that hub and kit must know of a verb. What has a number keeps it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.member import expect, in_range, is_int, read_bytes
+
+ARGUMENTS_MAX = 8
+ARGUMENT_MAX = 2_000
+"""Bytes of a byte string, characters of a text."""
+ANSWER_BYTES, ANSWER_BYTES_MAX = 200, 1_500
+"""Of a text that is asked for to a size: where none is named, and at most."""
+STATUS_BYTES = 32
+WORDS_BYTES = 60
+"""Of an answer that is a sentence: about as many."""
+
+Argument = int | str | bytes
+
+
+class NotACommand(Exception):
+    """The text says what is wrong, and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCommand:
+    """From the hub to one kit. Its number is that of its entry: Unix seconds of its writing, or one
+    more than the last where that is higher."""
+
+    verb: int
+    arguments: tuple[Argument, ...] = ()
+    proof: bytes = b""
+    """See `wire.command_proof`."""
+
+
+class Verb(NamedTuple):
+    number: int
+    name: str
+    takes: str
+    """Its arguments, as people write them."""
+    means: str
+    read: Callable[[Sequence[str]], tuple[Argument, ...]]
+    """Arguments of people's words. Raises NotACommand."""
+    fits: Callable[[tuple[Argument, ...]], bool]
+    """Whether it can have these arguments."""
+    answer_bytes: Callable[[tuple[Argument, ...]], int]
+    """How long its answer is at the most, or about."""
+    reads: bool = False
+    """It changes nothing: a kit allows it unless it is told otherwise."""
+
+
+def _nothing(words: Sequence[str]) -> tuple[Argument, ...]:
+    if words:
+        raise NotACommand(f"takes nothing more, not {' '.join(words)!r}")
+    return ()
+
+
+def _size(words: Sequence[str]) -> tuple[Argument, ...]:
+    if not words:
+        return ()
+    if len(words) > 1 or not _SIZE.fullmatch(words[0]) or int(words[0]) > ANSWER_BYTES_MAX:
+        raise NotACommand(f"takes how many bytes the answer may have, 20 to {ANSWER_BYTES_MAX}")
+    return (int(words[0]),)
+
+
+_SIZE = re.compile(r"[2-9][0-9]|[1-9][0-9]{2,3}")
+_ID = re.compile(r"-?[0-9]{1,10}")
+
+
+def _package(words: Sequence[str]) -> tuple[Argument, ...]:
+    if not words or not _ID.fullmatch(words[0]):
+        raise NotACommand("takes the id of a Package, and how many bytes the answer may have")
+    return (int(words[0]), *_size(words[1:]))
+
+
+def _satellite(words: Sequence[str]) -> tuple[Argument, ...]:
+    if list(words) != ["satellite"]:
+        raise NotACommand("takes the word satellite, for the modem that is meant")
+    return ()
+
+
+HELD = ("message", "location", "waypoint", "data")
+"""Kinds of Packages that a kit may be told to hold."""
+
+
+def _kind(words: Sequence[str]) -> tuple[Argument, ...]:
+    if len(words) != 1 or words[0] not in HELD:
+        raise NotACommand(f"takes one of {', '.join(HELD)}")
+    return (words[0],)
+
+
+def _is_kind(arguments: tuple[Argument, ...]) -> bool:
+    return len(arguments) == 1 and arguments[0] in HELD
+
+
+def _is_bare(arguments: tuple[Argument, ...]) -> bool:
+    return not arguments
+
+
+def _is_size(arguments: tuple[Argument, ...]) -> bool:
+    return not arguments or (
+        len(arguments) == 1 and in_range(arguments[0], low=20, high=ANSWER_BYTES_MAX)
+    )
+
+
+def _is_package(arguments: tuple[Argument, ...]) -> bool:
+    return bool(arguments) and in_range(arguments[0], low=-(2**31)) and _is_size(arguments[1:])
+
+
+def size_of(arguments: Sequence[Argument]) -> int:
+    """Return how many bytes the answer may have, by the last argument."""
+    last = arguments[-1] if arguments else ANSWER_BYTES
+    return last if isinstance(last, int) else ANSWER_BYTES
+
+
+def _sized(arguments: tuple[Argument, ...]) -> int:
+    return size_of(arguments)
+
+
+def _sized_of_package(arguments: tuple[Argument, ...]) -> int:
+    return size_of(arguments[1:])
+
+
+def _settings(words: Sequence[str]) -> tuple[Argument, ...]:
+    """The lines alone: who signs them adds the rest (`wire.command_settings`)."""
+    if not words or not all(_SETTING.fullmatch(each) for each in words):
+        raise NotACommand("takes settings, each as NAME=VALUE; NAME= takes one away")
+    return ("\n".join(words),)
+
+
+_SETTING = re.compile(r"[a-z0-9-]+=[^\n]*")
+SIGNATURE_BYTES, COMMENT_SIGNATURE_BYTES = 74, 64
+"""Of minisign's: algorithm, key and signature; that of the trusted comment."""
+
+
+def _are_signed_settings(arguments: tuple[Argument, ...]) -> bool:
+    match arguments:
+        case [str(), str(lines), bytes(first), str(comment), bytes(second)]:
+            sizes = len(first), len(second)
+            is_line = "\n" not in comment and "\r" not in comment
+            return bool(lines) and is_line and sizes == (SIGNATURE_BYTES, COMMENT_SIGNATURE_BYTES)
+    return False
+
+
+def _in_words(arguments: tuple[Argument, ...]) -> int:
+    return WORDS_BYTES
+
+
+VERBS = (
+    Verb(
+        1,
+        "status",
+        "",
+        "versions, disk, temperature, voltage, uptime, links, budget and clock, in 32 bytes",
+        _nothing,
+        _is_bare,
+        lambda arguments: STATUS_BYTES,
+        reads=True,
+    ),
+    Verb(
+        2,
+        "log",
+        "[BYTES]",
+        "the newest warnings, compressed to that size (200)",
+        _size,
+        _is_size,
+        _sized,
+        reads=True,
+    ),
+    Verb(
+        3,
+        "show",
+        "ID [BYTES]",
+        "what a Package went through, compressed to that size (200)",
+        _package,
+        _is_package,
+        _sized_of_package,
+        reads=True,
+    ),
+    Verb(
+        4,
+        "trace",
+        "[BYTES]",
+        "the last that went over the satellite modem's line, without payloads (200)",
+        _size,
+        _is_size,
+        _sized,
+        reads=True,
+    ),
+    Verb(
+        5,
+        "retry",
+        "satellite",
+        "the modem tries now what waits",
+        _satellite,
+        _is_bare,
+        _in_words,
+    ),
+    Verb(
+        6,
+        "heal",
+        "satellite",
+        "the next step for a silent modem, now",
+        _satellite,
+        _is_bare,
+        _in_words,
+    ),
+    Verb(
+        7,
+        "restart",
+        "",
+        "the agent starts anew",
+        _nothing,
+        _is_bare,
+        _in_words,
+    ),
+    Verb(8, "reboot", "", "the computer starts anew", _nothing, _is_bare, _in_words),
+    Verb(
+        9,
+        "set",
+        "NAME=VALUE ...",
+        "settings that their operator has signed, tried and taken back",
+        _settings,
+        _are_signed_settings,
+        _in_words,
+    ),
+    Verb(
+        10,
+        "hold",
+        "KIND",
+        "what is posted of that kind (message, location, waypoint, data) waits over satellite",
+        _kind,
+        _is_kind,
+        _in_words,
+    ),
+    Verb(11, "resume", "KIND", "and goes again", _kind, _is_kind, _in_words),
+)
+"""Every verb there is."""
+BY_NAME = {verb.name: verb for verb in VERBS}
+BY_NUMBER = {verb.number: verb for verb in VERBS}
+
+
+def read_words(words: Sequence[str]) -> RemoteCommand:
+    """Return the command that a person has written. Raises NotACommand."""
+    verb = BY_NAME.get(words[0]) if words else None
+    if verb is None:
+        known = ", ".join(BY_NAME)
+        raise NotACommand(f"{words[0] if words else ''!r} is no command: there are {known}")
+    try:
+        return RemoteCommand(verb.number, verb.read(words[1:]))
+    except NotACommand as wrong:
+        raise NotACommand(f"{verb.name} {wrong}") from None
+
+
+def in_words(command: RemoteCommand) -> str:
+    """Return it as a person writes it."""
+    verb = BY_NUMBER.get(command.verb)
+    if verb is None:
+        return f"command {command.verb}"
+    # Of signed settings those alone: beside them are a name and the signature.
+    signed = len(command.arguments) > 1 and verb.name == "set"
+    shown = str(command.arguments[1]).split("\n") if signed else command.arguments
+    arguments = [str(each) for each in shown]
+    fixed = [verb.takes] if verb.takes.islower() else []
+    return " ".join([verb.name, *fixed, *arguments])
+
+
+def verb_of(command: RemoteCommand) -> Verb:
+    """Return its row of the table. Raises NotACommand for one that is not known here, or has other
+    arguments."""
+    verb = BY_NUMBER.get(command.verb)
+    if verb is None:
+        raise NotACommand(f"this version knows no command {command.verb}")
+    if not verb.fits(command.arguments):
+        raise NotACommand(f"{verb.name} cannot have these arguments")
+    return verb
+
+
+# On the air.
+
+
+def write_command(command: RemoteCommand) -> list[Any]:
+    """Return the members of its entry behind kind and number."""
+    return [command.verb, command.proof, *command.arguments]
+
+
+def read_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
+    """Raises ValueError."""
+    expect(in_range(verb, low=1), "verb")
+    expect(isinstance(proof, bytes) and len(proof) <= 64, "proof")
+    expect(len(arguments) <= ARGUMENTS_MAX and all(map(_is_argument, arguments)), "arguments")
+    return RemoteCommand(verb, tuple(arguments), proof)
+
+
+def _is_argument(value: Any) -> bool:
+    if isinstance(value, str | bytes):
+        return len(value) <= ARGUMENT_MAX
+    return is_int(value) and in_range(value)
+
+
+def write_answer(answer: CommandAnswer) -> list[Any]:
+    """Return the members of its entry behind the time."""
+    return [answer.number, int(answer.outcome), answer.body or None]
+
+
+def read_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
+    """Raises ValueError."""
+    expect(in_range(number, low=0), "number of a command")
+    expect(in_range(outcome, low=0, high=max(CommandOutcome)), "outcome known here")
+    return CommandAnswer(number, CommandOutcome(outcome), read_bytes(body))

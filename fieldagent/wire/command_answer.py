@@ -1,0 +1,20 @@
+"""What an answer to a command says, for people."""
+
+from __future__ import annotations
+
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.wire import answer_text, kit_status
+from fieldagent.wire.command import BY_NAME
+from fieldagent.wire.errors import RemoteProtocolError
+
+STATUS = BY_NAME["status"].number
+
+
+def text_of(verb: int, answer: CommandAnswer) -> str:
+    """Return it in lines; what cannot be read is told as that."""
+    try:
+        if verb == STATUS and answer.outcome is CommandOutcome.DONE:
+            return "\n".join(kit_status.lines(kit_status.decode(answer.body)))
+        return answer_text.unpack(answer.body)
+    except RemoteProtocolError as error:
+        return f"{len(answer.body)} bytes that cannot be read: {error}"

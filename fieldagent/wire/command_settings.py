@@ -1,0 +1,47 @@
+"""Settings as a command brings them: the text that their operator has signed, in few bytes.
+
+The kit writes the text anew (`wire.settings_change`): its head says what it knows, the number is
+the command's. The signature is minisign's, whole, and root's unit of the kit verifies it as it does
+those that come over the link.
+
+| argument | |
+|---|---|
+| text | the kit's name at the hub |
+| text | the settings, a line `NAME=VALUE` each |
+| 74 bytes | algorithm, key and signature, as in minisign's second line |
+| text | the trusted comment |
+| 64 bytes | its signature |
+"""
+
+from __future__ import annotations
+
+import base64
+
+from fieldagent.wire.command import Argument
+from fieldagent.wire.settings_change import SettingsChange
+
+UNTRUSTED = "untrusted comment: by a command"
+TRUSTED = "trusted comment: "
+
+
+def arguments_of(change: SettingsChange, signature: str) -> tuple[Argument, ...]:
+    """Return the arguments of the command that brings it. `signature` is minisign's file, which was
+    read before."""
+    lines = "\n".join(f"{name}={value}" for name, value in change.pairs)
+    _, signed, comment, signed_comment = signature.splitlines()[:4]
+    first, second = (base64.b64decode(each) for each in (signed, signed_comment))
+    return (change.device, lines, first, comment.removeprefix(TRUSTED), second)
+
+
+def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
+    """Return the text and its signature, as minisign's file has it; `kit` is `kit_of` its token.
+    Raises NotAChange."""
+    device, lines, first, comment, second = arguments
+    assert isinstance(first, bytes) and isinstance(second, bytes) and isinstance(comment, str)
+    pairs = (line.partition("=") for line in str(lines).split("\n"))
+    change = SettingsChange(
+        str(device), kit, number, tuple((name, value) for name, _, value in pairs)
+    )
+    encoded, encoded_comment = (base64.b64encode(each).decode() for each in (first, second))
+    signature = f"{UNTRUSTED}\n{encoded}\n{TRUSTED}{comment}\n{encoded_comment}\n"
+    return change.text(), signature

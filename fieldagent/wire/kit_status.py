@@ -1,0 +1,153 @@
+"""How a kit is, in 32 bytes: the answer to `status`. `docs/on-air.md`, "Commands"."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from fieldagent.wire.errors import RemoteProtocolError
+
+FORM = 1
+LINKS = ("satellite", "radio", "cellular")
+STATES = ("not configured", "starting", "absent", "ready", "no service", "busy", "fault")
+"""Of a link, by their number."""
+CLOCKS = ("nobody", "satellite", "hub", "GPS", "network", "somebody else")
+"""Who has told the kit the time, by their number."""
+_BODY = struct.Struct(">B3BHHBbH3s3sH3BHHHBBB")
+_NO_BYTE, _NO_SHORT = 0xFF, 0xFFFF
+_UNKNOWN_DEGREES = -128
+DISK_UNIT = 10_000_000
+"""Bytes."""
+
+
+class KitStatus(NamedTuple):
+    version: tuple[int, int, int]
+    since: int
+    """Commits since that version; 0 of a release."""
+    disk_free: int
+    """Bytes where the journal is."""
+    disk_used: int
+    """Percent."""
+    degrees: int | None
+    """Of the processor, Celsius."""
+    millivolts: int | None
+    """Of the supply, where the machine tells."""
+    uptime: int
+    """Seconds that the agent has run, to the minute."""
+    machine_uptime: int
+    starts: int
+    """How often the agent has begun on this journal."""
+    links: tuple[str, str, str]
+    """The states of `LINKS`."""
+    signals: tuple[int | None, int | None, int | None]
+    """Bars, 0 to 5."""
+    queued: int
+    """Packages that wait."""
+    credits_today: int
+    credits_left: int | None
+    """None without a budget."""
+    clock: str
+    """Who told the time."""
+    dead_letters: int
+    faults: int
+    """Parts of the agent that are down."""
+    trouble: bool
+    """The disk takes nothing, or a part does not turn."""
+
+
+def encode(status: KitStatus) -> bytes:
+    """What is larger than its place is told as the largest that has one."""
+    states = [
+        STATES.index(state) << 4 | (15 if bars is None else min(bars, 14))
+        for state, bars in zip(status.links, status.signals, strict=True)
+    ]
+    return _BODY.pack(
+        FORM,
+        *(min(each, 255) for each in status.version),
+        min(status.since, _NO_SHORT),
+        min(status.disk_free // DISK_UNIT, _NO_SHORT),
+        min(status.disk_used, 100),
+        _UNKNOWN_DEGREES if status.degrees is None else max(-127, min(status.degrees, 127)),
+        _NO_SHORT if status.millivolts is None else min(status.millivolts, _NO_SHORT - 1),
+        _minutes(status.uptime),
+        _minutes(status.machine_uptime),
+        min(status.starts, _NO_SHORT),
+        *states,
+        min(status.queued, _NO_SHORT),
+        min(status.credits_today, _NO_SHORT),
+        _NO_SHORT if status.credits_left is None else min(status.credits_left, _NO_SHORT - 1),
+        CLOCKS.index(status.clock),
+        min(status.dead_letters, 255),
+        min(status.faults, 127) | int(status.trouble) << 7,
+    )
+
+
+def lines(status: KitStatus) -> list[str]:
+    """Return it for people."""
+    version = ".".join(map(str, status.version)) + (f"+{status.since}" if status.since else "")
+    disk = f"disk {status.disk_used} % used, {status.disk_free / 1e9:.1f} GB free"
+    warmth = [] if status.degrees is None else [f"{status.degrees} °C"]
+    supply = [] if status.millivolts is None else [f"{status.millivolts / 1000:.2f} V"]
+    links = [
+        f"{name} {state}" + ("" if bars is None else f" ({bars} bars)")
+        for name, state, bars in zip(LINKS, status.links, status.signals, strict=True)
+        if state != STATES[0]
+    ]
+    left = "" if status.credits_left is None else f", {status.credits_left} left"
+    return [
+        "; ".join([f"version {version}", disk, *warmth, *supply]),
+        f"agent up {span(status.uptime)}, machine up {span(status.machine_uptime)},"
+        f" {status.starts} starts of the agent",
+        f"{'; '.join(links) or 'no link is configured'}; {status.queued} Packages wait",
+        f"credits today {status.credits_today}{left}; clock set by {status.clock}",
+        f"{status.dead_letters} dead letters, {status.faults} parts down"
+        + ("; IN TROUBLE: see its log" if status.trouble else ""),
+    ]
+
+
+def decode(body: bytes) -> KitStatus:
+    """Raises RemoteProtocolError."""
+    if len(body) < _BODY.size or body[0] != FORM:
+        raise RemoteProtocolError("a kit's status is in a form that is not known here")
+    _, a, b, c, since, free, used, degrees, volts, up, machine, starts, *rest = _BODY.unpack(
+        body[: _BODY.size]
+    )
+    *links, queued, credit, left, clock, letters, faults = rest
+    if clock >= len(CLOCKS) or any(each >> 4 >= len(STATES) for each in links):
+        raise RemoteProtocolError("a kit's status names what is not known here")
+    states = [STATES[each >> 4] for each in links]
+    bars = [None if each & 15 == 15 else each & 15 for each in links]
+    return KitStatus(
+        (a, b, c),
+        since,
+        free * DISK_UNIT,
+        used,
+        None if degrees == _UNKNOWN_DEGREES else degrees,
+        None if volts == _NO_SHORT else volts,
+        int.from_bytes(up) * 60,
+        int.from_bytes(machine) * 60,
+        starts,
+        (states[0], states[1], states[2]),
+        (bars[0], bars[1], bars[2]),
+        queued,
+        credit,
+        None if left == _NO_SHORT else left,
+        CLOCKS[clock],
+        letters,
+        faults & 127,
+        bool(faults >> 7),
+    )
+
+
+def span(seconds: int) -> str:
+    """Return so many seconds in two units at the most."""
+    minutes = seconds // 60
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes // 1440} d {minutes // 60 % 24} h"
+
+
+def _minutes(seconds: int) -> bytes:
+    return min(max(0, seconds) // 60, 0xFFFFFF).to_bytes(3)

@@ -1,0 +1,446 @@
+"""A command on its kit: judged, done once, answered once, whatever the power does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from fieldagent.agent import outcomes
+from fieldagent.agent.agent import assembled
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.commands import acts, reads, service
+from fieldagent.agent.commands.hands import Hands
+from fieldagent.agent.commands.recent_log import KEPT, RecentLog
+from fieldagent.agent.inbound.command_gate import NOT_PROVED, OLD
+from fieldagent.agent.journal import commands, dead_letters, outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.settings import parse
+from fieldagent.kit import settings_trial
+from fieldagent.package.package import (
+    Channel,
+    CommandAnswer,
+    CommandOutcome,
+    Item,
+    Location,
+    Message,
+    Package,
+)
+from fieldagent.package.writing import kind_of
+from fieldagent.system.lived_time import Reading
+from fieldagent.wire import answer_text
+from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb, read_words
+from fieldagent.wire.command_answer import text_of
+from fieldagent.wire.command_proof import command_key, prove
+from fieldagent.wire.command_settings import arguments_of
+from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.incident_proof import token_digest
+from fieldagent.wire.kit_note import SettingsOffer
+from fieldagent.wire.kit_note import decode as decode_note
+from fieldagent.wire.settings_change import SettingsChange, kit_of
+from tests.processes import PATIENCE
+from tests.signer import Signer
+from tests.wire.test_command import written
+
+NOW = 1_790_000_000
+TOKEN = "fa_token"
+KEY = command_key(token_digest(TOKEN))
+ALL = " ".join(BY_NAME)
+
+
+def clocks(boot: str = "this") -> Callable[[], Reading]:
+    return lambda: Reading(boot, 1_000.0, float(NOW), "network")
+
+
+class Kit:
+    """One start of an agent's parts on a journal that outlives it."""
+
+    def __init__(self, folder: Path, allowed: str = ALL, boot: str = "this") -> None:
+        text = (
+            f"state-directory={folder}\nhub-address=https://hub.example.org\nhub-token={TOKEN}\n"
+            f"satellite-port={folder}/modem\nremote-commands={allowed}\n"
+        )
+        self.journal = Journal(folder / "journal.sqlite3", clocks(boot))
+        self.agent = assembled(parse(text, folder), self.journal, print)
+        parts = self.agent.parts
+        self.hands = Hands(self.agent.settings, parts, self.agent.status, self.agent.healthy)
+
+    async def hears(
+        self, number: int, words: str, *, key: bytes = KEY, channel: str = "Cellular"
+    ) -> None:
+        await self.hears_of(number, prove(number, read_words(words.split()), key), channel)
+
+    async def hears_of(self, number: int, command: RemoteCommand, channel: str) -> None:
+        """As it comes over a channel."""
+        body = encode([Entry(number, command)])
+        inbox = self.agent.parts.inbox
+        await inbox.take_in(body, lambda db: None, channel=channel, owes=None, tagged=False)
+
+    def answers(self) -> list[CommandAnswer]:
+        """In Packages, under way to the hub."""
+        sequences = self.journal.read("SELECT sequence FROM package ORDER BY sequence")
+        found = [outbound.package(self.journal, sequence) for (sequence,) in sequences]
+        items = [each.package.item for each in found if each is not None]
+        return [item for item in items if isinstance(item, CommandAnswer)]
+
+    async def answered(self, many: int) -> list[CommandAnswer]:
+        with trio.fail_after(PATIENCE):
+            while len(self.answers()) < many or commands.under_way(self.journal):
+                await trio.sleep(0.01)
+        return self.answers()
+
+    def letters(self) -> list[str]:
+        return [each.reason for each in dead_letters.listing(self.journal)]
+
+
+@asynccontextmanager
+async def at_work(folder: Path, *how: Any, serves: bool = True) -> AsyncIterator[Kit]:
+    kit = Kit(folder, *how)
+    with closing(kit.journal):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kit.journal.run)
+            kit.agent.parts.resume._resumed.set()
+            if serves:
+                nursery.start_soon(service.run, kit.hands, kit.agent.parts.inbox.commands)
+            yield kit
+            nursery.cancel_scope.cancel()
+
+
+def told(answer: CommandAnswer) -> str:
+    return answer_text.unpack(answer.body)
+
+
+async def test_a_command_is_done_and_answered_by_the_way_that_it_came(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as kit:
+        await kit.hears(NOW, "status", channel="Satellite")
+        (answer,) = await kit.answered(1)
+        assert answer.number == NOW and answer.outcome is CommandOutcome.DONE
+        assert "1 starts of the agent" in text_of(BY_NAME["status"].number, answer)
+        ((channel,),) = kit.journal.read("SELECT channel FROM leg")
+        assert channel == "Satellite"
+
+
+async def test_one_that_comes_over_two_bearers_is_done_once_and_answered_once(
+    tmp_path: Path,
+) -> None:
+    async with at_work(tmp_path) as kit:
+        await kit.hears(NOW, "status", channel="Satellite")
+        await kit.hears(NOW, "status", channel="Cellular")
+        await kit.answered(1)
+        await kit.hears(NOW, "status", channel="Satellite")
+        await kit.hears(NOW + 1, "log")
+        numbers = [answer.number for answer in await kit.answered(2)]
+        assert numbers == [NOW, NOW + 1]
+
+
+async def test_a_stale_number_is_refused_with_the_reason_and_once(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as kit:
+        await kit.hears(NOW, "status")
+        await kit.hears(NOW - 5, "status")
+        await kit.hears(NOW - 5, "status")
+        stale = next(each for each in await kit.answered(2) if each.number < NOW)
+        assert (stale.number, stale.outcome) == (NOW - 5, CommandOutcome.REFUSED)
+        assert told(stale) == f"command {NOW} came before it, give it anew"
+
+
+async def test_a_recording_is_refused_where_a_restored_card_has_forgotten_its_number(
+    tmp_path: Path,
+) -> None:
+    """The number alone would let it in; its age does not."""
+    async with at_work(tmp_path) as kit:
+        await kit.hears(NOW - OLD - 60, "status")
+        (answer,) = await kit.answered(1)
+        assert answer.outcome is CommandOutcome.REFUSED and "5 days old" in told(answer)
+
+
+async def test_a_wrong_key_is_a_dead_letter_and_costs_no_answer(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as kit:
+        await kit.hears(NOW, "status", key=command_key(bytes(32)))
+        await kit.hears_of(NOW, RemoteCommand(1), "Satellite")
+        assert kit.letters() == [NOT_PROVED, NOT_PROVED]
+        assert commands.listing(kit.journal, 10) == []
+        # The number is not spent: the hub's own command of it is done.
+        await kit.hears(NOW, "status")
+        (answer,) = await kit.answered(1)
+        assert answer.outcome is CommandOutcome.DONE
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+async def test_what_is_not_allowed_is_refused_by_name(tmp_path: Path, verb: Verb) -> None:
+    async with at_work(tmp_path, "none") as kit:
+        await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
+        (answer,) = await kit.answered(1)
+        assert answer.outcome is CommandOutcome.REFUSED
+        assert told(answer) == f"{verb.name} is not in remote-commands of this kit"
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+async def test_unless_it_is_told_otherwise_a_kit_allows_what_reads(
+    tmp_path: Path, verb: Verb
+) -> None:
+    text = f"state-directory={tmp_path}\n"
+    assert (verb.name in parse(text, tmp_path).remote_commands) is verb.reads
+
+
+async def test_what_a_later_hub_says_is_refused_by_number(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as kit:
+        later = prove(NOW, replace(read_words(["status"]), verb=99), KEY)
+        await kit.hears_of(NOW, later, "Cellular")
+        (answer,) = await kit.answered(1)
+        assert told(answer) == "this version knows no command 99"
+
+
+class Done:
+    """Counts what would change the machine."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times: list[str] = []
+        for name in acts.ACTS:
+            monkeypatch.setitem(acts.ACTS, name, partial(self._do, name))
+        for name in acts.JUDGES:
+            monkeypatch.setitem(acts.JUDGES, name, lambda hands: None)
+
+    async def _do(self, name: str, hands: Hands, known: object) -> str:
+        self.times.append(name)
+        if name in ("restart", "reboot"):
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+        return "it is done"
+
+
+async def cut_after(folder: Path, commits: int, verb: Verb, done: Done) -> bool:
+    """Give it, and cut the power once so many commits are on disk; False where it was through."""
+    waits = verb.name in ("restart", "reboot")
+    async with at_work(folder, serves=False) as kit:
+        through = trio.Event()
+        async with trio.open_nursery() as nursery:
+
+            async def cut() -> None:
+                while kit.journal.commits < commits:
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+
+            async def work() -> None:
+                await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
+                if waits:
+                    await called(done)
+                else:
+                    await kit.answered(1)
+                through.set()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(service.run, kit.hands, kit.agent.parts.inbox.commands)
+            nursery.start_soon(work)
+            nursery.start_soon(cut)
+        return not through.is_set()
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
+    tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits, goes_on = 0, True
+    while goes_on and commits < 12:
+        commits += 1
+        done, folder = Done(monkeypatch), tmp_path / str(commits)
+        folder.mkdir()
+        goes_on = await cut_after(folder, commits, verb, done)
+        async with at_work(folder, ALL, "the next") as kit:
+            # Its link or its modem brings again what it has not taken.
+            await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
+            if commands.under_way(kit.journal)[:1] and verb.name in ("restart", "reboot"):
+                # Begun only now: the start after it answers.
+                await _begun(kit)
+        if verb.name in ("restart", "reboot"):
+            async with at_work(folder, ALL, "the one after") as kit:
+                await kit.answered(1)
+        async with at_work(folder, ALL, "the last") as kit:
+            (answer,) = await kit.answered(1)
+            assert answer.number == NOW
+            assert len(done.times) <= 1 or verb.name in acts.AGAIN
+            if verb.name in ("restart", "reboot"):
+                assert told(answer).endswith("has started anew")
+    assert commits > 2
+
+
+async def called(done: Done) -> None:
+    with trio.fail_after(PATIENCE):
+        while not done.times:
+            await trio.sleep(0.01)
+
+
+async def _begun(kit: Kit) -> None:
+    with trio.fail_after(PATIENCE):
+        while [each for each in commands.under_way(kit.journal) if each.state != "begun"]:
+            await trio.sleep(0.01)
+
+
+async def test_nothing_is_cut_while_a_modem_is_in_a_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = Done(monkeypatch)
+    async with at_work(tmp_path) as kit:
+        link = kit.agent.parts.outboxes[Channel.SATELLITE].link
+        link.state = LinkState.BUSY
+        await kit.hears(NOW, "restart")
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert done.times == []
+        assert [each.state for each in commands.under_way(kit.journal)] == ["accepted"]
+        link.state = LinkState.READY
+        await _begun(kit)
+        await called(done)
+        assert done.times == ["restart"]
+
+
+async def test_a_command_that_fails_by_our_mistake_holds_up_none_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(hands: Hands, arguments: object) -> bytes:
+        raise ZeroDivisionError("of the test")
+
+    monkeypatch.setitem(reads.READS, "log", broken)
+    async with at_work(tmp_path) as kit:
+        await kit.hears(NOW, "log")
+        await kit.hears(NOW + 1, "status")
+        first, second = await kit.answered(2)
+        assert first.outcome is CommandOutcome.FAILED and "of the test" in told(first)
+        assert second.outcome is CommandOutcome.DONE
+
+
+async def test_of_many_commands_the_newest_are_kept_and_what_is_older_stays_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "KEPT", 3)
+    async with at_work(tmp_path) as kit:
+        for number in range(NOW, NOW + 6):
+            await kit.hears(number, "status")
+            await kit.answered(number - NOW + 1)
+        assert len(commands.listing(kit.journal, 10)) == 3
+        await kit.hears(NOW, "status")
+        await kit.hears(NOW + 9, "log")
+        assert [each.number for each in await kit.answered(7)][-1] == NOW + 9
+
+
+async def test_a_damaged_journal_keeps_the_numbers_of_its_commands(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as kit:
+        for number in range(NOW, NOW + 4):
+            await kit.hears(number, "status")
+        await kit.answered(4)
+    with (tmp_path / "journal.sqlite3").open("r+b") as file:
+        file.seek(20)
+        file.write(b"\xff" * 40)
+    async with at_work(tmp_path) as kit:
+        assert kit.journal.read("SELECT text FROM loss")
+        await kit.hears(NOW + 2, "status")
+        await kit.hears(NOW + 4, "log")
+        await kit.answered(1)
+        assert [each.number for each in commands.listing(kit.journal, 9)][:2] == [NOW + 4, NOW + 3]
+        assert len(commands.listing(kit.journal, 9)) == 5
+
+
+def test_the_newest_warnings_are_kept() -> None:
+    kept, log = RecentLog(), logging.getLogger("of the test")
+    log.addHandler(kept)
+    try:
+        log.info("nothing")
+        for number in range(KEPT + 5):
+            log.warning("no network, try %d", number)
+    finally:
+        log.removeHandler(kept)
+    lines = kept.lines()
+    assert len(lines) == KEPT and lines[0].endswith(f"WARNING no network, try {KEPT + 4}")
+
+
+async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
+    tmp_path: Path, signer: Signer
+) -> None:
+    """The unit's own judgement takes them; what it tells is the answer, also of an agent that has
+    begun anew meanwhile."""
+    change = SettingsChange("kit", kit_of(TOKEN), NOW, (("sos-repeat", "900"), ("gpsd", "none")))
+    signed = tmp_path / "text"
+    signed.write_text(change.text())
+    arguments = arguments_of(change, signer.sign(signed))
+    command = prove(NOW, replace(read_words(["set", "a=b"]), arguments=arguments), KEY)
+    state = tmp_path / "state"
+    state.mkdir()
+    async with at_work(state) as kit:
+        await kit.hears_of(NOW, command, "Satellite")
+        with trio.fail_after(PATIENCE):
+            while not (state / outcomes.OFFER).exists():
+                await trio.sleep(0.01)
+        offer = decode_note((state / outcomes.OFFER).read_bytes())
+        assert isinstance(offer, SettingsOffer) and offer.by_satellite
+        trusted = tmp_path / "update.pub"
+        trusted.write_text(signer.public)
+        assert settings_trial._verified(offer.text, offer.signature, trusted) == change
+        # What its unit does first of all, and what then starts the agent anew.
+        (state / outcomes.OFFER).unlink()
+        result = outcomes.folder_of(state) / outcomes.SETTINGS
+        result.parent.mkdir()
+        outcomes.leave(result, NOW, "trial")
+    async with at_work(state) as kit:
+        assert not (state / outcomes.OFFER).exists()
+        outcomes.leave(result, NOW, "back", "no link within 15 minutes")
+        (answer,) = await kit.answered(1)
+        assert answer.outcome is CommandOutcome.FAILED
+        assert told(answer) == "taken back: no link within 15 minutes"
+
+
+async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path) -> None:
+    """Also over a start of the agent; words and an SOS go meanwhile."""
+    satellite = Channel.SATELLITE
+    fix, only = Location(46.5, 7.25), frozenset([satellite])
+
+    def next_kind(kit: Kit) -> str:
+        foremost = kit.agent.parts.queues[satellite].foremost(trio.current_time())
+        assert foremost is not None
+        accepted = outbound.package(kit.journal, foremost)
+        assert accepted is not None
+        return kind_of(accepted.package.item)
+
+    async def post(kit: Kit, item: Item, **how: Any) -> None:
+        await kit.agent.parts.intake.accept(Package(item, channels=only, **how))
+
+    async with at_work(tmp_path) as kit:
+        await post(kit, fix, priority=30)
+        assert next_kind(kit) == "location"
+        await kit.hears(NOW, "hold location")
+        (answer,) = await kit.answered(1)
+        assert told(answer) == "location waits: 1 Package now"
+        await post(kit, fix, priority=40)
+        await post(kit, Message("well"))
+        assert next_kind(kit) == "message"
+        kit.agent.parts.queues[satellite].hasten(*kit.agent.parts.queues[satellite].waiting())
+        assert next_kind(kit) == "message"
+    async with at_work(tmp_path) as kit:
+        assert next_kind(kit) == "message"
+        await post(kit, fix, priority=100)
+        assert next_kind(kit) == "location"  # an SOS
+        queue = kit.agent.parts.queues[satellite]
+        queue.withdraw(max(queue.waiting()), "it went by itself")
+        assert next_kind(kit) == "message"
+        await kit.hears(NOW + 1, "resume location")
+        assert told((await kit.answered(2))[-1]) == "location goes again: 2 Packages now"
+        assert next_kind(kit) == "location"
+        # What takes the place of one that is held goes, where it is of another kind.
+        await kit.hears(NOW + 2, "hold location")
+        await kit.answered(3)
+        await post(kit, fix, priority=60, collapse_key=7)
+        await post(kit, Message("we stay"), priority=60, collapse_key=7)
+        assert next_kind(kit) == "message"
+        await kit.hears(NOW + 3, "resume location")
+        await kit.answered(4)
+    async with at_work(tmp_path) as kit:
+        assert commands.held_kinds(kit.journal) == set()
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return Signer(tmp_path_factory.mktemp("operator") / "keys")

@@ -1,0 +1,67 @@
+"""`fieldagent reboot`: when root's unit starts the machine anew by what the agent has left."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent.outcomes import REBOOT
+from fieldagent.kit import kit_health, reboot
+from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
+from fieldagent.system.lived_time import BOOT
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What systemd is told instead."""
+    words: list[str] = []
+    monkeypatch.setattr(kit_health, "systemctl", lambda *given: words.extend(given))
+    return words
+
+
+def taken(home: Path) -> int:
+    settings = home / "agent.properties"
+    settings.write_text(f"state-directory={home}\nsatellite-port=/dev/null\n")
+    return reboot.take(argparse.Namespace(config=settings, json=False))
+
+
+def test_the_machine_starts_anew_once(tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / REBOOT).write_text(BOOT.read_text().strip())
+    assert taken(tmp_path) == OK
+    assert told == ["reboot"]
+    # The path unit sees it no more, also in the next boot.
+    assert not (tmp_path / REBOOT).exists()
+    assert taken(tmp_path) == REFUSED
+    assert told == ["reboot"]
+
+
+def test_an_order_of_another_boot_is_none(
+    tmp_path: Path, told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for left in (b"", b"another-boot", os.urandom(60)):
+        (tmp_path / REBOOT).write_bytes(left)
+        assert taken(tmp_path) == REFUSED
+        assert "has started anew since" in capsys.readouterr().err
+        assert not (tmp_path / REBOOT).exists()
+    assert told == []
+
+
+def test_no_link_of_the_agents_is_followed(tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / REBOOT).symlink_to(BOOT)
+    assert taken(tmp_path) == REFUSED
+    assert told == []
+
+
+def test_a_systemd_that_refuses_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*words: str) -> None:
+        raise OSError("`systemctl reboot` failed: its message is above")
+
+    monkeypatch.setattr(kit_health, "systemctl", refuse)
+    (tmp_path / REBOOT).write_text(BOOT.read_text())
+    assert taken(tmp_path) == IO_FAILED
+    assert "the machine stays up" in capsys.readouterr().err

@@ -1,0 +1,140 @@
+"""Commands at the hub: brought by the link and over satellite, paid for by the budget, answered
+once. On both databases."""
+
+from __future__ import annotations
+
+import pytest
+
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.field.command_cost import cost
+from fieldagent.hub.records import audit, commands
+from fieldagent.hub.records.commands import LIFE, GivenCommand
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.wire import answer_text
+from fieldagent.wire.command import VERBS, RemoteCommand, Verb
+from fieldagent.wire.command_proof import command_key, prove
+from fieldagent.wire.envelope import Entry, decode, derive_key
+from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of
+from tests.wire.test_command import written
+
+KIT = 3
+KEY = command_key(MASTER)
+MO, MT = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
+STATUS = RemoteCommand(1)
+
+
+async def give(alps: Field, bearer: str = "", command: RemoteCommand = STATUS) -> int:
+    def enter(db: Db) -> int:
+        number = commands.next_number(db, KIT, alps.now)
+        order = GivenCommand(1, KIT, number, prove(number, command, KEY), bearer, "1")
+        commands.give(db, order, alps.now, GRACE)
+        return number
+
+    return await alps.store.commit(enter)
+
+
+async def state(alps: Field, number: int) -> str:
+    rows = await alps.store.read(lambda db: commands.listing(db, KIT, alps.now, limit=50))
+    return str(next(each["state"] for each in rows if each["number"] == number))
+
+
+def answer(number: int, sequence: int = 70_000_001) -> Entry:
+    body = answer_text.pack("well")
+    return Entry(sequence, CommandAnswer(number, CommandOutcome.DONE, body), int(START))
+
+
+async def brought_by_link(alps: Field) -> list[int]:
+    found = await collect(alps.mailbox(KIT))
+    entries = [entry for envelope in found for entry in envelope.entries]
+    return [each.sequence for each in entries if isinstance(each.content, RemoteCommand)]
+
+
+async def brought_by_satellite(alps: Field) -> list[int]:
+    await alps.satellite()
+    taken, alps.sky.taken = alps.sky.taken, []
+    entries = [entry for _, body in taken for entry in decode(body, keys=[MT]).entries]
+    return [each.sequence for each in entries if isinstance(each.content, RemoteCommand)]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+async def test_it_takes_over_satellite_what_it_was_said_to(store: Store, verb: Verb) -> None:
+    async with field_of(store) as alps:
+        command = prove(0, written(verb), b"")
+        found = await store.read(lambda db: cost(db, KIT, int(START), command, START))
+        assert found.reached and not found.linked and found.fits
+        await give(alps, "satellite", written(verb))
+        await alps.satellite()
+        ((_, body),) = alps.sky.taken
+        assert len(body) == found.down
+        assert found.credits >= 2
+
+
+async def test_the_link_brings_it_once_and_its_answer_is_history_and_audit(store: Store) -> None:
+    async with field_of(store) as alps:
+        number = await give(alps, "ip")
+        assert await state(alps, number) == "waiting"
+        assert await brought_by_satellite(alps) == []
+        assert await brought_by_link(alps) == [number]
+        assert await state(alps, number) == "stored"
+        assert await brought_by_link(alps) == []
+        await alps.sends(KIT, answer(number))
+        assert await state(alps, number) == "answered"
+        lines = await store.read(lambda db: audit.latest(db, 10, 1))
+        assert [each["action"] for each in lines] == ["command answered", "command"]
+        # An answer that comes again, or to what nobody has asked, changes nothing.
+        await alps.sends(KIT, answer(number))
+        await alps.sends(KIT, answer(number + 1, 70_000_002))
+        assert len(await store.read(lambda db: audit.latest(db, 10, 1))) == 2
+        ((reason,),) = await alps.rows("SELECT reason FROM dead_letter")
+        assert "waits for none here" in reason
+
+
+async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_too(
+    store: Store,
+) -> None:
+    async with field_of(store) as alps:
+        number = await give(alps, "", RemoteCommand(2))
+        assert await brought_by_satellite(alps) == []
+        alps.now += GRACE
+        assert await brought_by_satellite(alps) == [number]
+        assert await state(alps, number) == "packed"
+        # Nobody knows whether the modem has it: the kit takes the second for the same.
+        assert await brought_by_link(alps) == [number]
+        assert await brought_by_satellite(alps) == []
+        await alps.sends(KIT, answer(number), way=Bearer.SATELLITE, key=MO)
+        rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=1))
+        assert rows[0]["answeredBy"] == "satellite" and rows[0]["answer"] == "well"
+
+
+async def test_without_credits_it_waits_for_the_next_day(store: Store) -> None:
+    async with field_of(store) as alps:
+        await store.commit(lambda db: db.execute("UPDATE device SET credits_per_day = 1"))
+        first, second = await give(alps, "satellite"), await give(alps, "satellite")
+        assert await brought_by_satellite(alps) == [first]
+        rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=1))
+        assert (rows[0]["number"], rows[0]["reason"]) == (second, "no credits left today")
+        alps.now += 86_400
+        assert await brought_by_satellite(alps) == [second]
+
+
+async def test_an_old_one_is_brought_no_more_and_numbers_never_fall(store: Store) -> None:
+    async with field_of(store) as alps:
+        number = await give(alps)
+        alps.now += LIFE
+        assert await brought_by_satellite(alps) == await brought_by_link(alps) == []
+        assert await state(alps, number) == "expired"
+        # The hub's clock was set back: its numbers are not.
+        alps.now = START - 1_000
+        assert await give(alps) == number + 1
+        await store.commit(lambda db: commands.forget(db, before=START + LIFE))
+        assert await give(alps) == number + 2
+
+
+async def test_what_another_device_says_is_no_answer_of_the_kit(store: Store) -> None:
+    async with field_of(store) as alps:
+        number = await give(alps)
+        await store.commit(lambda db: db.execute("UPDATE device SET relay = 1"))
+        await alps.sends(1, answer(number), origin=KIT)
+        await alps.sends(1, answer(number))
+        assert await state(alps, number) == "waiting"
