@@ -6,11 +6,12 @@
 | GeoChat; it is on the phone; a person has read it | `b-t-f`; `b-t-f-d`; `b-t-f-r` |
 | 911 alert; its cancel | `b-a-o-tbl`; `b-a-o-can` |
 | marker, waypoint | `b-m-p-…` |
+| take an object off the map | `t-x-d-d` |
 | ping; its answer | `t-x-c-t`; `t-x-c-t-r` |
 
 As ATAK-CIV 4.6 has them (GeoChatService, EmergencyManager, CotMapAdapter). A server brings a chat
 to whom `__chat` names by uid, and other events to whom `marti` names by callsign; what names nobody
-goes to everybody.
+goes to everybody. ATAK knows a tick by its event's uid, which is the id of the message.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from fieldagent.wire.cot import NOWHERE, CotElement, CotEvent, CotPoint
 
 UNIT, CHAT, ON_PHONE, READ = "a-f-G-U-C", "b-t-f", "b-t-f-d", "b-t-f-r"
 ALERT, CANCEL, MARKER, POINTS = "b-a-o-tbl", "b-a-o-can", "b-m-p-s-m", "b-m-p-"
+REMOVAL = "t-x-d-d"
 PING, PONG = "t-x-c-t", "t-x-c-t-r"
 GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
 """How a position was found."""
 EVERYBODY = "All Chat Rooms"
+ALERT_SUFFIX = "-9-1-1"
+"""Of an alert's uid, behind that of the unit whose it is."""
 FLOW = "_flow-tags_"
 """Names in its attributes through whom an event came."""
 _CHAT_LASTS = timedelta(days=1)
@@ -62,10 +66,6 @@ class GeoChat:
     to: TakUnit
     message_id: str
     text: str = ""
-
-    @property
-    def to_everybody(self) -> bool:
-        return self.to.uid == EVERYBODY
 
 
 class ChatReceipt(NamedTuple):
@@ -128,41 +128,46 @@ def unit(who: TakUnit, seen: Sighting, now: datetime, program: Mapping[str, str]
 
 
 def chat(said: GeoChat, now: datetime) -> CotEvent:
-    return _chat_event(CHAT, said, now)
-
-
-def receipt(told: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
-    """Return the tick for what `to` has said."""
-    kind = READ if told.read else ON_PHONE
-    return _chat_event(kind, GeoChat(told.sender, to, told.message_id), now)
-
-
-def _chat_event(type_: str, said: GeoChat, now: datetime) -> CotEvent:
     sender, to = said.sender, said.to
-    names = {"uid0": sender.uid, "uid1": to.uid, "id": to.uid}
-    about = {
-        "parent": "RootContactGroup",
-        "groupOwner": "false",
-        "messageId": said.message_id,
-        "chatroom": to.callsign,
-        "id": to.uid,
-        "senderCallsign": sender.callsign,
-    }
     written = {
         "source": f"BAO.F.ATAK.{sender.uid}",
         "to": to.uid,
         "time": f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
     }
+    detail = _between("__chat", sender, to, said.message_id, now)
+    detail.append(CotElement("remarks", written, said.text))
+    uid = f"GeoChat.{sender.uid}.{to.uid}.{said.message_id}"
+    return _event(uid, CHAT, now, _CHAT_LASTS, detail)
+
+
+def receipt(told: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
+    """Return the tick for what `to` has said."""
+    detail = _between("__chatreceipt", told.sender, to, told.message_id, now)
+    return _event(told.message_id, READ if told.read else ON_PHONE, now, _CHAT_LASTS, detail)
+
+
+def _between(
+    name: str, sender: TakUnit, to: TakUnit, message_id: str, now: datetime
+) -> list[CotElement]:
+    """Return what says who speaks to whom, in an element of that name and beside it."""
+    names = {"uid0": sender.uid, "uid1": to.uid, "id": to.uid}
+    about = {
+        "parent": "RootContactGroup",
+        "groupOwner": "false",
+        "messageId": message_id,
+        "chatroom": to.callsign,
+        "id": to.uid,
+        "senderCallsign": sender.callsign,
+    }
     detail = [
-        CotElement("__chat", about, children=(CotElement("chatgrp", names),)),
+        CotElement(name, about, children=(CotElement("chatgrp", names),)),
         _element("link", uid=sender.uid, type=UNIT, relation="p-p"),
-        CotElement("remarks", written, said.text),
         _flow(sender.uid, now),
     ]
-    if not said.to_everybody:
-        detail.insert(3, CotElement("marti", children=(_element("dest", callsign=to.callsign),)))
-    uid = f"GeoChat.{sender.uid}.{to.uid}.{said.message_id}"
-    return _event(uid, type_, now, _CHAT_LASTS, detail)
+    if to.uid != EVERYBODY:
+        destination = _element("dest", callsign=to.callsign)
+        detail.append(CotElement("marti", children=(destination,)))
+    return detail
 
 
 def alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
@@ -175,20 +180,33 @@ def alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False
         _flow(who.uid, now),
     ]
     kind = CANCEL if cancels else ALERT
-    return _event(f"{who.uid}-9-1-1", kind, now, _ALERT_LASTS, detail, point=point, how=GPS)
+    return _event(f"{who.uid}{ALERT_SUFFIX}", kind, now, _ALERT_LASTS, detail, point=point, how=GPS)
 
 
-def marker(uid: str, by: TakUnit, placed: PlacedMarker, now: datetime) -> CotEvent:
+def marker(
+    uid: str, by: TakUnit, placed: PlacedMarker, now: datetime, lasts: timedelta | None = None
+) -> CotEvent:
+    """Return a marker for everybody, which phones keep; one that `lasts` they forget after that."""
     made = f"{placed.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
     link = {"uid": by.uid, "type": UNIT, "relation": "p-p", "parent_callsign": by.callsign}
     detail = [
         _element("contact", callsign=placed.name),
         CotElement("remarks", text=placed.notes),
         CotElement("link", {**link, "production_time": made}),
-        _element("archive"),
+        *([_element("archive")] if lasts is None else []),
         _flow(by.uid, now),
     ]
-    return _event(uid, MARKER, now, _MARKER_LASTS, detail, point=placed.point)
+    return _event(uid, MARKER, now, lasts or _MARKER_LASTS, detail, point=placed.point)
+
+
+def removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
+    """Return what takes an object of ours off every map."""
+    detail = [
+        _element("link", uid=uid, relation="none", type="none"),
+        _element("__forcedelete"),
+        _flow(by.uid, now),
+    ]
+    return _event(f"{uid}-off", REMOVAL, now, _PING_LASTS, detail)
 
 
 def ping(uid: str, now: datetime) -> CotEvent:
@@ -202,14 +220,19 @@ def pong(now: datetime) -> CotEvent:
 # What others send.
 
 
-def came_through(event: CotEvent, prefix: str) -> bool:
-    """Return whether a program whose uids begin so has made the event, or brought it."""
-    chat_ = event.find("__chat")
-    link = event.find("link")
+def flowed_through(event: CotEvent, prefix: str) -> bool:
+    """Return whether the event says that it came through a program whose uids begin so."""
     flow = event.find(FLOW)
-    sender = "" if chat_ is None or link is None else link.get("uid")
-    through = () if flow is None else flow.attributes
-    return any(each.startswith(prefix) for each in (event.uid, sender, *through))
+    return flow is not None and any(each.startswith(prefix) for each in flow.attributes)
+
+
+def is_of(event: CotEvent, prefix: str) -> bool:
+    """Return whether a program whose uids begin so has made the event, or brought it."""
+    link = event.find("link")
+    sender = "" if link is None else link.get("uid")
+    return (
+        event.uid.startswith(prefix) or sender.startswith(prefix) or flowed_through(event, prefix)
+    )
 
 
 def read_unit(event: CotEvent) -> TakUnit | None:
@@ -223,34 +246,34 @@ def read_unit(event: CotEvent) -> TakUnit | None:
 def read_chat(event: CotEvent) -> GeoChat | None:
     """Return what somebody has said; None of an event that does not tell who and to whom."""
     remarks = event.find("remarks")
-    parties = _parties(event)
+    parties = _parties(event, "__chat")
     if parties is None or remarks is None:
         return None
     sender, to, message_id = parties
-    return GeoChat(sender, to, message_id, remarks.text)
+    return GeoChat(sender, to, message_id or event.uid.rpartition(".")[2], remarks.text)
 
 
 def read_receipt(event: CotEvent) -> ChatReceipt | None:
-    """Return a tick; None of an event that does not tell whose, or of what."""
-    parties = _parties(event)
+    """Return a tick, as ATAK and as WinTAK write it; None of an event that does not tell whose."""
+    parties = _parties(event, "__chatreceipt") or _parties(event, "__chat")
     if parties is None:
         return None
     sender, to, message_id = parties
-    return ChatReceipt(sender, to.uid, message_id, event.type == READ)
+    return ChatReceipt(sender, to.uid, message_id or event.uid, event.type == READ)
 
 
-def _parties(event: CotEvent) -> tuple[TakUnit, TakUnit, str] | None:
-    """Who, to whom, under which id."""
-    about, link = event.find("__chat"), event.find("link")
-    if about is None or link is None:
+def _parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
+    """Return who speaks to whom, under which id; that may be empty."""
+    about, link = event.find(name), event.find("link")
+    if about is None:
         return None
-    group = about.find("chatgrp")
-    to = about.get("id") or ("" if group is None else group.get("uid1"))
-    message_id = about.get("messageId") or event.uid.rpartition(".")[2]
-    if not (link.get("uid") and to and message_id):
+    group = about.find("chatgrp") or CotElement("chatgrp")
+    uid = (link.get("uid") if link is not None else "") or group.get("uid0")
+    to = about.get("id") or group.get("uid1")
+    if not uid or not to:
         return None
-    sender = TakUnit(link.get("uid"), about.get("senderCallsign") or link.get("uid"))
-    return sender, TakUnit(to, about.get("chatroom")), message_id
+    sender = TakUnit(uid, about.get("senderCallsign") or uid)
+    return sender, TakUnit(to, about.get("chatroom")), about.get("messageId")
 
 
 def read_marker(event: CotEvent) -> PlacedMarker | None:

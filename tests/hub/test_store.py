@@ -316,7 +316,16 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_34 = """
+OF_VERSION_35 = """
+DROP TABLE tak_alert;
+DROP TABLE tak_event;
+DROP TABLE tak_person;
+DROP TABLE bridge;
+ALTER TABLE delivery DROP COLUMN unpaid;
+"""
+
+OF_VERSION_34 = f"""
+{OF_VERSION_35}
 DROP TABLE sos_carrier;
 ALTER TABLE receipt DROP COLUMN about;
 """

@@ -53,9 +53,23 @@ def test_what_atak_says_is_read() -> None:
     assert tak.read_chat(event) == GeoChat(
         BRAVO, TakUnit("FA-1234-1", "Ada"), "b5f5", "rope <60 m> & ä litter"
     )
-    assert not tak.came_through(event, "FA-")
-    told = decode(FROM_ATAK.replace("'b-t-f'", "'b-t-f-r'").encode())
-    assert tak.read_receipt(told) == tak.ChatReceipt(BRAVO, "FA-1234-1", "b5f5", True)
+    assert not tak.is_of(event, "FA-")
+
+
+TICK = """<event version="2.0" uid="b5f5" type="b-t-f-r" how="h-g-i-g-o"
+ time="2026-11-25T11:59:58Z" start="2026-11-25T11:59:58Z" stale="2026-11-26T11:59:58Z">
+<point lat="0.0" lon="0.0" hae="9999999" ce="9999999" le="9999999"/><detail><{name} id="FA-1234-1"
+ parent="RootContactGroup" chatroom="Ada" senderCallsign="BRAVO" groupOwner="false"
+ messageId="b5f5"><chatgrp id="FA-1234-1" uid0="ANDROID-358" uid1="FA-1234-1"/></{name}>{link}
+</detail></event>"""
+LINK = '<link uid="ANDROID-358" type="a-f-G-U-C" relation="p-p"/>'
+
+
+@pytest.mark.parametrize(("name", "link"), [("__chatreceipt", LINK), ("__chat", "")])
+def test_a_tick_of_atak_and_one_of_wintak_are_read(name: str, link: str) -> None:
+    event = decode(TICK.format(name=name, link=link).encode())
+    assert tak.read_receipt(event) == tak.ChatReceipt(BRAVO, "FA-1234-1", "b5f5", True)
+    assert tak.read_chat(event) is None
 
 
 EVENTS = {
@@ -68,6 +82,7 @@ EVENTS = {
     "read": tak.receipt(tak.ChatReceipt(ADA, BRAVO.uid, "m-3", True), BRAVO, NOW),
     "alert": tak.alert(ADA, CotPoint(46.5, 8.1), NOW),
     "cancel": tak.alert(ADA, CotPoint(46.5, 8.1), NOW, cancels=True),
+    "removal": tak.removal("FA-1234-w1", ADA, NOW),
     "marker": tak.marker(
         "FA-1234-w1", ADA, tak.PlacedMarker("hut", "dry", CotPoint(-46.5, -8.1), NOW, ()), NOW
     ),
@@ -110,7 +125,12 @@ def test_who_is_who_in_the_detail() -> None:
     assert tak.read_unit(EVENTS["unit"]) == ADA
     assert tak.read_unit(EVENTS["marker"]) is None
     assert tak.marker_author(EVENTS["marker"]) == ADA
-    assert all(tak.came_through(each, "FA-") for each in EVENTS.values())
+    assert all(tak.is_of(each, "FA-") for each in EVENTS.values())
+    # Who cancels another's alert says so under that one's uid.
+    cancel = replace(EVENTS["cancel"], detail=())
+    assert tak.is_of(cancel, "FA-")
+    assert not tak.flowed_through(cancel, "FA-")
+    assert tak.flowed_through(EVENTS["cancel"], "FA-")
     # What was said to one goes to nobody else: a server reads both.
     assert EVENTS["chat"].find("marti") is not None
     assert EVENTS["to all"].find("marti") is None

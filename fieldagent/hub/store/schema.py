@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fieldagent.hub.store.bridge_tables import BRIDGES
 from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 35
+VERSION = 36
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -656,6 +657,7 @@ _SINCE_14 = (
     _KIT_SMS,
     _WAITS,
     _CARRIED_DOWN,
+    BRIDGES,
 )
 """New tables are made by these steps, too."""
 

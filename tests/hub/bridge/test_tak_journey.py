@@ -1,0 +1,213 @@
+"""A team at a TAK server and people at kits, by way of the hub: positions, words and their ticks.
+
+Real processes: taky with its own authority, telephones by PyTAK, the hub, and a kit with a link.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hub.bridge.tak_server import Phone, Taky
+from tests.hub.test_cluster import contents
+from tests.hub.test_journey import folder
+from tests.hub.test_people_journey import came, rungs
+from tests.processes import Agent, Hub, administer, agent, free_port, hub, until
+
+ALL = ("All Chat Rooms", "All Chat Rooms")
+
+
+class Mountain:
+    """A TAK server, a hub that is at it, and Ada's kit."""
+
+    def __init__(self, home: Path, stack: ExitStack, **settings: str) -> None:
+        self.home, self.stack = home, stack
+        self.database = str(home / "hub.sqlite3")
+        administer(self.database, "init", "Alps")
+        self.ada = administer(self.database, "user", "add", "Ada")["id"]
+        device = administer(self.database, "device", "add", "kit", "--user", "Ada")
+        self.token = device["hub-token"]
+        self.port = free_port()
+        self.server = stack.enter_context(Taky(home, self.port, tls=True))
+        own = self.server.identity("hub")
+        self.settings = {
+            "database": self.database,
+            "tak-server": self.server.url,
+            "tak-workspace": "Alps",
+            "tak-certificate": str(own.certificate),
+            "tak-key": str(own.key),
+            "tak-ca-file": str(own.authority),
+            **{name.replace("_", "-"): value for name, value in settings.items()},
+        }
+        self.hub: Hub = stack.enter_context(hub(folder(home / "hub"), self.settings))
+        until(lambda: self.figure("bridges_linked") == 1)
+
+    def kit(self) -> Agent:
+        home = self.home / "ada"
+        home.mkdir(exist_ok=True)
+        settings = {"satellite-port": None, "hub-address": self.hub.address}
+        running = agent(home, {**settings, "hub-token": self.token, "inbound-hook": "cat"})
+        return self.stack.enter_context(running)
+
+    def phone(self, uid: str, callsign: str) -> Phone:
+        identity = self.server.identity(uid)
+        return self.stack.enter_context(Phone(self.server.url, uid, callsign, identity))
+
+    @property
+    def unit(self) -> str:
+        """Ada's uid at the server."""
+        ((identity,),) = self.rows("SELECT identity FROM bridge")
+        return f"{identity}-{self.ada}"
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.database)) as opened:
+            return opened.execute(sql).fetchall()
+
+    def figures(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"{self.hub.address}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name.removeprefix("fieldagent_hub_"): float(value) for name, _, value in found}
+
+    def figure(self, name: str) -> float:
+        return self.figures().get(name, 0.0)
+
+    def events(self, became: str) -> float:
+        return self.figure(f'bridge_events_total{{bridge="tak",became="{became}"}}')
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def ticks(phone: Phone, message_id: str) -> list[str]:
+    return [
+        each["type"]
+        for each in phone.got
+        if each["type"] in ("b-t-f-d", "b-t-f-r") and each["uid"] == message_id
+    ]
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) -> None:
+    there = Mountain(tmp_path, stack)
+    kit = there.kit()
+    bravo = there.phone("ANDROID-1", "BRAVO")
+    location = {"location": {"latitude": 46.5, "longitude": 8.1}}
+    assert kit.call("POST", "/api/package", location).body["status"] == "Delivered"
+    seen = bravo.await_one("a-f-G-U-C", lambda told: told["lat"] == "46.500000")
+    assert (seen["uid"], seen["contact"]["callsign"], seen["how"]) == (there.unit, "Ada", "m-g")
+    assert moment(seen["stale"]) > moment(seen["time"]) >= moment(seen["start"])
+    assert "kit last heard over the internet" in seen["remarks"]["text"]
+
+    # A message for a kit that is away has no tick; once the kit has it on its disk it has one.
+    kit.kill()
+    ada = (there.unit, "Ada")
+    bravo.say("storm at <17:00> & rising", ada, "m-1")
+    until(lambda: there.events("taken") == 1)
+    bravo.say("storm at <17:00> & rising", ada, "m-1")
+    until(lambda: there.events("repeated") == 1)
+    assert ticks(bravo, "m-1") == []
+    kit = there.kit()
+    payload = came(kit, "storm at <17:00> & rising")
+    sender = payload["body"]["payloads"][0]["identity"]
+    assert (sender["name"], sender["type"]) == ("BRAVO (TAK)", "Integration")
+    until(lambda: ticks(bravo, "m-1") == ["b-t-f-d"])
+    assert contents(kit) == ["storm at <17:00> & rising"]
+    # And when a person has read it, another.
+    path = f"/api/inbound/{payload['requestId']}/read"
+    assert kit.call("POST", path, {"by": "Ada"}).status == 200
+    until(lambda: ticks(bravo, "m-1") == ["b-t-f-d", "b-t-f-r"])
+
+    # The kit's answer reaches that phone alone, and says how far it has come.
+    charlie = there.phone("ANDROID-2", "CHARLIE")
+    charlie.command(silent=True)
+    body = {"message": {"content": "in the hut"}, "to": "BRAVO (TAK)", "receipt": "read"}
+    sent = kit.call("POST", "/api/package", body).body["id"]
+    chat = bravo.await_one("b-t-f", lambda told: told["remarks"]["text"] == "in the hut")
+    assert (chat["link"]["uid"], chat["__chat"]["senderCallsign"]) == ada
+    handed, on_phone = "handed over to the TAK server, for BRAVO (TAK)", "on BRAVO (TAK)'s kit"
+    until(lambda: on_phone in rungs(kit, sent))
+    assert handed in rungs(kit, sent)
+    assert not [each for each in rungs(kit, sent) if each.startswith("read")]
+    bravo.command(read=chat["__chat"]["messageId"])
+    until(lambda: "read by BRAVO (TAK)" in rungs(kit, sent))
+
+    # To everybody: out, and nothing comes back in by that.
+    kit.post("all at the hut")
+    said = charlie.await_one("b-t-f", lambda told: told["remarks"]["text"] == "all at the hut")
+    assert said["__chat"]["id"] == "All Chat Rooms"
+    bravo.say("party line", ALL, "m-2")
+    charlie.await_one("b-t-f", lambda told: told["remarks"]["text"] == "party line")
+    assert "in the hut" not in [each["remarks"]["text"] for each in charlie.of("b-t-f")]
+
+    # A phone that confirms nothing: the server has it, and that is all that is said.
+    charlie.say("who is there?", ada, "m-3")
+    came(kit, "who is there?")
+    body = {"message": {"content": "Ada"}, "to": "CHARLIE (TAK)"}
+    lost = kit.call("POST", "/api/package", body).body["id"]
+    until(lambda: rungs(kit, lost) == ["at the hub", handed.replace("BRAVO", "CHARLIE")])
+
+    # The server is killed, and another takes its place: who is there is told anew, words go on.
+    there.server.kill()
+    until(lambda: there.figure("bridges_linked") == 0)
+    waiting = {"message": {"content": "still here"}, "to": "BRAVO (TAK)"}
+    kept = kit.call("POST", "/api/package", waiting).body["id"]
+    until(lambda: there.rows("SELECT count(*) FROM tak_event WHERE inward = 0")[0][0] == 4)
+    assert rungs(kit, kept) == ["at the hub"]
+    there.server = stack.enter_context(Taky(tmp_path, there.port, tls=True))
+    again = there.phone("ANDROID-1", "BRAVO")
+    again.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
+    again.await_one("b-t-f", lambda told: told["remarks"]["text"] == "still here")
+    until(lambda: on_phone in rungs(kit, kept))
+    assert "party line" not in contents(kit)
+    assert there.events("unreadable") == 0
+
+
+def test_an_sos_rings_there_until_the_desk_answers(tmp_path: Path, stack: ExitStack) -> None:
+    there = Mountain(tmp_path, stack)
+    kit = there.kit()
+    bravo = there.phone("ANDROID-1", "BRAVO")
+    location = {"latitude": 46.5, "longitude": 8.1}
+    kit.call("POST", "/api/package", {"location": location, "priority": 100})
+    alert = bravo.await_one("b-a-o-tbl")
+    assert (alert["uid"], alert["lat"]) == (f"{there.unit}-9-1-1", "46.500000")
+    assert alert["emergency"] == {"type": "911 Alert", "text": "Ada"}
+    # Who joins later sees it, too: servers forget it, and the hub says it again.
+    charlie = there.phone("ANDROID-2", "CHARLIE")
+    charlie.await_one("b-a-o-tbl")
+    # An operator there cancels it: it rings on, and the desk reads who that was.
+    cancel = bravo.of("b-a-o-tbl")[0]
+    bravo.command(
+        raw=f'<event version="2.0" uid="{cancel["uid"]}" type="b-a-o-can" how="h-e"'
+        f' time="{cancel["time"]}" start="{cancel["time"]}" stale="{cancel["stale"]}">'
+        '<point lat="46.5" lon="8.1" hae="0" ce="1" le="1"/><detail><emergency cancel="true">'
+        f'BRAVO</emergency><link uid="{there.unit}" type="a-f-G-U-C" relation="p-p"/></detail>'
+        "</event>"
+    )
+    before = len(charlie.of("b-a-o-tbl"))
+    until(lambda: there.rows("SELECT 1 FROM sos_event WHERE name = 'BRAVO (TAK)'"))
+    until(lambda: len(charlie.of("b-a-o-tbl")) > before)
+    ((number, state),) = there.rows("SELECT id, state FROM sos")
+    assert state == "open"
+    told = administer(there.database, "sos", "show", str(number))
+    assert "cancelled the alert in TAK" in json.dumps(told)
+    administer(there.database, "sos", "close", str(number), "found", "--by", "Ada")
+    until(
+        lambda: (
+            len([each for each in charlie.of("b-a-o-can") if "cancel" in each["emergency"]]) >= 2
+        )
+    )
