@@ -20,6 +20,7 @@ from tests.hub.bridge.tak_server import Phone, Taky
 from tests.hub.test_cluster import contents
 from tests.hub.test_journey import folder
 from tests.hub.test_people_journey import came, rungs
+from tests.postgres import new_database
 from tests.processes import Agent, Hub, administer, agent, free_port, hub, until
 
 ALL = ("All Chat Rooms", "All Chat Rooms")
@@ -30,7 +31,7 @@ class Mountain:
 
     def __init__(self, home: Path, stack: ExitStack, **settings: str) -> None:
         self.home, self.stack = home, stack
-        self.database = str(home / "hub.sqlite3")
+        self.database = settings.get("database", str(home / "hub.sqlite3"))
         administer(self.database, "init", "Alps")
         self.ada = administer(self.database, "user", "add", "Ada")["id"]
         device = administer(self.database, "device", "add", "kit", "--user", "Ada")
@@ -211,3 +212,94 @@ def test_an_sos_rings_there_until_the_desk_answers(tmp_path: Path, stack: ExitSt
             len([each for each in charlie.of("b-a-o-can") if "cancel" in each["emergency"]]) >= 2
         )
     )
+
+
+def said_to(kit: Agent) -> list[str]:
+    """The words of what came, and the names of waypoints."""
+    payloads = kit.call("GET", "/api/inbound").body["payloads"]
+    events = [each["body"]["payloads"][0]["events"][0] for each in payloads]
+    return [each.get("content") or each["name"] for each in events]
+
+
+def texts(phone: Phone) -> list[str]:
+    return [each["remarks"]["text"] for each in phone.of("b-t-f")]
+
+
+def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: ExitStack) -> None:
+    everything = "positions sos messages waypoints"
+    there = Mountain(tmp_path, stack, tak_shares=everything)
+    adas = there.kit()
+    database = str(tmp_path / "jura.sqlite3")
+    administer(database, "init", "Jura")
+    ben = administer(database, "user", "add", "Ben")["id"]
+    token = administer(database, "device", "add", "kit", "--user", "Ben")["hub-token"]
+    own = {**there.settings, "database": database, "tak-workspace": "Jura"}
+    other = stack.enter_context(hub(folder(tmp_path / "jura"), own))
+    settings = {"satellite-port": None, "hub-address": other.address, "hub-token": token}
+    bens = stack.enter_context(agent(folder(tmp_path / "ben"), settings))
+    bravo = there.phone("ANDROID-1", "BRAVO")
+    units = {"Ada": there.unit}
+    found = bravo.await_one("a-f-G-U-C", lambda told: told["contact"]["callsign"] == "Ben")
+    units["Ben"] = found["uid"]
+    assert units["Ben"].endswith(f"-{ben}")
+
+    # What each kit says to everybody is there once, and at the other hub not at all.
+    adas.post("of Ada to all")
+    bens.post("of Ben to all")
+    until(lambda: {*texts(bravo)} == {"of Ada to all", "of Ben to all"})
+    place = {"latitude": 46.5, "longitude": 8.1, "name": "hut", "notes": "dry & warm"}
+    adas.call("POST", "/api/package", {"waypoint": place})
+    marker = bravo.await_one("b-m-p-s-m", lambda told: told["contact"]["callsign"] == "hut")
+    assert (marker["lat"], marker["remarks"]["text"]) == ("46.500000", "dry & warm")
+
+    # A marker that BRAVO sends to Ada is a waypoint of hers, and is there but once.
+    bravo.command(
+        raw='<event version="2.0" uid="spot-1" type="b-m-p-s-m" how="h-g-i-g-o"'
+        f' time="{marker["time"]}" start="{marker["time"]}" stale="{marker["stale"]}"><point'
+        ' lat="46.7" lon="8.3" hae="0" ce="1" le="1"/><detail><contact callsign="spring"/>'
+        '<link uid="ANDROID-1" type="a-f-G-U-C" relation="p-p" parent_callsign="BRAVO"/>'
+        '<marti><dest callsign="Ada"/></marti></detail></event>'
+    )
+
+    until(lambda: "spring" in said_to(adas))
+
+    # Thousands of positions are dropped and counted, and words still come.
+    before = there.events("other")
+    bravo.command(
+        raw='<event version="2.0" uid="ANDROID-9" type="a-f-G-U-C" how="m-g"'
+        f' time="{marker["time"]}" start="{marker["time"]}" stale="{marker["stale"]}"><point'
+        ' lat="46.7" lon="8.3" hae="0" ce="1" le="1"/><detail/></event>',
+        times=5_000,
+    )
+    for name, kit in (("Ada", adas), ("Ben", bens)):
+        bravo.say(f"to {name}", (units[name], name), f"m-{name}")
+        until(lambda name=name, kit=kit: f"to {name}" in said_to(kit))
+        until(lambda name=name: ticks(bravo, f"m-{name}") == ["b-t-f-d"])
+    until(lambda: there.events("other") - before >= 5_000)
+    assert sorted(said_to(adas)) == ["spring", "to Ada"]
+    assert said_to(bens) == ["to Ben"]
+    assert sorted(texts(bravo)) == ["of Ada to all", "of Ben to all"]
+
+
+@pytest.mark.long
+def test_another_process_is_there_once_one_has_died(tmp_path: Path, postgres: str) -> None:
+    """It waits until the dead one's word has run out: half a minute."""
+    database = new_database(postgres)
+    with ExitStack() as stack:
+        there = Mountain(tmp_path, stack, database=database)
+        kit = there.kit()
+        bravo = there.phone("ANDROID-1", "BRAVO")
+        bravo.await_one("a-f-G-U-C", lambda told: told["contact"]["callsign"] == "Ada")
+        first = there.hub
+        there.hub = stack.enter_context(hub(folder(tmp_path / "second"), there.settings))
+        assert there.figure("bridges_linked") == 0
+        first.kill()
+        before = len(bravo.of("a-f-G-U-C"))
+        # Until Ada is there again by the other, a server brings nobody's words to her.
+        until(lambda: len(bravo.of("a-f-G-U-C")) > before)
+        kit.kill()
+        kit = there.kit()
+        unit = bravo.of("a-f-G-U-C")[-1]["uid"]
+        bravo.say("are you there?", (unit, "Ada"), "m-1")
+        came(kit, "are you there?")
+        until(lambda: ticks(bravo, "m-1") == ["b-t-f-d"])

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeVar
-
-import trio
 
 from fieldagent.hub.bridge.contract import Became, NoteEvents
 from fieldagent.hub.bridge.tak import records
@@ -46,9 +44,9 @@ class Came(NamedTuple):
 
 
 class TakDoor:
-    """`markers`: those that are sent to a user are wanted."""
+    """`markers`: those that are sent to a user are wanted. `clock` is Unix time."""
 
-    def __init__(self, note: NoteEvents, *, markers: bool) -> None:
+    def __init__(self, note: NoteEvents, clock: Callable[[], float], *, markers: bool) -> None:
         self._note = note
         self._markers = markers
         self._rates: OrderedDict[str, float] = OrderedDict()
@@ -56,7 +54,7 @@ class TakDoor:
         self._ticks = 0.0
         self._seen: OrderedDict[bytes, float] = OrderedDict()
         self._replied: OrderedDict[str, float] = OrderedDict()
-        self._dropped = Seldom(trio.current_time)
+        self._dropped = Seldom(clock)
 
     def admit(self, kind: str, raw: bytes, uid: str, now: float) -> CotEvent | None:
         """Return an event that is to be stored, read; `uid` is of whose connection brought it."""

@@ -112,7 +112,7 @@ def _take(
     price, why = _price(db, posting, now)
     if price and callsign not in rules.allow:
         why = NOT_ALLOWED
-    elif price and records.spent_today(db, now) + price > rules.credits_per_day:
+    elif price and not why and records.spent_today(db, now) + price > rules.credits_per_day:
         why = SPENT
     free = not price or bool(why)
     entered = ledger.enter(db, posting, now=now, grace=GRACE)

@@ -150,7 +150,7 @@ class _Bridge:
         self._alarms: dict[int, Alarm] = {}
         self._done = trio.Event()
         """Set when a connection is there, or is free again."""
-        self._door = TakDoor(host.note_events, markers="waypoints" in rules.shares)
+        self._door = TakDoor(host.note_events, host.clock, markers="waypoints" in rules.shares)
         self._put, get = trio.open_memory_channel[Came](WAITING_MAX)
         inbox = TakInbox(workspace, rules)
         self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
