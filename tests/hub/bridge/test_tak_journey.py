@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,14 @@ def said_to(kit: Agent) -> list[str]:
     return [each.get("content") or each["name"] for each in events]
 
 
+def await_words(kit: Agent, words: str) -> None:
+    until(lambda: words in said_to(kit))
+
+
+def is_tick_of(message_id: str, told: dict[str, Any]) -> bool:
+    return bool(told["uid"] == message_id)
+
+
 def texts(phone: Phone) -> list[str]:
     return [each["remarks"]["text"] for each in phone.of("b-t-f")]
 
@@ -273,8 +282,8 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
     )
     for name, kit in (("Ada", adas), ("Ben", bens)):
         bravo.say(f"to {name}", (units[name], name), f"m-{name}")
-        until(lambda name=name, kit=kit: f"to {name}" in said_to(kit))
-        until(lambda name=name: ticks(bravo, f"m-{name}") == ["b-t-f-d"])
+        await_words(kit, f"to {name}")
+        bravo.await_one("b-t-f-d", partial(is_tick_of, f"m-{name}"))
     until(lambda: there.events("other") - before >= 5_000)
     assert sorted(said_to(adas)) == ["spring", "to Ada"]
     assert said_to(bens) == ["to Ben"]
