@@ -90,24 +90,34 @@ class CotEvent:
 
 
 class EventSplitter:
-    """Splits what comes in a stream into the bytes of single events."""
+    """Splits what comes in a stream into the bytes of single events. One that is too long is left
+    out: the next is found by the end of that one."""
 
     def __init__(self) -> None:
+        self.too_long = 0
+        """How many were left out."""
         self._rest = bytearray()
+        self._skips = False
+        """What comes is the rest of one that is too long."""
 
     def receive_data(self, data: bytes) -> list[bytes]:
-        """Return the events that are whole by now. Raises RemoteProtocolError for one that is too
-        long: where the next begins, nobody knows then."""
+        """Return the events that are whole by now."""
         sought_from = max(0, len(self._rest) - len(_END))
         self._rest += data
         found = []
         begin = 0
         while (end := self._rest.find(_END, max(begin, sought_from))) >= 0:
-            found.append(bytes(self._rest[begin : end + len(_END)]))
-            begin = end + len(_END)
+            end += len(_END)
+            if self._skips or end - begin > EVENT_BYTES_MAX:
+                self.too_long += 1
+            else:
+                found.append(bytes(self._rest[begin:end]))
+            self._skips = False
+            begin = end
         del self._rest[:begin]
-        if len(self._rest) > EVENT_BYTES_MAX or any(len(each) > EVENT_BYTES_MAX for each in found):
-            raise RemoteProtocolError(f"an event of more than {EVENT_BYTES_MAX} bytes")
+        if self._skips or len(self._rest) > EVENT_BYTES_MAX:
+            self._skips = True
+            del self._rest[: -len(_END)]
         return found
 
 

@@ -178,10 +178,15 @@ def test_what_nobody_may_send_is_refused(raw: str, why: str) -> None:
         decode(raw.encode())
 
 
-def test_what_never_ends_is_refused() -> None:
-    splitter = EventSplitter()
-    assert splitter.receive_data(b"<event>" + b"x" * (EVENT_BYTES_MAX - 7)) == []
-    with pytest.raises(RemoteProtocolError):
-        splitter.receive_data(b"x")
-    with pytest.raises(RemoteProtocolError):
-        EventSplitter().receive_data(b"<event>" + b"x" * EVENT_BYTES_MAX + b"</event>")
+def test_an_event_that_is_too_long_is_left_out_and_the_next_is_found() -> None:
+    """A drawing, say, which a server brings anew at each connection."""
+    good = encode(EVENTS["chat"])
+    long = b"<event>" + b"x" * EVENT_BYTES_MAX + b"</event>"
+    stream = good + long + good + b"y" * 3 * EVENT_BYTES_MAX + good + good
+    for size in (1, 7, 4_096, 65_536, len(stream)):
+        splitter = EventSplitter()
+        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+        found = [each for piece in pieces for each in splitter.receive_data(piece)]
+        assert found == [good, good, good], size
+        assert splitter.too_long == 2
+        assert len(splitter._rest) < 10

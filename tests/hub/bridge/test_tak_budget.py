@@ -20,15 +20,15 @@ from fieldagent.hub.bridge.tak.inward import (
     TakOutcome,
     TakRules,
 )
-from fieldagent.hub.bridge.tak.records import HOLDS, OVER_AFTER, FreshItem
+from fieldagent.hub.bridge.tak.records import HOLDS, OVER_AFTER, FreshItem, OutEvent
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Location, Message
 from fieldagent.package.reach import Rung
-from fieldagent.wire.cot import CotPoint
+from fieldagent.wire.cot import EVENT_BYTES_MAX, CotPoint, encode
 from fieldagent.wire.envelope import Entry
-from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit
+from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit, read_chat
 from tests.hub.field import Field, collect, field_of, said
 from tests.hub.test_sms_mail import UP, desk_of, frame_of
 
@@ -167,6 +167,30 @@ async def test_nothing_that_a_bridge_brought_goes_back(store: Store) -> None:
             ("to all", None),
             ("to one", voice),
         ]
+
+
+async def test_a_callsign_that_looks_like_an_address_is_written_to_at_no_other_place(
+    store: Store,
+) -> None:
+    async with mountain(store) as alps:
+        for number, callsign in enumerate(("a@example.org", "group:rescue", "+41791234567")):
+            await say(alps, TakUnit(f"A-{number}", callsign), "hello", f"m-{number}", to=1)
+        people = await alps.rows("SELECT member FROM tak_person ORDER BY member")
+        for number, (member,) in enumerate(people, 1):
+            await alps.sends(1, Entry(number, Message("answer"), int(alps.now), to=member))
+        assert await line_up(alps) == [("answer", member) for (member,) in people]
+        assert await alps.rows("SELECT * FROM outward") == []
+
+
+def test_a_message_without_end_is_cut_and_says_so() -> None:
+    content = Message("é" * (outward.WORDS_MAX + 7))
+    out = OutEvent(1, 1, 1, None, "", "", "m-1", 0, content, 0.0)
+    event = outward.event_of(out, UNIT, 0.0)
+    assert event is not None
+    chat = read_chat(event)
+    assert chat is not None
+    assert chat.text.endswith("é… [hub] 7 characters are cut off")
+    assert len(encode(event)) < EVENT_BYTES_MAX
 
 
 EVERYBODY = FreshItem(1, 0.0, 1, None, True, "message", True, False)

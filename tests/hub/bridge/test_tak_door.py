@@ -8,7 +8,15 @@ from datetime import UTC, datetime
 import pytest
 
 from fieldagent.hub.bridge.contract import Became
-from fieldagent.hub.bridge.tak.door import AWAY, OF_ALL, OF_ONE, PHONES_MAX, SEEN_AGAIN, TakDoor
+from fieldagent.hub.bridge.tak.door import (
+    AWAY,
+    OF_ALL,
+    OF_ONE,
+    PHONES_MAX,
+    SEEN_AGAIN,
+    UNITS,
+    TakDoor,
+)
 from fieldagent.wire import tak
 from fieldagent.wire.cot import CotEvent, CotPoint, encode
 from fieldagent.wire.tak import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
@@ -68,9 +76,15 @@ def test_two_hundred_phones_that_tell_where_they_are(
 
 def test_more_phones_than_anybody_has_take_no_more_room(door: TakDoor) -> None:
     for number in range(PHONES_MAX + 500):
-        door.look_at(here(phone(number)), 1_000.0)
+        door.look_at(here(phone(number)), 1_000.0 + number)
         admit(door, chat(phone(number)), 1_000.0 + number)
     assert len(door._seen) == len(door._rates) == PHONES_MAX
+
+
+def test_phones_that_nobody_has_are_not_looked_for(door: TakDoor, counts: Counter[Became]) -> None:
+    found = [door.look_at(here(phone(number)), 1_000.0) for number in range(1_000)]
+    assert len([each for each in found if each is not None]) == UNITS.burst
+    assert counts == {Became.OTHER: UNITS.burst, Became.LIMITED: 1_000 - UNITS.burst}
 
 
 def test_who_writes_too_much_is_not_taken(door: TakDoor, counts: Counter[Became]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from tests.hub.bridge.tak_server import Phone, Taky
 from tests.hub.test_cluster import contents
@@ -288,6 +289,41 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
     assert sorted(said_to(adas)) == ["spring", "to Ada"]
     assert said_to(bens) == ["to Ben"]
     assert sorted(texts(bravo)) == ["of Ada to all", "of Ben to all"]
+
+
+def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: ExitStack) -> None:
+    """Each hub has another fault, and says it once."""
+    server = stack.enter_context(Taky(tmp_path, free_port(), tls=True))
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "device", "add", "kit", "--user", "push")
+    own, strange = server.identity("hub"), tmp_path / "strange.pem"
+    stranger = trustme.CA()
+    stranger.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(strange)
+    stranger.cert_pem.write_to_path(tmp_path / "ca.pem")
+    right = {
+        "database": database,
+        "tak-server": server.url,
+        "tak-workspace": "Alps",
+        "tak-certificate": str(own.certificate),
+        "tak-key": str(own.key),
+        "tak-ca-file": str(own.authority),
+    }
+    wrong = {
+        "refuses this hub's certificate": {
+            "tak-certificate": str(strange),
+            "tak-key": str(strange),
+        },
+        "set tak-ca-file to its authority's certificate": {"tak-ca-file": str(tmp_path / "ca.pem")},
+        "is no certificate with its key": {"tak-key": str(strange)},
+        "hostname mismatch": {"tak-server-name": "other.example.org"},
+        "tak-workspace: ": {"tak-workspace": "Jura"},
+    }
+    for number, (told, settings) in enumerate(wrong.items()):
+        with hub(folder(tmp_path / str(number)), {**right, **settings}) as running:
+            running.expect(told)
+    with hub(folder(tmp_path / "right"), right):
+        until(lambda: any('uid="FA-' in line for line in server.output()))
 
 
 @pytest.mark.long

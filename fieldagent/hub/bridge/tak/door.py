@@ -25,6 +25,8 @@ OF_ONE, OF_ALL = Rate(6.0, 10), Rate(120.0, 60)
 """Messages and markers of one phone, and of all of them, that are taken."""
 TICKS = Rate(600.0, 200)
 """Ticks, and cancelled alerts, that are looked for in the database."""
+UNITS = Rate(600.0, 250)
+"""Phones that come, whose messages are looked for there."""
 PHONES_MAX = 2_000
 """Phones of which is remembered when they spoke."""
 SEEN_AGAIN = 30.0
@@ -52,6 +54,7 @@ class TakDoor:
         self._rates: OrderedDict[str, float] = OrderedDict()
         self._all = 0.0
         self._ticks = 0.0
+        self._units = 0.0
         self._seen: OrderedDict[bytes, float] = OrderedDict()
         self._replied: OrderedDict[str, float] = OrderedDict()
         self._dropped = Seldom(clock)
@@ -102,6 +105,10 @@ class TakDoor:
         is_own = uid.startswith(records.PREFIX.encode())
         if is_own or now - before < SEEN_AGAIN or b"<takv" not in raw:
             return self.drop(Became.OWN if is_own else Became.OTHER)
+        if now - before >= AWAY:
+            self._units, wait = UNITS.admit(self._units, now)
+            if wait:
+                return self.drop(Became.LIMITED)
         _keep(self._seen, uid, now)
         self._note(Became.OTHER)
         if now - before < AWAY:

@@ -25,7 +25,6 @@ from fieldagent.system.error_groups import first_error
 from fieldagent.system.wording import reason_of
 from fieldagent.wire import tak
 from fieldagent.wire.cot import CotEvent, EventSplitter, encode, type_of
-from fieldagent.wire.errors import RemoteProtocolError
 
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two tries, and up to half as many more by chance; the last for ever."""
@@ -155,11 +154,7 @@ class TakSession:
                 raise Lost(f"the server has said nothing for {SILENCE:g} s")
             if not data:
                 raise Lost("the server closed the connection; its log says why, if it refuses us")
-            try:
-                found = splitter.receive_data(data)
-            except RemoteProtocolError as error:
-                raise Lost(f"what the server says makes no sense: {error}") from error
-            await self._hand_over(found, take)
+            await self._hand_over(splitter.receive_data(data), take)
 
     async def _hand_over(self, found: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
         for raw in found:

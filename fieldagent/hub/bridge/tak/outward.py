@@ -35,6 +35,8 @@ MOVED = 10.0
 OFTEN, SELDOM, OFTEN_FOR = 10.0, 60.0, 6
 """Seconds between two alerts, and after how many of them they come more rarely."""
 DAY = 86_400.0
+WORDS_MAX = 5_000
+"""Characters of a message there: phones and servers take no event of any length."""
 WAYS = {
     "ip": "over the internet",
     "satellite": "over satellite",
@@ -148,7 +150,10 @@ def event_of(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
     when = at(now)
     if isinstance(out.content, Message):
         to = tak.ALL if out.person is None else TakUnit(out.uid, out.callsign)
-        return tak.chat(GeoChat(unit, to, out.message_id, out.content.content), when)
+        words = out.content.content
+        if len(words) > WORDS_MAX:
+            words = f"{words[:WORDS_MAX]}… [hub] {len(words) - WORDS_MAX} characters are cut off"
+        return tak.chat(GeoChat(unit, to, out.message_id, words), when)
     if isinstance(out.content, Waypoint):
         placed = out.content
         point = CotPoint(placed.latitude, placed.longitude)

@@ -107,6 +107,12 @@ class TakPerson(NamedTuple):
     uid: str
 
 
+def voice_of(callsign: str) -> str:
+    """Return by which name somebody there is a member here: no address, and no other kind of
+    name, whatever they call themselves."""
+    return f"{callsign.replace('@', ' at ').replace(':', ' ')} (TAK)"
+
+
 def person_of(db: Db, workspace: int, callsign: str) -> TakPerson | None:
     rows = db.execute(
         "SELECT member, callsign, uid FROM tak_person WHERE workspace = ? AND callsign = ?",
@@ -123,7 +129,7 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
         ((many,),) = db.execute("SELECT count(*) FROM tak_person WHERE workspace = ?", workspace)
         if many >= PEOPLE_MAX:
             return None
-        member = words_down.add_voice(db, workspace, f"{callsign} (TAK)", now)
+        member = words_down.add_voice(db, workspace, voice_of(callsign), now)
         db.execute(
             "INSERT INTO tak_person (workspace, callsign, member, uid) VALUES (?, ?, ?, ?)",
             *(workspace, callsign, member, uid),
@@ -247,7 +253,7 @@ def note_tick(db: Db, uid: str, message_id: str, callsign: str, now: float, *, r
         if state != "delivered":
             ledger.note_rung(db, item, person, Rung.STORED, "", now)
         if read:
-            ledger.note_rung(db, item, person, Rung.READ, f"{callsign} (TAK)", now)
+            ledger.note_rung(db, item, person, Rung.READ, voice_of(callsign), now)
         db.execute(
             "UPDATE tak_event SET state = ? WHERE id = ?", "read" if read else "delivered", id_
         )
@@ -403,4 +409,4 @@ def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: floa
         " (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id AND detail = ?)",
         *(workspace, member, CALLED_OFF_THERE),
     ):
-        sos.note_event(db, id_, "note", now, name=f"{by} (TAK)", detail=CALLED_OFF_THERE)
+        sos.note_event(db, id_, "note", now, name=voice_of(by), detail=CALLED_OFF_THERE)

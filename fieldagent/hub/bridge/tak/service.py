@@ -237,6 +237,9 @@ class _Bridge:
         """Hand what is due to the connections that are free; return the seconds until more is."""
         now = self._host.clock()
         soonest = now + TURN_MAX
+        told_of = {alert.sos for alert in work.alerts}
+        for over in [each for each in self._alarms if each not in told_of]:
+            del self._alarms[over]
         for user in work.users:
             link = self._links[user.member]
             if link.session is None or link.busy:
