@@ -235,6 +235,9 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
 
         await alps.store.commit(lambda db: records.note_sent(db, out, alps.now))
         assert await rungs() == [Rung.HANDED_OVER]
+        # A process that begins anew looks at it once more, and enters it no second time.
+        await alps.store.commit(lambda db: db.execute("UPDATE bridge SET place = 0"))
+        assert await line_up(alps) == []
         # It goes again, under its id, until the phone confirms it; another's word is none.
         assert await alps.store.read(lambda db: records.out_due(db, 1, alps.now, 9)) == []
         alps.now += records.AGAIN[0]

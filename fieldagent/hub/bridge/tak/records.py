@@ -180,12 +180,14 @@ def people(db: Db, workspace: int) -> set[int]:
 
 
 def line_up(db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, now: float) -> None:
-    """Enter what is to go there, each to one person or to everybody, and keep the place."""
+    """Enter what is to go there, each to one person or to everybody, and keep the place. What was
+    entered before is not again: several hubs write, and the place is kept behind the last."""
     for item, person in items:
         db.execute(
             "INSERT INTO tak_event (item, member, person, inward, message_id, state, not_before,"
             " at) SELECT id, sender, ?, 0, request_id, 'waiting', ?, ? FROM item WHERE id = ?"
-            " ON CONFLICT DO NOTHING",
+            " AND NOT EXISTS (SELECT 1 FROM tak_event WHERE tak_event.item = item.id"
+            " AND inward = 0)",
             *(person, now, now, item.id),
         )
     db.execute("UPDATE bridge SET place = ? WHERE name = ? AND place < ?", up_to, NAME, up_to)

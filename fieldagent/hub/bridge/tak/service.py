@@ -21,6 +21,7 @@ import trio
 
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api.event_stream import AT_ONCE as AT_ONE_LOOK
 from fieldagent.hub.api.event_stream import UNSETTLED, Follower
 from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.tak import outward, records
@@ -169,19 +170,20 @@ class _Bridge:
                 written, done = store.heard(ANYTHING), self._done
                 soonest = TURN_MAX
                 with told_once():
-                    await self._line_up(follower)
+                    more = await self._line_up(follower)
                     await self._give_up()
                     work = await store.read(self._look)
                     self._keep_links(work.users, nursery)
                     soonest = self._hand_out(work, nursery)
+                    soonest = 0.0 if more else soonest
                 await trio.sleep(REST)
                 with waits.move_on_after(soonest - REST):
                     await _either(written, done)
 
     # Out.
 
-    async def _line_up(self, follower: Follower) -> None:
-        """Enter what new items are to go there, where there are any."""
+    async def _line_up(self, follower: Follower) -> bool:
+        """Enter what new items are to go there, and return whether there may be more."""
         store, now = self._host.store, self._host.clock()
         items = await store.read(
             lambda db: records.fresh_items(db, self._workspace, follower.place, follower.room)
@@ -190,6 +192,7 @@ class _Bridge:
         new = [each for each in items if each.id in fresh]
         if new:
             await persist(store, lambda db: self._enter(db, new, follower.place, now))
+        return len(new) >= AT_ONE_LOOK
 
     def _enter(self, db: Db, new: Sequence[records.FreshItem], up_to: int, now: float) -> None:
         people = records.people(db, self._workspace)
