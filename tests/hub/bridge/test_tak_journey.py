@@ -23,7 +23,7 @@ from tests.hub.test_cluster import contents
 from tests.hub.test_journey import folder
 from tests.hub.test_people_journey import came, rungs
 from tests.postgres import new_database
-from tests.processes import Agent, Hub, administer, agent, free_port, hub, until
+from tests.processes import Agent, Hub, administer, agent, free_port, frozen, hub, until
 
 ALL = ("All Chat Rooms", "All Chat Rooms")
 
@@ -50,7 +50,11 @@ class Mountain:
             "tak-ca-file": str(own.authority),
             **{name.replace("_", "-"): value for name, value in settings.items()},
         }
-        self.hub: Hub = stack.enter_context(hub(folder(home / "hub"), self.settings))
+        (home / "hub").mkdir()
+        self.begin()
+
+    def begin(self) -> None:
+        self.hub: Hub = self.stack.enter_context(hub(self.home / "hub", self.settings))
         until(lambda: self.figure("bridges_linked") == 1)
 
     def kit(self) -> Agent:
@@ -123,6 +127,10 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     until(lambda: there.events("taken") == 1)
     bravo.say("storm at <17:00> & rising", ada, "m-1")
     until(lambda: there.events("repeated") == 1)
+    assert ticks(bravo, "m-1") == []
+    # The hub dies, too: what it has taken is on its disk, and so is what it owes.
+    there.hub.kill()
+    there.begin()
     assert ticks(bravo, "m-1") == []
     kit = there.kit()
     payload = came(kit, "storm at <17:00> & rising")
@@ -324,6 +332,25 @@ def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: E
             running.expect(told)
     with hub(folder(tmp_path / "right"), right):
         until(lambda: any('uid="FA-' in line for line in server.output()))
+
+
+@pytest.mark.long
+def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> None:
+    """It takes the hub's bytes, as its kernel does, and answers no ping: that takes 20 s to see."""
+    there = Mountain(tmp_path, stack)
+    kit = there.kit()
+    bravo = there.phone("ANDROID-1", "BRAVO")
+    bravo.await_one("a-f-G-U-C", lambda told: told["contact"]["callsign"] == "Ada")
+    bravo.say("hello", (there.unit, "Ada"), "m-1")
+    came(kit, "hello")
+    with frozen(there.server):
+        body = {"message": {"content": "answer"}, "to": "BRAVO (TAK)"}
+        sent = kit.call("POST", "/api/package", body).body["id"]
+        until(lambda: there.figure("bridges_linked") == 0)
+        assert rungs(kit, sent) == ["at the hub"]
+    until(lambda: "on BRAVO (TAK)'s kit" in rungs(kit, sent))
+    ids = {each["__chat"]["messageId"] for each in bravo.of("b-t-f")}
+    assert len(ids) == 1, "it may have come twice, under its one id"
 
 
 @pytest.mark.long
