@@ -78,14 +78,15 @@ class TakIntake:
         """Note it, and let the alert be told again at once."""
         said = event.find("emergency")
         by = ("" if said is None else visible(said.text)[: inward.CALLSIGN_MAX]) or "somebody"
-        uid, workspace = event.uid.removesuffix(tak.ALERT_SUFFIX), self._inbox.workspace
-        for member, link in self._links.items():
-            if link.unit.uid == uid:
-                for alarm in self._alarms.values():
-                    alarm.due = 0.0
-                await self._host.store.commit(
-                    partial(_note_cancel, workspace=workspace, member=member, by=by, now=now)
-                )
+        self._host.note_events(Became.REFUSED)
+        uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
+        whose = next((each for each, link in self._links.items() if link.unit.uid == uid), None)
+        if whose is None:
+            return
+        for alarm in self._alarms.values():
+            alarm.due = 0.0
+        note = partial(records.note_cancelled_there, workspace=self._inbox.workspace, member=whose)
+        await self._host.store.commit(partial(note, by=by, now=now))
 
     async def _take_tick(self, event: CotEvent, now: float) -> None:
         told = tak.read_receipt(event)
@@ -119,7 +120,7 @@ class TakIntake:
         if said is not None:
             return inward.take_chat(db, self._inbox, came.member, said, now)
         placed = tak.read_marker(came.event)
-        if placed is None or not any(each.startswith(name) for each in placed.to):
+        if placed is None or name not in placed.to:
             return TakOutcome(Became.REFUSED)
         sent = inward.SentMarker(author, came.event.uid, placed)
         return inward.take_marker(db, self._inbox, came.member, sent, now)
@@ -131,7 +132,3 @@ class TakIntake:
                 await link.session.say([tak.chat(reply, outward.at(self._host.clock()))])
         except Lost as lost:
             log.debug("not said to the TAK server: %s", lost)
-
-
-def _note_cancel(db: Db, *, workspace: int, member: int, by: str, now: float) -> None:
-    records.note_cancelled_there(db, workspace, member, by, now)
