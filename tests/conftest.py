@@ -47,6 +47,7 @@ FIRST = [
         "shipping/test_packages.py",
         "cli/test_setup.py",
         "hub/test_cloudloop_journey.py",
+        "hub/bridge/test_tak_journey.py",
         "agent/people/test_camp.py",
         "test_pages.py",
         "agent/test_browser.py",

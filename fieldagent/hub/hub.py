@@ -31,6 +31,8 @@ from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
+from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.known import bridges
 from fieldagent.hub.console import Console
 from fieldagent.hub.console.guest_link import Guest, GuestLink
 from fieldagent.hub.contract import Device, Estimate
@@ -217,6 +219,7 @@ class Hub:
             "pushes_refused": self.api.counts.refused,
             "links": self.leases.links,
             "confirmations_refused": self.mobile_originated.mismatches,
+            "bridges_linked": len(self.access.figures.bridged),
         }
 
     def _mailbox(self, device: Device, version: str) -> IpMailbox:
@@ -240,6 +243,18 @@ class Hub:
             OperatorBook(self.store, operator, time.time),
             partial(usage.count_session_of, self.store, clock=time.time),
         )
+
+    def bridge_host(self, name: str) -> BridgeHost:
+        """Return what a bridge gets of the hub."""
+
+        def note_events(became: Became, by: int = 1) -> None:
+            self.access.figures.count("bridge_events", by, bridge=name, became=became.value)
+
+        def note_link(up: bool) -> None:
+            bridged = self.access.figures.bridged
+            (bridged.add if up else bridged.discard)(name)
+
+        return BridgeHost(self.store, self.settings.bridge_own, time.time, note_events, note_link)
 
     def inward(self, what: str) -> Inward:
         """Return what kinds of contact get of the hub for what comes back; `what` names them where
@@ -296,6 +311,9 @@ async def run(
                     name = f"what contacts answer {kind.by}"
                     if (ask := kind.listen(hub.inward(name))) is not None:
                         parts.start_soon(keep, name, ask)
+                for bridge in bridges().values():
+                    if (work := bridge.work(hub.bridge_host(bridge.name))) is not None:
+                        parts.start_soon(keep, bridge.title, work)
                 for name, part in PARTS.items():
                     parts.start_soon(keep, name, partial(part, hub))
                 await _serve(hub, listeners, certificate, task_status)

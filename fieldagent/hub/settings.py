@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from fieldagent.http.address import Network
+from fieldagent.hub.bridge.contract import BridgeKind
+from fieldagent.hub.bridge.known import bridges
 from fieldagent.hub.escalation.contract import ContactKind
 from fieldagent.hub.escalation.known import contact_kinds
 from fieldagent.hub.operator.contract import OperatorKind
@@ -108,6 +110,8 @@ class HubSettings:
     kit_sms_per_day: int
     contact_own: Mapping[str, Any]
     """Settings that the kinds of contact bring, by their names."""
+    bridge_own: Mapping[str, Any]
+    """Settings that the bridges bring, by their names."""
 
 
 def _addresses(value: str) -> tuple[str, ...]:
@@ -140,6 +144,7 @@ def _price_key(kind: OperatorKind) -> Key:
 _PRICE_KEYS = [_price_key(kind) for kind in operators().values()]
 _OWN_KEYS = [key for kind in operators().values() for key in kind.keys]
 _CONTACT_KEYS = [key for kind in contact_kinds().values() for key in kind.keys]
+_BRIDGE_KEYS = [key for kind in bridges().values() for key in kind.keys]
 KEYS = (
     Key(
         "database",
@@ -283,6 +288,7 @@ KEYS = (
         " it sent, and what waits for it (100)",
     ),
     *_CONTACT_KEYS,
+    *_BRIDGE_KEYS,
 )
 
 EXAMPLES = {
@@ -304,6 +310,7 @@ EXAMPLES = {
     "webhook-allow": "10.1.0.0/16",
     **{name: text for kind in operators().values() for name, text in kind.examples.items()},
     **{name: text for kind in contact_kinds().values() for name, text in kind.examples.items()},
+    **{name: text for kind in bridges().values() for name, text in kind.examples.items()},
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
 
@@ -355,7 +362,8 @@ def parse(
 ) -> HubSettings:
     satellite = _kinds(content, "operators", operators)
     people = _kinds(content, "contacts", contact_kinds)
-    kinds: list[OperatorKind | ContactKind] = [*satellite, *people]
+    built = [*bridges().values()]
+    kinds: list[OperatorKind | ContactKind | BridgeKind] = [*satellite, *people, *built]
     own = [key for kind in kinds for key in kind.keys]
     prices = {kind.name: _price_key(kind) for kind in satellite}
     others = [key for key in [*own, *prices.values()] if key not in KEYS]
@@ -363,7 +371,11 @@ def parse(
     told = {name: values.pop(key.attribute) for name, key in prices.items()}
     values["operator_prices"] = {name: price for name, price in told.items() if price is not None}
     brought = {key.name: values.pop(key.attribute) for key in own}
-    for name, some in (("operator_own", satellite), ("contact_own", people)):
+    for name, some in (
+        ("operator_own", satellite),
+        ("contact_own", people),
+        ("bridge_own", built),
+    ):
         values[name] = {key.name: brought[key.name] for kind in some for key in kind.keys}
     together = [*_TOGETHER, *(pair for kind in kinds for pair in kind.together)]
     for one, other in together:
@@ -380,6 +392,7 @@ def parse(
         faults.append("proxy-listen needs trusted-proxies: set that too, or remove proxy-listen")
     faults += [fault for kind in satellite for fault in kind.faults(values["operator_own"])]
     faults += [fault for kind in people for fault in kind.faults(values["contact_own"])]
+    faults += [fault for kind in built for fault in kind.faults(values["bridge_own"])]
     if values["console_address"] and not (
         values["tls_certificate"] or values["trusted_proxies"] or values["socket_listen"]
     ):

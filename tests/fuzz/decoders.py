@@ -34,6 +34,7 @@ from fieldagent.wire import (
     ax25,
     cloudloop,
     cobs,
+    cot,
     directip,
     envelope,
     fragments,
@@ -234,6 +235,19 @@ def read_companion(data: bytes) -> None:
             if text.type != meshcore_companion.TextType.SIGNED:
                 again = meshcore_companion.write_text(text)
                 assert meshcore_companion.read_text(again) == text._replace(snr=text.snr or 0.0)
+
+
+def read_cot(data: bytes) -> None:
+    """What is read is written so that it is read again as the same."""
+    splitter, found = cot.EventSplitter(), list[bytes]()
+    for byte in data:
+        found += splitter.receive_data(bytes([byte]))
+    assert cot.EventSplitter().receive_data(data) == found
+    for raw in found:
+        with suppress(RemoteProtocolError):
+            event = cot.decode(raw)
+            again = cot.decode(cot.encode(event))
+            assert (again.uid, again.type, again.detail) == (event.uid, event.type, event.detail)
 
 
 def read_mqtt(data: bytes) -> None:
@@ -513,6 +527,7 @@ DECODERS: dict[str, Decoder] = {
     "rnode": read_rnode,
     "device": recognise_device,
     "meshtastic": read_meshtastic,
+    "cot": read_cot,
     "mqtt": read_mqtt,
     "cobs": read_cobs,
     "node": read_node,

@@ -323,6 +323,11 @@ ALTER TABLE webhook_delivery DROP COLUMN steps;
 ALTER TABLE webhook_delivery DROP COLUMN told;
 ALTER TABLE webhook_delivery DROP COLUMN telling;
 DROP TABLE command;
+DROP TABLE tak_alert;
+DROP TABLE tak_event;
+DROP TABLE tak_person;
+DROP TABLE bridge;
+ALTER TABLE delivery DROP COLUMN unpaid;
 """
 
 OF_VERSION_34 = f"""

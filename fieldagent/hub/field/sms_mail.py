@@ -126,7 +126,7 @@ def _confirm(db: Db, device: Device, load: str, now: float) -> None:
 
 _MAIL = (
     "(EXISTS (SELECT 1 FROM delivery WHERE delivery.device = kit_sms.device"
-    f" AND delivery.state IN {WAITS}) OR EXISTS (SELECT 1 FROM receipt"
+    f" AND delivery.state IN {WAITS} AND delivery.unpaid = 0) OR EXISTS (SELECT 1 FROM receipt"
     " WHERE receipt.device = kit_sms.device AND receipt.state = 'waiting'))"
     " AND EXISTS (SELECT 1 FROM contact WHERE contact.device = kit_sms.device"
     f" AND contact.way = '{Bearer.SMS}')"
@@ -230,7 +230,7 @@ def _load(db: Db, device: Device, left: int, now: float) -> Load:
     most = Space(envelope_bytes_down(max(FEW, min(PARTS_DOWN, left))))
     short: list[Waiting] = []
     long: list[Waiting] = []
-    for each in waiting(db, device.id, now, due="1 = 1", limit=LOOK_AT):
+    for each in waiting(db, device.id, now, due="delivery.unpaid = 0", limit=LOOK_AT):
         (short if _alone(db, device, each, few).items else long).append(each)
     load = fill(db, device, short, receipts_for(db, device.id, limit=RECEIPTS), few)
     for each in long:

@@ -360,6 +360,14 @@ def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
         db.announce("webhooks")
 
 
+def keep_from_costing(db: Db, item: int, why: str) -> None:
+    """Have an item that was just entered go over nothing that is paid for; `why`: for people."""
+    db.execute(
+        "UPDATE delivery SET satellite_from = NULL, unpaid = 1, reason = ? WHERE item = ?",
+        *(why, item),
+    )
+
+
 def end_escalation(db: Db, item: int) -> None:
     """Somebody has answered: whom it would have been told next is told nothing."""
     db.execute(

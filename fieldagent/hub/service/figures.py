@@ -22,6 +22,7 @@ COUNTED = {
     "webhook_posts": "Posts to webhooks, by how they ended.",
     "operator_calls": "MT messages called in to the satellite operator, by how that ended.",
     "carried_bytes": "Envelopes to and from kits.",
+    "bridge_events": "What came from a bridge's server, by what became of it.",
 }
 MEASURED = {
     "call_seconds": "From the head of a call to its answer.",
@@ -59,6 +60,9 @@ class Figures:
             for labels in labelled:
                 self.count(name, 0, **labels)
         self._times: dict[str, dict[_Labels, _Histogram]] = {name: {} for name in MEASURED}
+
+        self.bridged: set[str] = set()
+        """Bridges that are at their servers."""
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         self._counts[name][tuple(labels.items())] += by

@@ -142,6 +142,7 @@ GAUGES = {
     "check_ins_late": "Kits that were not heard of when they were to be.",
     "devices_linked": "Kits with an IP link, at all hubs of the database.",
     "links": "Those at this one.",
+    "bridges_linked": "Bridges of this hub that are at their servers.",
     "dead_letters_kept": "Messages of kits that cannot be used.",
 }
 COUNTERS = {

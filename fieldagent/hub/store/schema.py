@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fieldagent.hub.store.bridge_tables import BRIDGES
 from fieldagent.hub.store.early_steps import EARLY_STEPS, OF_VERSION_14
 from fieldagent.hub.store.later_steps import COMMANDS
 from fieldagent.store.schema import Schema
@@ -453,7 +454,7 @@ _SINCE_14 = (
     _KIT_SMS,
     _WAITS,
     _CARRIED_DOWN,
-    _STEPS + COMMANDS,
+    _STEPS + COMMANDS + BRIDGES,
 )
 """New tables are made by these steps, too."""
 

@@ -1,0 +1,151 @@
+"""What people at a TAK server say to users here, and what becomes of it.
+
+1. Something is taken once, by the phone's uid and the id that it has there.
+2. Its writer stands here as a member without a way in, called `CALLSIGN (TAK)`: kits answer by that
+   name or number. A callsign proves nobody: the server decides who may use it.
+3. It goes over satellite or SMS where its writer is in `tak-allow` and the day's credits last, and
+   waits for a link otherwise. Its writer is told so, seldom.
+4. The ticks come later: when a kit has it on its disk, and when a person there has read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from fieldagent.hub.api.sos_desk import GRACE
+from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.bridge.tak import records
+from fieldagent.hub.escalation import words_down
+from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.field import cost
+from fieldagent.hub.records import ledger
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.package.package import Message, Waypoint
+from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit
+
+PRIORITY = 10
+TEXT_BYTES_MAX = 2_000
+NAME_MAX, NOTES_MAX, CALLSIGN_MAX, UID_MAX = 40, 200, 40, 100
+SMS_CREDITS = 1
+"""What counts for an SMS."""
+NOT_ALLOWED = "waits for a link: who wrote it at the TAK server is not in tak-allow"
+SPENT = "waits for a link: tak-credits-per-day is spent"
+NO_DISTANCE = "waits for a link: it is too long, or too dear, for satellite and SMS"
+
+
+class TakRules(NamedTuple):
+    """What the settings say."""
+
+    workspace: str
+    """Its number or name."""
+    shares: frozenset[str]
+    people: int
+    allow: frozenset[str]
+    """Callsigns."""
+    credits_per_day: int
+
+
+class TakInbox(NamedTuple):
+    """Where what comes goes."""
+
+    workspace: int
+    rules: TakRules
+
+
+class SentMarker(NamedTuple):
+    author: TakUnit
+    uid: str
+    placed: PlacedMarker
+
+
+class TakOutcome(NamedTuple):
+    became: Became
+    why: str = ""
+    """What its writer is told, where it does not go at once."""
+
+
+def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -> TakOutcome:
+    """Take in a message for a member."""
+    words = visible(said.text)
+    if not words or len(words.encode()) > TEXT_BYTES_MAX:
+        return TakOutcome(
+            Became.REFUSED, words and f"Not sent: {TEXT_BYTES_MAX} bytes are the most."
+        )
+    posting = Posting(
+        inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True
+    )
+    return _take(db, inbox.rules, posting, said.sender, said.message_id, now)
+
+
+def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: float) -> TakOutcome:
+    """Take in a marker that was sent to a member; what is moved since is another."""
+    placed = sent.placed
+    item = Waypoint(
+        placed.point.latitude,
+        placed.point.longitude,
+        visible(placed.name)[:NAME_MAX] or "marker",
+        placed.at,
+        visible(placed.notes)[:NOTES_MAX] or None,
+    )
+    posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
+    version = f"{sent.uid[:60]} {placed.at:%Y%m%dT%H%M%S}"
+    return _take(db, inbox.rules, posting, sent.author, version, now)
+
+
+def _take(
+    db: Db, rules: TakRules, posting: Posting, author: TakUnit, event_id: str, now: float
+) -> TakOutcome:
+    callsign = visible(author.callsign)[:CALLSIGN_MAX]
+    member = posting.target
+    assert member is not None
+    if not callsign or len(author.uid) > UID_MAX or len(event_id) > UID_MAX:
+        return TakOutcome(Became.REFUSED)
+    person = records.note_person(db, posting.workspace, callsign, author.uid, now)
+    if person is None:
+        return TakOutcome(Became.LIMITED)
+    row = records.note_came(db, member, author.uid, event_id, now, person=person.member)
+    if row is None:
+        return TakOutcome(Became.REPEATED)
+    posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER)
+    price, why = _price(db, posting, now)
+    if price and callsign not in rules.allow:
+        why = NOT_ALLOWED
+    elif price and not why and records.spent_today(db, now) + price > rules.credits_per_day:
+        why = SPENT
+    free = not price or bool(why)
+    entered = ledger.enter(db, posting, now=now, grace=GRACE)
+    if free:
+        # A link that ends before it has left must not make it cost.
+        ledger.keep_from_costing(db, entered.item, why)
+    records.note_entered(db, row, entered.item, 0 if free else price)
+    return TakOutcome(Became.TAKEN, f"The message {why}." if why else "")
+
+
+def _price(db: Db, posting: Posting, now: float) -> tuple[int, str]:
+    """Return what it may cost now, 0 where each kit of its addressee has a link; and why it goes
+    over nothing that costs, whoever wrote it."""
+    price = 0
+    devices = cost.costs(db, posting, now)
+    by_sms = _heard_by_sms(db, [int(each["id"]) for each in devices])
+    for device in devices:
+        over = device["satellite"]
+        if device["linked"]:
+            continue
+        if over is not None:
+            price += over["credits"]
+        if device["id"] in by_sms:
+            price += SMS_CREDITS
+        is_text = isinstance(posting.item, Message)
+        if is_text and price and words_down.too_much(db, posting, int(device["id"]), now):
+            return price, NO_DISTANCE
+    return price, ""
+
+
+def _heard_by_sms(db: Db, devices: list[int]) -> set[int]:
+    if not devices:
+        return set()
+    which, some = one_of(db, devices)
+    rows = db.execute(f"SELECT device FROM contact WHERE way = 'sms' AND device {which}", *some)
+    return {device for (device,) in rows}

@@ -1,0 +1,414 @@
+"""What is known of a TAK server in the database: who works at it, who is there, what went and came.
+
+A row of `tak_event` is an item on its way there, or from there. Out: `waiting`, then `sent` (the
+server has it), `delivered` (the phone says so), `read` (a person does), or `over`. In: `sent` here
+says that it was taken; its writer is owed the ticks that `delivered` and `read` stand for.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+from fieldagent.hub.escalation import words_down
+from fieldagent.hub.records import ledger, sos
+from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Item
+from fieldagent.package.reach import Rung
+
+NAME = "tak"
+PREFIX = "FA-"
+"""What the uids of every hub's units begin with, by which they know each other's."""
+HOLDS = 30.0
+"""Seconds for which a process holds the bridge without saying that it lives."""
+OVER_AFTER = 86_400.0
+"""Seconds after which nothing is tried or told any more."""
+AGAIN = (60.0, 300.0, 900.0, 3_600.0)
+"""Seconds until a message that a phone has not confirmed goes again; the last for ever."""
+PEOPLE_MAX = 500
+"""People at the server who are members here."""
+SERVER = "the TAK server"
+
+
+def hold(db: Db, holder: str, now: float, *, alone: bool = False) -> str:
+    """Hold the bridge for this process, which says so again before HOLDS; return its identity at
+    the server, or nothing where another holds it. It begins with what comes from now on. `alone`:
+    nobody else can."""
+    db.execute(
+        "INSERT INTO bridge (name, identity, place) SELECT ?, ?, coalesce(max(id), 0) FROM item"
+        " WHERE true ON CONFLICT (name) DO NOTHING",
+        *(NAME, f"{PREFIX}{secrets.token_hex(4)}"),
+    )
+    rows = db.execute(
+        "UPDATE bridge SET holder = ?, until = ? WHERE name = ? AND (holder = ? OR until <= ?)"
+        " RETURNING identity",
+        *(holder, now + HOLDS, NAME, holder, inf if alone else now),
+    )
+    return str(rows[0][0]) if rows else ""
+
+
+def let_go(db: Db, holder: str) -> None:
+    db.execute("UPDATE bridge SET until = 0 WHERE name = ? AND holder = ?", NAME, holder)
+
+
+def place(db: Db) -> int:
+    """Return up to which item all have been looked at."""
+    ((found,),) = db.execute("SELECT place FROM bridge WHERE name = ?", NAME)
+    return int(found)
+
+
+# Who is where.
+
+
+class KitUser(NamedTuple):
+    """A user with a kit, and where that was last."""
+
+    member: int
+    name: str
+    latitude: float | None
+    longitude: float | None
+    at: float | None
+    """Unix time of the position."""
+    way: str
+    """By which the kit was heard last."""
+
+
+def kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
+    """Return the users with kits: those with an open SOS first, then by their numbers. Of several
+    kits the one counts that told its position last."""
+    rows = db.execute(
+        "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"
+        " EXISTS (SELECT 1 FROM sos WHERE sos.device = device.id AND sos.state <> 'closed')"
+        " FROM device JOIN member ON member.id = device.member JOIN membership"
+        " ON membership.member = member.id AND membership.workspace = device.workspace"
+        " LEFT JOIN contact ON contact.device = device.id WHERE device.workspace = ?"
+        " AND device.disabled IS NULL AND member.disabled IS NULL ORDER BY member.id, device.id",
+        workspace,
+    )
+    found: dict[int, KitUser] = {}
+    first: set[int] = set()
+    for *row, in_distress in rows:
+        user = KitUser(*row)
+        if in_distress:
+            first.add(user.member)
+        known = found.get(user.member)
+        if known is None or (user.at or -inf) > (known.at or -inf):
+            found[user.member] = user
+    ordered = sorted(found.values(), key=lambda each: (each.member not in first, each.member))
+    return ordered[:most]
+
+
+class TakPerson(NamedTuple):
+    member: int
+    callsign: str
+    uid: str
+
+
+def voice_of(callsign: str) -> str:
+    """Return by which name somebody there is a member here: no address, and no other kind of
+    name, whatever they call themselves."""
+    return f"{callsign.replace('@', ' at ').replace(':', ' ')} (TAK)"
+
+
+def person_of(db: Db, workspace: int, callsign: str) -> TakPerson | None:
+    rows = db.execute(
+        "SELECT member, callsign, uid FROM tak_person WHERE workspace = ? AND callsign = ?",
+        *(workspace, callsign),
+    )
+    return TakPerson(*rows[0]) if rows else None
+
+
+def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
+    """Return who has this callsign there, made a member here when they are first heard; what is for
+    them goes to this phone. None where there are too many already."""
+    known = person_of(db, workspace, callsign)
+    if known is None:
+        ((many,),) = db.execute("SELECT count(*) FROM tak_person WHERE workspace = ?", workspace)
+        if many >= PEOPLE_MAX:
+            return None
+        member = words_down.add_voice(db, workspace, voice_of(callsign), now)
+        db.execute(
+            "INSERT INTO tak_person (workspace, callsign, member, uid) VALUES (?, ?, ?, ?)",
+            *(workspace, callsign, member, uid),
+        )
+        return TakPerson(member, callsign, uid)
+    if known.uid != uid:
+        db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, known.member)
+    return known._replace(uid=uid)
+
+
+def note_there(db: Db, uid: str, now: float) -> None:
+    """A phone is there that was away: what waits for its confirmation goes again."""
+    db.execute(
+        "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?",
+        *(now, uid),
+    )
+
+
+# Out.
+
+
+class FreshItem(NamedTuple):
+    id: int
+    accepted: float
+    sender: int
+    target: int | None
+    is_for_everybody: bool
+    kind: str
+    from_kit: bool
+    doubtful: bool
+    """Nobody has proved that it is its sender's."""
+
+
+def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshItem]:
+    rows = db.execute(
+        "SELECT id, accepted, sender, target, target IS NULL AND team IS NULL, kind,"
+        " source_device IS NOT NULL, unauthenticated FROM item WHERE workspace = ? AND id > ?"
+        " ORDER BY id LIMIT ?",
+        *(workspace, after, limit),
+    )
+    return [FreshItem._make(row) for row in rows]
+
+
+def people(db: Db, workspace: int) -> set[int]:
+    """Return the members who are people at the server: what they say came from there."""
+    rows = db.execute("SELECT member FROM tak_person WHERE workspace = ?", workspace)
+    return {member for (member,) in rows}
+
+
+def line_up(db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, now: float) -> None:
+    """Enter what is to go there, each to one person or to everybody, and keep the place. What was
+    entered before is not again: several hubs write, and the place is kept behind the last."""
+    for item, person in items:
+        db.execute(
+            "INSERT INTO tak_event (item, member, person, inward, message_id, state, not_before,"
+            " at) SELECT id, sender, ?, 0, request_id, 'waiting', ?, ? FROM item WHERE id = ?"
+            " AND NOT EXISTS (SELECT 1 FROM tak_event WHERE tak_event.item = item.id"
+            " AND inward = 0)",
+            *(person, now, now, item.id),
+        )
+    db.execute("UPDATE bridge SET place = ? WHERE name = ? AND place < ?", up_to, NAME, up_to)
+
+
+class OutEvent(NamedTuple):
+    """An item that is to go there now."""
+
+    id: int
+    item: int
+    member: int
+    person: int | None
+    callsign: str
+    uid: str
+    """Of their phone; empty where it is for everybody."""
+    message_id: str
+    attempts: int
+    content: Item
+    moment: float
+    """Unix time of the item itself."""
+
+
+def out_due(db: Db, workspace: int, now: float, limit: int) -> list[OutEvent]:
+    rows = db.execute(
+        "SELECT tak_event.id, item.id, tak_event.member, tak_event.person,"
+        " coalesce(tak_person.callsign, ''), coalesce(tak_person.uid, ''), message_id, attempts,"
+        " item.body FROM tak_event JOIN item ON item.id = tak_event.item LEFT JOIN tak_person"
+        " ON tak_person.member = tak_event.person WHERE inward = 0 AND item.workspace = ?"
+        " AND tak_event.state IN ('waiting', 'sent') AND not_before <= ? AND at > ?"
+        " ORDER BY tak_event.id LIMIT ?",
+        *(workspace, now, now - OVER_AFTER, limit),
+    )
+    found = []
+    for *row, body in rows:
+        entry = stored_entry(body)
+        assert isinstance(entry.content, Item), "the ledger holds items alone"
+        found.append(OutEvent._make((*row, entry.content, float(entry.time))))
+    return found
+
+
+def note_sent(db: Db, out: OutEvent, now: float) -> None:
+    """The server has it."""
+    state, again = "sent", now + AGAIN[min(out.attempts, len(AGAIN) - 1)]
+    if out.person is None:
+        state = "over"
+    news = db.execute(
+        "UPDATE tak_event SET state = ?, uid = ?, attempts = attempts + 1, not_before = ?"
+        " WHERE id = ? AND state IN ('waiting', 'sent') RETURNING id",
+        *(state, out.uid, again, out.id),
+    )
+    if news and out.person is not None and not out.attempts:
+        ledger.note_rung(db, out.item, out.person, Rung.HANDED_OVER, SERVER, now)
+
+
+def note_tick(db: Db, uid: str, message_id: str, callsign: str, now: float, *, read: bool) -> bool:
+    """A phone has a message of ours, or a person there has read it; return whether it is ours."""
+    rows = db.execute(
+        # The tick may be faster than the server's word that it has the message.
+        "SELECT id, item, person, state FROM tak_event JOIN tak_person"
+        " ON tak_person.member = person WHERE inward = 0 AND message_id = ?"
+        " AND ? IN (tak_event.uid, tak_person.uid) AND state IN ('waiting', 'sent', 'delivered')",
+        *(message_id, uid),
+    )
+    for id_, item, person, state in rows:
+        if state != "delivered":
+            ledger.note_rung(db, item, person, Rung.STORED, "", now)
+        if read:
+            ledger.note_rung(db, item, person, Rung.READ, voice_of(callsign), now)
+        db.execute(
+            "UPDATE tak_event SET state = ? WHERE id = ?", "read" if read else "delivered", id_
+        )
+    return bool(rows)
+
+
+def give_up(db: Db, now: float) -> None:
+    """End what is older than OVER_AFTER: of a message that no phone has confirmed its writer is
+    told."""
+    rows = db.execute(
+        "UPDATE tak_event SET state = 'over' WHERE state IN ('waiting', 'sent', 'delivered')"
+        " AND at <= ? RETURNING item, person, inward, attempts, not_before",
+        now - OVER_AFTER,
+    )
+    for item, person, inward, *_ in rows:
+        if not inward and person is not None and not _has_come(db, item, person):
+            why = "no phone of theirs at the TAK server has confirmed it within a day"
+            ledger.note_rung(db, item, person, Rung.NOBODY, why, now)
+
+
+def _has_come(db: Db, item: int, person: int) -> bool:
+    rungs = "SELECT 1 FROM reached WHERE item = ? AND member = ? AND rung IN (?, ?)"
+    return bool(db.execute(rungs, item, person, int(Rung.STORED), int(Rung.READ)))
+
+
+# In.
+
+
+def note_came(
+    db: Db, member: int, uid: str, message_id: str, now: float, *, person: int | None
+) -> int | None:
+    """Write down that something came for a member; return its row, or None where it was there: its
+    ticks are owed anew then, as its writer has them not."""
+    rows = db.execute(
+        "INSERT INTO tak_event (member, person, inward, uid, message_id, state, not_before, at)"
+        " VALUES (?, ?, 1, ?, ?, 'over', ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+        *(member, person, uid, message_id, now, now),
+    )
+    if rows:
+        return int(rows[0][0])
+    db.execute(
+        "UPDATE tak_event SET state = 'sent' WHERE inward = 1 AND uid = ? AND message_id = ?"
+        " AND item IS NOT NULL AND at > ?",
+        *(uid, message_id, now - OVER_AFTER),
+    )
+    return None
+
+
+def note_entered(db: Db, row: int, item: int, price: int) -> None:
+    db.execute(
+        "UPDATE tak_event SET item = ?, state = 'sent', credits = ? WHERE id = ?",
+        *(item, price, row),
+    )
+
+
+def spent_today(db: Db, now: float) -> int:
+    """Return the credits that what came from there may have cost this UTC day."""
+    ((spent,),) = db.execute(
+        "SELECT coalesce(sum(credits), 0) FROM tak_event WHERE credits > 0 AND at >= ?",
+        now - now % 86_400,
+    )
+    return int(spent)
+
+
+class OwedTick(NamedTuple):
+    """A writer there is to be told that the kit has their message, or that it was read there."""
+
+    id: int
+    member: int
+    uid: str
+    callsign: str
+    message_id: str
+    state: str
+    """In which it stands."""
+    read: bool
+
+
+def ticks_owed(db: Db, limit: int) -> list[OwedTick]:
+    rows = db.execute(
+        "SELECT tak_event.id, tak_event.member, tak_event.uid, callsign, message_id,"
+        " tak_event.state, EXISTS (SELECT 1 FROM delivery WHERE delivery.item = tak_event.item"
+        " AND delivery.state = 'stored'), EXISTS (SELECT 1 FROM reached WHERE reached.item ="
+        " tak_event.item AND rung = ?) FROM tak_event JOIN tak_person"
+        " ON tak_person.member = tak_event.person WHERE inward = 1"
+        " AND tak_event.state IN ('sent', 'delivered') ORDER BY tak_event.id LIMIT ?",
+        *(int(Rung.READ), limit),
+    )
+    return [
+        OwedTick._make((*row, bool(read)))
+        for *row, stored, read in rows
+        if read or (stored and row[5] == "sent")
+    ]
+
+
+def note_told(db: Db, tick: OwedTick) -> None:
+    db.execute(
+        "UPDATE tak_event SET state = ? WHERE id = ? AND state = ?",
+        *("read" if tick.read else "delivered", tick.id, tick.state),
+    )
+
+
+# Incidents.
+
+
+class OpenAlert(NamedTuple):
+    sos: int
+    member: int
+    ends: bool
+    """It is closed, and there may be those who were told of it."""
+
+
+CANCELS = 3
+"""How often an end is told."""
+
+
+def alerts(db: Db, workspace: int) -> list[OpenAlert]:
+    """Return the incidents that nobody has answered, and the ends that are to be told."""
+    rows = db.execute(
+        "SELECT sos.id, device.member, 0 FROM sos JOIN device ON device.id = sos.device"
+        " WHERE sos.workspace = ? AND sos.state = 'open' AND sos.kind = 'sos' UNION ALL"
+        " SELECT sos.id, device.member, 1 FROM tak_alert JOIN sos ON sos.id = tak_alert.sos"
+        " JOIN device ON device.id = sos.device WHERE sos.workspace = ? AND sos.state = 'closed'"
+        " AND cancels < ? ORDER BY 1",
+        *(workspace, workspace, CANCELS),
+    )
+    return [OpenAlert(id_, member, bool(ends)) for id_, member, ends in rows]
+
+
+def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
+    """The server has the alert, or its cancel."""
+    if alert.ends:
+        db.execute("UPDATE tak_alert SET cancels = cancels + 1 WHERE sos = ?", alert.sos)
+        return
+    new = db.execute(
+        "INSERT INTO tak_alert (sos) VALUES (?) ON CONFLICT DO NOTHING RETURNING sos", alert.sos
+    )
+    if new:
+        detail = f"{SERVER}: shown there as a 911 alert"
+        sos.note_event(db, alert.sos, "told", now, detail=detail)
+    else:
+        db.execute("UPDATE tak_alert SET cancels = 0 WHERE sos = ? AND cancels > 0", alert.sos)
+
+
+CALLED_OFF_THERE = "cancelled the alert in TAK: it goes on until a person at the desk has it"
+
+
+def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: float) -> None:
+    """Somebody there has cancelled the alert of a user's: their incidents say so, once each, and
+    go on."""
+    for (id_,) in db.execute(
+        "SELECT sos.id FROM sos JOIN device ON device.id = sos.device WHERE sos.workspace = ?"
+        " AND device.member = ? AND sos.state <> 'closed' AND sos.kind = 'sos' AND NOT EXISTS"
+        " (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id AND detail = ?)",
+        *(workspace, member, CALLED_OFF_THERE),
+    ):
+        sos.note_event(db, id_, "note", now, name=voice_of(by), detail=CALLED_OFF_THERE)

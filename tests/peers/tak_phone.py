@@ -1,0 +1,144 @@
+"""Somebody's telephone at a TAK server, in the hands of a test: PyTAK is its connection.
+
+It says where it is, and to every message of others that its program has it, as ATAK does. On its
+output is a line of JSON for each event that came; on its input are lines of JSON:
+
+    {"say": "come down", "to": ["FA-…-1", "Ada"], "id": "m-1"}
+    {"read": "m-2"}
+    {"raw": "<event …>", "times": 1000}
+    {"silent": true}
+
+Arguments: the URL, uid and callsign, and certificate, key and authority for `tls://`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from configparser import ConfigParser
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape, quoteattr
+
+import pytak
+
+URL, UID, CALLSIGN, *FILES = sys.argv[1:]
+
+
+HEARD: dict[str, dict[str, str]] = {}
+"""Messages to this phone, by their ids."""
+SILENT: list[bool] = []
+"""Something is in it while the phone confirms nothing."""
+
+
+def event(type_: str, uid: str, detail: str, *, stale: int = 300) -> bytes:
+    now = datetime.now(UTC)
+    times = [now, now, now + timedelta(seconds=stale)]
+    time, start, end = (f"{each:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z" for each in times)
+    return (
+        f'<event version="2.0" uid={quoteattr(uid)} type="{type_}" time="{time}" start="{start}"'
+        f' stale="{end}" how="h-e"><point lat="46.6" lon="8.2" hae="9999999" ce="9999999"'
+        f' le="9999999"/><detail>{detail}</detail></event>'
+    ).encode()
+
+
+HERE = event(
+    "a-f-G-U-C",
+    UID,
+    f'<takv os="34" version="4.10" device="phone" platform="ATAK-CIV"/><contact'
+    f' callsign={quoteattr(CALLSIGN)} endpoint="*:-1:stcp"/>'
+    '<__group name="Red" role="Team Member"/>',
+)
+
+
+def parties(name: str, to: str, room: str, message_id: str) -> str:
+    group = f'<chatgrp uid0="{UID}" uid1="{to}" id="{to}"/>'
+    return (
+        f'<{name} parent="RootContactGroup" groupOwner="false" messageId="{message_id}"'
+        f' chatroom={quoteattr(room)} id="{to}" senderCallsign={quoteattr(CALLSIGN)}>{group}'
+        f'</{name}><link uid="{UID}" type="a-f-G-U-C" relation="p-p"/>'
+    )
+
+
+def chat(words: str, to: str, room: str, message_id: str) -> bytes:
+    time = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    remarks = (
+        f'<remarks source="BAO.F.ATAK.{UID}" to="{to}" time="{time}">{escape(words)}</remarks>'
+    )
+    detail = parties("__chat", to, room, message_id) + remarks
+    return event("b-t-f", f"GeoChat.{UID}.{to}.{message_id}", detail, stale=86_400)
+
+
+def tick(kind: str, said: dict[str, str]) -> bytes:
+    to = f"<marti><dest callsign={quoteattr(said['callsign'])}/></marti>"
+    about = parties("__chatreceipt", said["uid"], said["callsign"], said["id"])
+    return event(kind, said["id"], about + to)
+
+
+def read(raw: bytes) -> dict[str, Any]:
+    root = ET.fromstring(raw[raw.index(b"<event") :])
+    point = root.find("point")
+    assert point is not None
+    told: dict[str, Any] = {
+        "uid": root.get("uid"),
+        "type": root.get("type"),
+        "how": root.get("how"),
+    }
+    told |= {name: root.get(name) for name in ("time", "start", "stale")}
+    told |= {"lat": point.get("lat"), "lon": point.get("lon")}
+    for element in root.iter():
+        if element.tag not in ("event", "detail", "point"):
+            told.setdefault(element.tag, {**element.attrib, "text": element.text or ""})
+    return told
+
+
+async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        told = read(await reader.readuntil(b"</event>"))
+        print(json.dumps(told), flush=True)
+        if told["type"] == "b-t-f" and told["__chat"].get("id") == UID:
+            said = of_message(told)
+            HEARD[said["id"]] = said
+            if not SILENT:
+                writer.write(tick("b-t-f-d", said))
+
+
+def of_message(told: dict[str, Any]) -> dict[str, str]:
+    about = told["__chat"]
+    return {
+        "uid": told["link"]["uid"],
+        "callsign": about["senderCallsign"],
+        "id": about["messageId"],
+    }
+
+
+async def obey(writer: asyncio.StreamWriter) -> None:
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        command = json.loads(line)
+        if "say" in command:
+            to, room = command["to"]
+            writer.write(chat(command["say"], to, room, command["id"]))
+        elif "read" in command:
+            writer.write(tick("b-t-f-r", HEARD[command["read"]]))
+        elif "silent" in command:
+            SILENT[:] = [True] if command["silent"] else []
+        else:
+            for _ in range(command.get("times", 1)):
+                writer.write(command["raw"].encode())
+        await writer.drain()
+    raise SystemExit(0)
+
+
+async def main() -> None:
+    config = ConfigParser()
+    names = ("PYTAK_TLS_CLIENT_CERT", "PYTAK_TLS_CLIENT_KEY", "PYTAK_TLS_CLIENT_CAFILE")
+    config["phone"] = {"COT_URL": URL, "TAK_PROTO": "0", **dict(zip(names, FILES, strict=False))}
+    reader, writer = await pytak.protocol_factory(config["phone"])
+    writer.write(HERE)
+    print("at the server", flush=True)
+    await asyncio.gather(hear(reader, writer), obey(writer))
+
+
+asyncio.run(main())
