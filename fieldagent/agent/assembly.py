@@ -31,6 +31,7 @@ from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
 from fieldagent.wire.envelope import derive_key
@@ -106,7 +107,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         head_start=settings.fan_out_head_start,
         resumed=resumed,
     )
-    carrier = _carrier(terms, intake)
+    carrier = _carrier(terms, intake, journal.clock)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
@@ -161,12 +162,12 @@ def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink
     )
 
 
-def _carrier(terms: StationTerms | None, intake: Intake) -> Carrier | None:
+def _carrier(terms: StationTerms | None, intake: Intake, clock: LivedTime) -> Carrier | None:
     if terms is None or not terms.relays_over:
         return None
-    from fieldagent.agent.mesh.word_carrier import WordCarrier
+    from fieldagent.agent.mesh.relay_down import RelayDown
 
-    return WordCarrier(intake)
+    return RelayDown(intake, clock, brings_parcels=terms.brings_down)
 
 
 def _people(
@@ -231,11 +232,16 @@ def _mqtt(
     return MqttService(settings.mqtt, journal, inbox, publisher, door)
 
 
-def _proof_keys(settings: Settings) -> list[bytes]:
+def _secrets(settings: Settings) -> list[bytes]:
+    """What this kit and the hub alone share."""
     secrets = [*settings.satellite_key]
     if settings.hub_token is not None:
         secrets.append(token_digest(settings.hub_token))
-    return [proof_key(secret) for secret in secrets]
+    return secrets
+
+
+def _proof_keys(settings: Settings) -> list[bytes]:
+    return [proof_key(secret) for secret in _secrets(settings)]
 
 
 def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
@@ -330,6 +336,8 @@ def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationT
         settings.radio_hops,
         KeyStep.of(settings.radio_key, settings.radio_key_next),
         sealed=settings.radio_seal == "on",
+        brings_down=settings.radio_relay_down == "on",
+        secrets=_secrets(settings),
     )
 
 

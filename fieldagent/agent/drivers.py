@@ -6,7 +6,7 @@ Each loads what it needs itself: an agent does without the memory of channels th
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -99,6 +99,7 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
             directory=DirectoryShelf(
                 partial(directory.version, parts.journal), partial(directory.keep, parts.journal)
             ),
+            earshot=_earshot(settings, parts),
         ),
         random=random.Random(),
         ping=settings.cellular_ping,
@@ -110,6 +111,12 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
     if settings.sms.port is None:
         return by_ip
     return partial(all_of, by_ip, _sms(settings, parts, progress, turn))
+
+
+def _earshot(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
+    """Return what tells whom this kit hears; None where it brings nobody anything."""
+    brings = parts.station is not None and settings.radio_relay_down == "on"
+    return parts.station.earshot if parts.station is not None and brings else None
 
 
 def _sms(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> Part:

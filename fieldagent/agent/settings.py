@@ -101,6 +101,7 @@ class Settings:
     radio_hops: int
     radio_relay: frozenset[Channel]
     radio_relay_credits_per_day: int
+    radio_relay_down: str
     mesh: PeopleSettings
     mqtt: MqttSettings
     fan_out: FanOut
@@ -455,6 +456,13 @@ KEYS = (
         "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
         former="radio-carry-credits-per-day",
     ),
+    Key(
+        "radio-relay-down",
+        one_of("off", "on"),
+        "off",
+        "on: bring by radio what the hub has for neighbours whose kit has no link, as it comes by"
+        " the link of this one (off)",
+    ),
     *PEOPLE_KEYS,
     *mqtt_settings.KEYS,
     Key(
@@ -665,6 +673,7 @@ NEEDS = {
     "radio-key-next": "radio-key",
     "radio-seal": "radio-key",
     "radio-relay": "radio-port",
+    "radio-relay-down": "radio-relay",
     **{key.name: "mesh-port" for key in PEOPLE_KEYS[1:] if key.default is None},
 }
 """What means nothing without another."""

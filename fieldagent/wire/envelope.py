@@ -22,6 +22,7 @@ from fieldagent.package.package import (
     Item,
     Location,
     Message,
+    Parcel,
     Person,
     Said,
     Waypoint,
@@ -632,6 +633,12 @@ def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
     return CheckIn(minutes and minutes * 60)
 
 
+def _read_parcel(time: int, station: Any, body: Any, minutes: Any = None) -> Parcel:
+    expect(station is None or in_range(station, low=1), "station")
+    expect(minutes is None or in_range(minutes, low=0), "minutes")
+    return Parcel(read_bytes(body), station or 0, minutes)
+
+
 def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
     expect(in_range(size, low=0), "size in bytes")
     expect(guard is None or in_range(guard, low=0, high=0xFFFF), "guard of 16 bits")
@@ -663,6 +670,7 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
         ],
     ),
     32: (IncidentWord, _read_incident_word, _write_incident_word),
+    36: (Parcel, _read_parcel, lambda item: [item.station or None, item.body, item.minutes]),
     35: (Unreadable, _read_unreadable, lambda said: [said.size, said.guard]),
 }
 """Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""

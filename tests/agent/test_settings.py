@@ -69,6 +69,7 @@ GOOD = {
     "radio-hops": "2",
     "radio-relay": "Cellular, satellite",
     "radio-relay-credits-per-day": "20",
+    "radio-relay-down": "on",
     "mesh-port": "tcp://192.168.4.2",
     "mesh-protocol": "meshtastic",
     "mesh-people": "!A1b2c3d4 Ada, !0badf00d Ben of the hut",

@@ -316,7 +316,13 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_34 = """
+OF_VERSION_35 = """
+DROP TABLE earshot;
+DROP TABLE parcel;
+"""
+
+OF_VERSION_34 = f"""
+{OF_VERSION_35}
 DROP TABLE sos_carrier;
 ALTER TABLE receipt DROP COLUMN about;
 """

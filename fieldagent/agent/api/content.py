@@ -11,6 +11,7 @@ from fieldagent.package.package import (
     Location,
     Message,
     Package,
+    Parcel,
     Waypoint,
 )
 from fieldagent.package.payload import incident_text
@@ -54,6 +55,8 @@ def _text(item: Item | CheckIn) -> str | None:
         return item.name if item.notes is None else f"{item.name}: {item.notes}"
     if isinstance(item, IncidentWord):
         return incident_text(item)
+    if isinstance(item, Parcel):
+        return f"from the hub for station {item.station}" if item.station else "for the hub"
     if isinstance(item, CheckIn):
         return "done" if item.within is None else f"a word every {minutes_in_words(item.within)}"
     return None

@@ -237,11 +237,20 @@ def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at:
     return cursor.rowcount == 1
 
 
+_RUNGS_OWED = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed ORDER BY at LIMIT ?"
+
+
 def rungs_owed(journal: Journal, limit: int = 64) -> list[RungOwed]:
     """The oldest first."""
-    rows = journal.read(
-        "SELECT origin, sequence, rung, text, at, digest FROM rung_owed ORDER BY at LIMIT ?", limit
-    )
+    return _rungs(journal.read(_RUNGS_OWED, limit))
+
+
+def rungs_owed_in(db: sqlite3.Connection, limit: int = 8) -> list[RungOwed]:
+    """As `rungs_owed`, within a transaction."""
+    return _rungs(db.execute(_RUNGS_OWED, (limit,)))
+
+
+def _rungs(rows: Iterable[Sequence[Any]]) -> list[RungOwed]:
     return [
         RungOwed(origin, sequence, Rung(rung), text, at, bytes(digest))
         for origin, sequence, rung, text, at, digest in rows

@@ -15,12 +15,13 @@ from dataclasses import field, replace
 from fieldagent.agent.inbound.reception import Inbox, Taken, confirms
 from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
 from fieldagent.agent.outbound.holdings import confirmed_by
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.proof import entry_of
-from fieldagent.package.package import Channel, CheckIn, Item
+from fieldagent.package.package import Channel, CheckIn, Item, Parcel
 from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import (
@@ -82,7 +83,8 @@ class Packet:
     overheard: list[Numbered] = field(default_factory=list)
     """What is said of the items of others."""
     relayed: list[Accepted] = field(default_factory=list)
-    """Neighbours' items, which are in the journal and go into the queues."""
+    """Neighbours' items, and confirmations of parcels, which are in the journal and go into the
+    queues."""
     asked_for: set[AskedFor] = field(default_factory=set)
     whole: set[AskedFor] = field(default_factory=set)
     sender: int = 0
@@ -104,6 +106,8 @@ class Packet:
     """How far items of ours have come with its station, and whether we asked."""
     others_words: list[Entry] = field(default_factory=list)
     """The same of the items of others, and their answers."""
+    opened: list[Taken] = field(default_factory=list)
+    """What came in parcels for this kit."""
     answers: bool = False
     """It answers a word of ours."""
 
@@ -127,9 +131,11 @@ class PacketReception:
         relay: Relay | None = None,
         troubles: AirTroubles,
         words: RadioPiggyback,
+        parcels: Parcels,
     ) -> None:
         self._holdings, self._readings = words.holdings, words.readings
         self._inbox = inbox
+        self._parcels = parcels
         self.station = station
         self._keys = keys
         self._sealed = sealed
@@ -202,7 +208,8 @@ class PacketReception:
         self._asked_for -= packet.whole
         while len(self._asked_for) > ASKED_FOR_MAX:
             self._asked_for.pop()
-        self._inbox.publish(packet.taken)
+        for each in (packet.taken, *packet.opened):
+            self._inbox.publish(each)
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
@@ -299,6 +306,12 @@ class PacketReception:
         packet.items.append(entry)
         if came_again:
             packet.repeated.add(entry.sequence)
+        content = entry.content
+        if isinstance(content, Parcel) and content.station == self.station and not came_again:
+            now, not_before = packet.taken.now, packet.taken.not_before
+            opened, answer = self._parcels.take_in(db, content, now, not_before)
+            packet.opened.append(opened)
+            packet.relayed += answer
         if packet.relay and self._relay is not None and not packet.namesake:
             accepted = self._relay.store(db, packet.station, entry, packet.taken.now)
             if accepted is not None:

@@ -479,10 +479,14 @@ def mo_keys_of(db: Db, device: int) -> list[bytes]:
 def proof_keys_of(db: Db, device: int) -> list[bytes]:
     """Return the keys by which this kit and the hub prove words about its incidents to each other:
     of its satellite-key, then of its link token."""
+    return [proof_key(secret) for secret in secrets_of(db, device)]
+
+
+def secrets_of(db: Db, device: int) -> list[bytes]:
+    """Return what this kit and the hub alone share, the first to be used first."""
     rows = db.execute("SELECT air_key, link_token FROM device WHERE id = ?", device)
     secrets = [bytes(key) for key, _ in rows if key is not None]
-    secrets += [bytes.fromhex(token) for _, token in rows if token]
-    return [proof_key(secret) for secret in secrets]
+    return secrets + [bytes.fromhex(token) for _, token in rows if token]
 
 
 def air_key_of(db: Db, device: int) -> bytes | None:

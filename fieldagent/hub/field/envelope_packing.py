@@ -74,6 +74,8 @@ class Load:
     items: list[int] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
     introduced: list[tuple[int, bytes]] = field(default_factory=list)
+    parcels: list[tuple[int, int]] = field(default_factory=list)
+    """Items for other devices, which it is to bring there."""
 
     @property
     def urgent(self) -> bool:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.hub.store.tables import DIRECTORY, EXCHANGE
+from fieldagent.hub.store.tables import DIRECTORY, DOWN_BY_RADIO, EXCHANGE
 from fieldagent.store.schema import Schema
 
-VERSION = 35
+VERSION = 36
 
 _IDEMPOTENCY = """
 CREATE TABLE idempotency ( -- a caller is a member with a key
@@ -656,6 +656,7 @@ _SINCE_14 = (
     _KIT_SMS,
     _WAITS,
     _CARRIED_DOWN,
+    DOWN_BY_RADIO,
 )
 """New tables are made by these steps, too."""
 
