@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Protocol
 
-from fieldagent.agent.inbound.incident_news import Down
+from fieldagent.agent.inbound.incident_news import GoesDown
 from fieldagent.agent.inbound.reception import Inbox, Taken
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
@@ -29,7 +29,9 @@ log = logging.getLogger(__name__)
 class Carrier(Protocol):
     """Brings down what the hub has for neighbours, as `mesh.relay_down`."""
 
-    def store(self, db: sqlite3.Connection, down: Sequence[Down], now: float) -> list[Accepted]: ...
+    def store(
+        self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float
+    ) -> list[Accepted]: ...
     def queue(self, accepted: Sequence[Accepted]) -> None: ...
 
 

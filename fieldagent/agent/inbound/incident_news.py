@@ -24,7 +24,7 @@ OLD = 6 * 3600
 minutes, so one that is still open has younger ones."""
 
 
-class Down(NamedTuple):
+class GoesDown(NamedTuple):
     """What came from the hub and is for another kit: a word about that one's incident, which tells
     this one, too, or a parcel."""
 
@@ -39,7 +39,7 @@ class Brought(Protocol):
     now: float
     proved: bool
     unauthenticated: set[int]
-    down: list[Down]
+    down: list[GoesDown]
 
 
 def incident_number(entry: Entry, source: Source | None) -> int:
@@ -108,6 +108,6 @@ class IncidentNews:
             proved = True
         counts = proved or (not self._has_hub and word.says is Said.SEEN)
         if by_hub and from_hub and about != OWN:
-            taken.down.append(Down(word, entry.time))
+            taken.down.append(GoesDown(word, entry.time))
         named = IncidentWord(word.incident, word.says, about, word.by, word.text)
         incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)

@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.inbound.incident_news import Down, IncidentNews, incident_number
+from fieldagent.agent.inbound.incident_news import GoesDown, IncidentNews, incident_number
 from fieldagent.agent.journal import dead_letters, directory, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import ItemCame, Received
@@ -90,7 +90,7 @@ class Taken:
     """Numbers of which nobody has proved whose they are."""
     contacts: dict[int, Contact] = field(default_factory=dict)
     seen_at: dict[int, SeenAt] = field(default_factory=dict)
-    down: list[Down] = field(default_factory=list)
+    down: list[GoesDown] = field(default_factory=list)
     """What came with it for other kits."""
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
@@ -317,7 +317,7 @@ class Inbox:
                 "a word of the air, or to the hub, which nobody says over this channel"
             )
         elif isinstance(content, Parcel):
-            taken.down.append(Down(content, entry.time))
+            taken.down.append(GoesDown(content, entry.time))
         elif not isinstance(content, Beside):
             self.store_entry(db, origin, entry, taken)
 

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from fieldagent.agent.inbound.reception import Inbox, Taken, confirms
+from fieldagent.agent.inbound.reception import Taken, confirms
 from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.parcels import Parcels
@@ -123,7 +123,7 @@ class PacketReception:
 
     def __init__(
         self,
-        inbox: Inbox,
+        parcels: Parcels,
         station: int,
         *,
         keys: Sequence[bytes] = (),
@@ -131,10 +131,9 @@ class PacketReception:
         relay: Relay | None = None,
         troubles: AirTroubles,
         words: RadioPiggyback,
-        parcels: Parcels,
     ) -> None:
         self._holdings, self._readings = words.holdings, words.readings
-        self._inbox = inbox
+        self._inbox = parcels.inbox
         self._parcels = parcels
         self.station = station
         self._keys = keys

@@ -29,7 +29,7 @@ class Parcels:
     without any nothing can be opened."""
 
     def __init__(self, inbox: Inbox, secrets: Sequence[bytes]) -> None:
-        self._inbox = inbox
+        self.inbox = inbox
         self._secrets = secrets
 
     def take_in(
@@ -47,8 +47,8 @@ class Parcels:
                 error,
             )
             return taken, []
-        self._inbox.store_all(db, envelope.origin, envelope.entries, taken)
-        at = int(self._inbox.date(now))
+        self.inbox.store_all(db, envelope.origin, envelope.entries, taken)
+        at = int(self.inbox.date(now))
         confirmed = [
             Entry(entry.sequence, Receipt(digest=digest_of(entry)), at)
             for entry in envelope.entries
@@ -66,7 +66,7 @@ class Parcels:
             Entry(each.sequence, Receipt(0, each.digest, each.rung, each.text), each.at)
             for each in owed
         ]
-        return [self._enter(db, told, now, int(self._inbox.date(now)))]
+        return [self._enter(db, told, now, int(self.inbox.date(now)))]
 
     def _enter(
         self, db: sqlite3.Connection, said: Sequence[Entry], now: float, at: int

@@ -11,7 +11,7 @@ import logging
 import sqlite3
 from collections.abc import Sequence
 
-from fieldagent.agent.inbound.incident_news import Down
+from fieldagent.agent.inbound.incident_news import GoesDown
 from fieldagent.agent.journal import outbound, spending
 from fieldagent.agent.journal.records import Accepted, Spent
 from fieldagent.agent.mesh.relay import FOR_OTHERS, enter
@@ -40,7 +40,7 @@ class RelayDown:
         self._clock = clock
         self._brings_parcels = brings_parcels
 
-    def store(self, db: sqlite3.Connection, down: Sequence[Down], now: float) -> list[Accepted]:
+    def store(self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float) -> list[Accepted]:
         """Enter words about incidents that this kit brought up, and parcels. They go to `queue`
         once they are on disk. `now` is lived time."""
         entered = (self._enter(db, each, now) for each in down)
@@ -53,7 +53,7 @@ class RelayDown:
                 log.info("what the hub has for station %d goes down by radio", station)
             self._intake.queue_relayed(each)
 
-    def _enter(self, db: sqlite3.Connection, down: Down, now: float) -> Accepted | None:
+    def _enter(self, db: sqlite3.Connection, down: GoesDown, now: float) -> Accepted | None:
         said, seconds, priority = down.content, KEPT, PRIORITY
         if isinstance(said, IncidentWord):
             if not outbound.has_carried(db, said.station, said.incident):

@@ -182,14 +182,13 @@ def set_up(
     troubles = AirTroubles(endings.clock)
     parcels = Parcels(inbox, terms.secrets)
     packets = PacketReception(
-        inbox,
+        parcels,
         terms.number,
         keys=terms.keys,
         sealed=terms.sealed,
         relay=relay,
         troubles=troubles,
         words=words,
-        parcels=parcels,
     )
     neighbours = Neighbours(endings.clock)
     rounds = Rounds(

@@ -46,12 +46,12 @@ def may_bring(db: Db, carrier: int) -> bool:
     return bool(rows and rows[0][0])
 
 
-class Heard(NamedTuple):
+class HeardKit(NamedTuple):
     device: int
     hops: int
 
 
-def without_link(db: Db, carrier: int, now: float) -> list[Heard]:
+def without_link(db: Db, carrier: int, now: float) -> list[HeardKit]:
     """Return whom it hears that have no link of their own now, the nearest first."""
     rows = db.execute(
         "SELECT device.id, earshot.hops FROM earshot JOIN device ON device.id = earshot.device"
@@ -59,7 +59,7 @@ def without_link(db: Db, carrier: int, now: float) -> list[Heard]:
         " ORDER BY earshot.hops, device.id",
         *(carrier, now),
     )
-    return [Heard(*row) for row in rows]
+    return [HeardKit(*row) for row in rows]
 
 
 _PARCEL = (
