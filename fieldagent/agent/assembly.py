@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from fieldagent.agent.channels.air_time import AirTime
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.events import Events
@@ -15,7 +16,7 @@ from fieldagent.agent.inbound.hooks import Hook, hooks_of
 from fieldagent.agent.inbound.hub_reception import Carrier, HubReception
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import air_time, outbound
 from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_limit, sos_reserve
@@ -156,7 +157,11 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
 
 def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink:
     ring = settings.state_directory / f"trace-{channel.lower()}.log"
+    used = AirTime()
+    if channel is Channel.RADIO:
+        used = AirTime(journal.clock.now, air_time.known(journal))
     return ChannelLink(
+        air_time=used,
         tell_time=partial(journal.clock.tell, FAR_END[channel]),
         recorder=FlightRecorder(ring, _TRACED.get(channel, "")),
     )

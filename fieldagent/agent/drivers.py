@@ -17,7 +17,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import no_healing
-from fieldagent.agent.journal import directory, outbound
+from fieldagent.agent.journal import air_time, directory, outbound
 from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings, radio_place
@@ -159,13 +159,18 @@ def _radio(settings: Settings, parts: Parts, progress: Progress) -> Part:
     kind = known.radio(settings.radio_protocol)
     open_air: Callable[[], AbstractAsyncContextManager[RadioModem]]
     open_air = partial(kind.open, radio_place(settings), link)
+    _limit_air(settings, link)
+    if settings.radio_bit_rate is not None and not kind.counts_air:
+        from fieldagent.agent.channels.counted_air import counted
+
+        open_air = partial(counted, open_air, link, settings.radio_bit_rate)
     if settings.radio_callsign and not kind.says_callsign:
         from fieldagent.agent.channels.identification import OwedIdentification, identified
 
         owed = OwedIdentification(station.identification(settings.radio_callsign))
         open_air = partial(identified, open_air, owed)
 
-    return partial(
+    run = partial(
         radio.run,
         open_air,
         outbox,
@@ -176,6 +181,19 @@ def _radio(settings: Settings, parts: Parts, progress: Progress) -> Part:
         heal=_heal(Channel.RADIO, settings, parts),
         progress=progress.watch("radio"),
     )
+    return partial(all_of, run, partial(air_time.keep, parts.journal, link.air_time))
+
+
+def _limit_air(settings: Settings, link: ChannelLink) -> None:
+    """A radio by Meshtastic knows its own region."""
+    if settings.radio_region is None or settings.radio_protocol == "meshtastic":
+        return
+    from fieldagent.agent.radios.regions import limit_of
+
+    own, name = settings.radio_own, settings.radio_protocol
+    frequency = own.get(f"{name}-frequency", settings.radio_frequency)
+    limit = limit_of(settings.radio_region, frequency, own.get(f"{name}-bandwidth"))
+    link.air_time.narrow(limit)
 
 
 DRIVERS: dict[Channel, Callable[[Settings, Parts, Progress], Part]] = {

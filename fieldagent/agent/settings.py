@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import mqtt_settings, page_settings
+from fieldagent.agent import air_settings, mqtt_settings, page_settings, relay_settings
 from fieldagent.agent.channels.healing import (
     HealingStep,
     healing_faults,
@@ -102,6 +102,9 @@ class Settings:
     radio_relay: frozenset[Channel]
     radio_relay_credits_per_day: int
     radio_relay_down: str
+    radio_region: str | None
+    radio_frequency: int | None
+    radio_bit_rate: int | None
     mesh: PeopleSettings
     mqtt: MqttSettings
     fan_out: FanOut
@@ -174,16 +177,6 @@ def _one_key(value: str) -> tuple[bytes, ...]:
     if len(keys := _keys(value)) == 1:
         return keys
     raise WrongProperty("must be one key of 64 hexadecimal digits")
-
-
-_CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
-
-
-def _relay(value: str) -> frozenset[Channel]:
-    words = value.lower().replace(",", " ").split()
-    if not words or not set(words) <= set(_CARRIES):
-        raise WrongProperty(f"must be cellular, satellite or both, not {value!r}")
-    return frozenset(_CARRIES[word] for word in words)
 
 
 def _callsign(value: str) -> str:
@@ -442,27 +435,8 @@ KEYS = (
         "transmissions that bring an SOS, or what asks for the hub, anywhere at most: 1 repeats"
         " nobody's (3)",
     ),
-    Key(
-        "radio-relay",
-        _relay,
-        frozenset[Channel](),
-        "bring what neighbours ask for to the hub over these: cellular, satellite (none)",
-        former="radio-carry",
-    ),
-    Key(
-        "radio-relay-credits-per-day",
-        whole(0, 1_000_000, "credits"),
-        10,
-        "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
-        former="radio-carry-credits-per-day",
-    ),
-    Key(
-        "radio-relay-down",
-        one_of("off", "on"),
-        "off",
-        "on: bring by radio what the hub has for neighbours whose kit has no link, as it comes by"
-        " the link of this one (off)",
-    ),
+    *relay_settings.KEYS,
+    *air_settings.KEYS,
     *PEOPLE_KEYS,
     *mqtt_settings.KEYS,
     Key(
@@ -672,8 +646,8 @@ NEEDS = {
     "radio-key": "radio-port",
     "radio-key-next": "radio-key",
     "radio-seal": "radio-key",
-    "radio-relay": "radio-port",
-    "radio-relay-down": "radio-relay",
+    **relay_settings.NEEDS,
+    **air_settings.NEEDS,
     **{key.name: "mesh-port" for key in PEOPLE_KEYS[1:] if key.default is None},
 }
 """What means nothing without another."""
@@ -686,6 +660,7 @@ def _incomplete(pairs: Mapping[str, str], values: Mapping[str, Any]) -> list[str
         if name in pairs and other not in pairs
     ]
     faults += unfit(pairs)
+    faults += air_settings.faults(pairs)
     faults += healing_faults(pairs)
     faults += sms_settings.sms_faults(pairs)
     key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")

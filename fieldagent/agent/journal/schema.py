@@ -401,6 +401,13 @@ CREATE TABLE unreadable_owed ( -- what came and could not be read: the hub is to
 ) STRICT, WITHOUT ROWID;
 """
 
+AIR_TIME = """
+CREATE TABLE air_time ( -- what the radio was on the air for
+    minute INTEGER PRIMARY KEY, -- of lived time
+    seconds REAL NOT NULL
+) STRICT;
+"""
+
 STATION_OWED = """
 CREATE TABLE station_owed ( -- what a station is to be told on the air of an item of its own here
     station INTEGER NOT NULL,
@@ -589,6 +596,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {HANDHELDS}
 {UNREADABLE}
 {STATION_OWED}
+{AIR_TIME}
 """
 
 DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
@@ -613,5 +621,6 @@ STEPS = {
     17: HANDHELDS,
     18: UNREADABLE,
     19: STATION_OWED,
+    20: AIR_TIME,
 }
-JOURNAL = Schema(20, TABLES, STEPS)
+JOURNAL = Schema(21, TABLES, STEPS)

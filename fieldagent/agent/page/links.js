@@ -62,7 +62,8 @@ function drawing(steps) {
 }
 
 function inEarshot(link) {
-  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "kit")} in earshot`;
+  const air = link.airTimeLeft === undefined ? "" : ` · ${age(link.airTimeLeft)} of air-time left in this hour`;
+  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "kit")} in earshot${air}`;
 }
 
 function bars(signal) {

@@ -308,7 +308,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     path.with_name("journal.sqlite3-mark").unlink()
     database = sqlite3.connect(path)
     database.executescript(
-        "DROP TABLE unreadable_owed; DROP TABLE station_owed;"
+        "DROP TABLE unreadable_owed; DROP TABLE station_owed; DROP TABLE air_time;"
         "DROP TABLE handheld; DROP TABLE handheld_said; DROP TABLE handheld_packet;"
         "DROP TABLE handheld_post; DROP TABLE handheld_spent; DROP TABLE handheld_sos;"
         "DROP TABLE reached; DROP TABLE rung_owed; DROP TABLE person; DROP TABLE directory;"
