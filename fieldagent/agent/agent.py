@@ -23,7 +23,7 @@ from fieldagent.agent.in_brief import in_brief
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reading import keep_telling
-from fieldagent.agent.journal import dead_letters, handhelds, inbound, losses, outbound
+from fieldagent.agent.journal import dead_letters, handhelds, inbound, losses, on_air, outbound
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
@@ -385,6 +385,9 @@ async def _keep_house(agent: Agent) -> None:
             while await agent.parts.journal.persist(forget(before=before, keep=keep)):
                 pass
         await agent.parts.journal.persist(losses.forget(before=before))
+        if agent.parts.station is not None:
+            hour_ago = agent.parts.journal.clock.now() - 3600.0
+            await agent.parts.journal.persist(on_air.forget_kept(before=hour_ago))
         await trio.sleep(HOUSEKEEPING)
 
 

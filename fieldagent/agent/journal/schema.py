@@ -401,6 +401,10 @@ CREATE TABLE unreadable_owed ( -- what came and could not be read: the hub is to
 ) STRICT, WITHOUT ROWID;
 """
 
+ON_ITS_WAY = """
+ALTER TABLE arrived ADD COLUMN on_air BLOB; -- of a station's item: it, and how it came
+"""
+
 AIR_TIME = """
 CREATE TABLE air_time ( -- what the radio was on the air for
     minute INTEGER PRIMARY KEY, -- of lived time
@@ -597,6 +601,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {UNREADABLE}
 {STATION_OWED}
 {AIR_TIME}
+{ON_ITS_WAY}
 """
 
 DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
@@ -621,6 +626,6 @@ STEPS = {
     17: HANDHELDS,
     18: UNREADABLE,
     19: STATION_OWED,
-    20: AIR_TIME,
+    20: AIR_TIME + ON_ITS_WAY,
 }
 JOURNAL = Schema(21, TABLES, STEPS)

@@ -43,6 +43,7 @@ from fieldagent.wire.envelope import (
     decode,
     digest_of,
     digest_of_slices,
+    encode,
     fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -303,6 +304,11 @@ class PacketReception:
             ack = Ack(packet.station, by_hub=at_hub, digest=digest)
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
+        if not came_again:
+            # Its sender asks again for the hub by itself.
+            way = Entry(0, SentBy(packet.station, packet.hops), entry.time)
+            kept = encode([way, entry], origin=packet.station)
+            on_air.keep(db, packet.station, entry.sequence, fingerprint(entry), kept)
         if came_again:
             packet.repeated.add(entry.sequence)
         content = entry.content

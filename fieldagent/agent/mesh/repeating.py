@@ -15,14 +15,14 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
-from fieldagent.agent.mesh.rounds import AT_HAND, OnItsWay, Rounds, goes_round
+from fieldagent.agent.mesh.rounds import AT_HAND, KEPT, OnItsWay, Rounds, goes_round
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat, goes_down
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Ack, Entry, Introduction, RelayRequest, Source
+from fieldagent.wire.envelope import Ack, Entry, Introduction, RelayRequest, SentBy, Source, decode
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class Repeating:
         self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
         self._words.holdings.load(on_air.here(self._journal), lived)
         presents, hellos, was_carried = _soon(PRESENT_FIRST), 1, False
+        self._add_kept(lived)
         while True:
             changed = self._packing.queue.changed
             self._add_ours()
@@ -88,6 +89,20 @@ class Repeating:
             latest = min(latest, presents, trio.current_time() + self._words.next_due())
             with trio.move_on_at(min(self._rounds.next_due(), latest)):
                 await changed.wait()
+
+    def _add_kept(self, lived: float) -> None:
+        """What others sent before this kit was started anew: whoever was off is given it."""
+        now = trio.current_time()
+        for envelope, came in on_air.kept(self._journal, since=lived - KEPT):
+            mark, entry = decode(envelope).entries
+            if not isinstance(mark.content, SentBy):
+                continue
+            station, hops = mark.content.station, mark.content.transmissions
+            parts = self._packing.parts(entry, station)
+            if not (parts and entry.sos) and not goes_round(len(parts), self._packing.room.size):
+                continue
+            until = now + KEPT - (lived - came)
+            self._rounds.add(OnItsWay(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
         """Items of ours that have left, and that somebody has."""
