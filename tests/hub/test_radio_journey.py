@@ -274,3 +274,49 @@ def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> Non
             until(lambda: over()["well done"] == "ip")
             assert sorted(contents(ben)) == ["the pass is shut", "turn back", "well done"]
             assert set(over().values()) == {"radio", "ip"}
+
+
+@pytest.mark.long
+def test_a_push_comes_down_over_a_kit_between_and_its_receipt_back(tmp_path: Path) -> None:
+    """A-C-B: Ada alone is linked, Cid hears both. That he has read it comes up the same way."""
+    team = Team(tmp_path, "Ada", "Cid", "Ben")
+    (tmp_path / "ridge").write_text("1 2\n2 3\n")
+    key = {"radio-key": "07" * 32, "radio-seal": "on"}
+    with ExitStack() as stack:
+        running, _ = stack.enter_context(team.at_the_hub())
+        ridge = ("--nodes", "3", "--topology", str(tmp_path / "ridge"))
+        stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1", *ridge))
+        brings = {"radio-relay": "cellular", "radio-relay-down": "on", **key}
+        brings = team.radio("Ada", 1, **team.linked("Ada", running), **brings)
+        ada = stack.enter_context(agent(folder(tmp_path / "ada"), brings))
+        ada.expect("linked to the hub")
+        stack.enter_context(agent(folder(tmp_path / "cid"), team.radio("Cid", 2, **key)))
+        away = {**team.linked("Ben", running), "hub-address": f"http://127.0.0.1:{free_port()}"}
+        ben = stack.enter_context(
+            agent(folder(tmp_path / "ben"), team.radio("Ben", 3, **away, **key))
+        )
+        ben.call("POST", "/api/package", {"message": {"content": "here is Ben"}})
+        until(lambda: "here is Ben" in contents(ada))
+        first = team.first
+        proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+        who = {each: first[each] for each in ("sourceUserId", "workspaceId")}
+        who["targetUserId"] = team.members["Ben"]
+        push(running.port, proof, {"message": {"content": "turn back"}, **who})
+        until(lambda: "turn back" in contents(ben))
+
+        def rows(sql: str) -> list[Any]:
+            with closing(sqlite3.connect(team.database)) as db:
+                return db.execute(sql, (team.devices["Ben"]["id"],)).fetchall()
+
+        of_ben = (
+            "FROM item JOIN delivery ON item = item.id WHERE device = ? AND words = 'turn back'"
+        )
+        until(lambda: rows(f"SELECT state, way {of_ben}") == [("stored", "radio")])
+        (payload,) = [
+            each["body"]["requestId"]
+            for each in ben.call("GET", "/api/inbound").body["payloads"]
+            if "turn back" in str(each["body"])
+        ]
+        assert ben.call("POST", f"/api/inbound/{payload}/read", {"by": "Ben"}).status < 300
+        until(lambda: rows(f"SELECT text FROM reached WHERE item IN (SELECT item {of_ben})"))
+        assert contents(ben).count("turn back") == 1
