@@ -56,10 +56,14 @@ class Parcels:
         ]
         return taken, [self._enter(db, confirmed, now, at)] if confirmed else []
 
+    def can_tell(self) -> bool:
+        """Whether the hub would believe what goes up."""
+        return bool(self._secrets)
+
     def tell(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
         """Enter what the hub is owed about how far its items have come here."""
-        owed = [each for each in inbound.rungs_owed_in(db) if each.origin >= 0]
-        if not owed or not self._secrets:
+        owed = inbound.rungs_of_hub(db)
+        if not owed:
             return []
         inbound.told_rungs(db, [each.key for each in owed])
         told = [

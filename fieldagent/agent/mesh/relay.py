@@ -82,11 +82,12 @@ class Relay:
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
     ) -> Accepted | None:
-        """Enter it into the journal; None when it is relayed already, costs too much, or comes
-        from there."""
+        """Enter it into the journal; None when it is relayed already, costs too much, or is
+        nothing to bring there."""
         item = entry.content
         assert isinstance(item, Item)
-        if isinstance(item, Parcel) and item.station:
+        if isinstance(item, Parcel) and (item.station or Channel.CELLULAR not in self._channels):
+            # A confirmation is worth no credit.
             return None
         # Of the entry, as a neighbour without its journal uses its numbers anew.
         identity = fingerprint(entry)
@@ -119,7 +120,7 @@ class Relay:
         channels: list[Channel] = []
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
-        if Channel.SATELLITE in self._channels:
+        if Channel.SATELLITE in self._channels and not isinstance(entry.content, Parcel):
             day = day_at(spending.known_day_in(db), now, self._clock)
             cost = credits_for(len(encode([entry], packed=True)))
             spent = spending.spent_in(db, FOR_OTHERS, day).credits

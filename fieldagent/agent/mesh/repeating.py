@@ -194,9 +194,9 @@ class Repeating:
 
     async def _tell_hub(self) -> None:
         """Say by a neighbour how far the hub's items have come here, where that is the way."""
-        if not self._is_carried():
+        if not (self._is_carried() and self._parcels.can_tell()):
             return
-        if not any(each.origin >= 0 for each in inbound.rungs_owed(self._journal, 8)):
+        if not inbound.owes_rungs_of_hub(self._journal):
             return
         lived = self._clock()
         for accepted in await self._journal.persist(lambda db: self._parcels.tell(db, lived)):

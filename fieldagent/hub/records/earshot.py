@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fieldagent.hub.records.lease import IS_LINKED
+from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.store.contract import Db
 
 STATIONS_MAX = 64
@@ -52,10 +53,13 @@ class HeardKit(NamedTuple):
 
 
 def without_link(db: Db, carrier: int, now: float) -> list[HeardKit]:
-    """Return whom it hears that have no link of their own now, the nearest first."""
+    """Return whom it hears that wait for something, and have no link of their own now, the nearest
+    first."""
     rows = db.execute(
         "SELECT device.id, earshot.hops FROM earshot JOIN device ON device.id = earshot.device"
         f" WHERE earshot.carrier = ? AND device.disabled IS NULL AND NOT {IS_LINKED}"
+        " AND EXISTS (SELECT 1 FROM delivery WHERE delivery.device = device.id"
+        f" AND delivery.state IN {WAITS})"
         " ORDER BY earshot.hops, device.id",
         *(carrier, now),
     )
