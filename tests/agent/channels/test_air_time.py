@@ -209,7 +209,11 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
 def test_a_kit_keeps_to_the_hour_over_a_kill_and_says_so(tmp_path: Path) -> None:
     """3.6 s of an hour at 2 400 bit/s, of which a message takes 0.7 s: some wait, also after a
     kill, and an SOS goes."""
-    law = {"radio-region": "EU868", "radio-frequency": "869.0", "radio-bit-rate": "2400"}
+    law: dict[str, Any] = {
+        "radio-region": "EU868",
+        "radio-frequency": "869.0",
+        "radio-bit-rate": "2400",
+    }
 
     def radio(kit: Agent) -> dict[str, Any]:
         found: dict[str, Any] = kit.call("GET", "/api/status").body["channels"]["Radio"]

@@ -47,7 +47,7 @@ async def test_what_came_by_the_kits_own_link_before_is_confirmed_and_no_more(
         assert (again.payloads, again.duplicates) == ([], 1)
         sent = answer.package
         assert isinstance(sent.item, Parcel) and sent.item.station == 0
-        assert sent.channels == {Channel.RADIO}
+        assert sent.channels == frozenset({Channel.RADIO})
         (receipt,) = unwrap(sent.item.body, [SECRET], UP).entries
         assert (receipt.sequence, receipt.content) == (7, Receipt(digest=digest_of(ITEM)))
 
