@@ -42,6 +42,8 @@ KEYS = (
     ),
 )
 
+EXAMPLES = {"radio-region": "amateur", "radio-frequency": "869.525", "radio-bit-rate": "9600"}
+"""For the first settings file."""
 NEEDS = {
     "radio-region": "radio-port",
     "radio-frequency": "radio-region",

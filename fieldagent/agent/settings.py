@@ -555,6 +555,7 @@ EXAMPLES = {
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     **sms_settings.EXAMPLES,
     **mqtt_settings.EXAMPLES,
+    **air_settings.EXAMPLES,
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",
     "radio-callsign": "N0CALL",
