@@ -137,6 +137,8 @@ INSIDE = {
             "sms",
             "people_settings",
             "mqtt_settings",
+            "air_settings",
+            "relay_settings",
             "page_settings",
             "command_settings",
             "settings",

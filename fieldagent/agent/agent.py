@@ -23,7 +23,7 @@ from fieldagent.agent.in_brief import in_brief
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reading import keep_telling
-from fieldagent.agent.journal import dead_letters, handhelds, inbound, losses, outbound
+from fieldagent.agent.journal import dead_letters, handhelds, inbound, losses, on_air, outbound
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
@@ -110,7 +110,9 @@ class Agent:
         away = [NOT_ON_DISK.format(journal.not_on_disk)] if journal.not_on_disk else []
         updates = self.update_news.notices()
         people = [] if self.parts.people is None else self.parts.people.notices()
-        return [*away, *([trouble] if trouble else []), *heard, *people, *kept, *updates]
+        air = self.parts.outboxes[Channel.RADIO].link.air_time.notice() if station else ""
+        mine = [each for each in (trouble, air) if each]
+        return [*away, *mine, *heard, *people, *kept, *updates]
 
     def _clock(self) -> dict[str, Any]:
         clock = self.parts.journal.clock
@@ -158,6 +160,8 @@ class Agent:
             outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.in_earshot())
             outbox.link.facts |= self.parts.station.troubles.counts()
             outbox.link.facts |= self.parts.station.key_change.facts()
+            if outbox.link.air_time.is_limited():
+                outbox.link.facts["airTimeLeft"] = round(outbox.link.air_time.left())
         status = _channel_status(True, outbox.link, len(outbox), outbox.budget.spent())
         if outbox.link.state is LinkState.READY:
             # The driver looks now and then; a Package that waits for credits is told at once.
@@ -381,6 +385,9 @@ async def _keep_house(agent: Agent) -> None:
             while await agent.parts.journal.persist(forget(before=before, keep=keep)):
                 pass
         await agent.parts.journal.persist(losses.forget(before=before))
+        if agent.parts.station is not None:
+            hour_ago = agent.parts.journal.clock.now() - 3600.0
+            await agent.parts.journal.persist(on_air.forget_kept(before=hour_ago))
         await trio.sleep(HOUSEKEEPING)
 
 

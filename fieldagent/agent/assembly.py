@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from fieldagent.agent.channels.air_time import AirTime
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.events import Events
@@ -16,7 +17,7 @@ from fieldagent.agent.inbound.hooks import Hook, hooks_of
 from fieldagent.agent.inbound.hub_reception import Carrier, HubReception
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import commands, outbound
+from fieldagent.agent.journal import air_time, commands, outbound
 from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_limit, sos_reserve
@@ -32,6 +33,7 @@ from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
 from fieldagent.wire.command_proof import command_key
@@ -108,7 +110,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         head_start=settings.fan_out_head_start,
         resumed=resumed,
     )
-    carrier = _carrier(terms, intake)
+    carrier = _carrier(terms, intake, journal.clock)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
@@ -157,18 +159,22 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
 
 def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink:
     ring = settings.state_directory / f"trace-{channel.lower()}.log"
+    used = AirTime()
+    if channel is Channel.RADIO:
+        used = AirTime(journal.clock.now, air_time.known(journal))
     return ChannelLink(
+        air_time=used,
         tell_time=partial(journal.clock.tell, FAR_END[channel]),
         recorder=FlightRecorder(ring, _TRACED.get(channel, "")),
     )
 
 
-def _carrier(terms: StationTerms | None, intake: Intake) -> Carrier | None:
+def _carrier(terms: StationTerms | None, intake: Intake, clock: LivedTime) -> Carrier | None:
     if terms is None or not terms.relays_over:
         return None
-    from fieldagent.agent.mesh.word_carrier import WordCarrier
+    from fieldagent.agent.mesh.relay_down import RelayDown
 
-    return WordCarrier(intake)
+    return RelayDown(intake, clock, brings_parcels=terms.brings_down)
 
 
 def _people(
@@ -233,16 +239,16 @@ def _mqtt(
     return MqttService(settings.mqtt, journal, inbox, publisher, door)
 
 
-def _proof_keys(settings: Settings) -> list[bytes]:
-    return [proof_key(secret) for secret in _secrets(settings)]
-
-
 def _secrets(settings: Settings) -> list[bytes]:
     """What this kit and the hub alone share."""
     secrets = [*settings.satellite_key]
     if settings.hub_token is not None:
         secrets.append(token_digest(settings.hub_token))
     return secrets
+
+
+def _proof_keys(settings: Settings) -> list[bytes]:
+    return [proof_key(secret) for secret in _secrets(settings)]
 
 
 def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
@@ -343,6 +349,8 @@ def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationT
         settings.radio_hops,
         KeyStep.of(settings.radio_key, settings.radio_key_next),
         sealed=settings.radio_seal == "on",
+        brings_down=settings.radio_relay_down == "on",
+        secrets=_secrets(settings),
     )
 
 

@@ -6,7 +6,7 @@ Each loads what it needs itself: an agent does without the memory of channels th
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import no_healing
-from fieldagent.agent.journal import directory, outbound
+from fieldagent.agent.journal import air_time, directory, outbound
 from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings, radio_place
@@ -99,6 +99,7 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
             directory=DirectoryShelf(
                 partial(directory.version, parts.journal), partial(directory.keep, parts.journal)
             ),
+            earshot=_earshot(settings, parts),
         ),
         random=random.Random(),
         ping=settings.cellular_ping,
@@ -110,6 +111,12 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
     if settings.sms.port is None:
         return by_ip
     return partial(all_of, by_ip, _sms(settings, parts, progress, turn))
+
+
+def _earshot(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
+    """Return what tells whom this kit hears; None where it brings nobody anything."""
+    brings = parts.station is not None and settings.radio_relay_down == "on"
+    return parts.station.earshot if parts.station is not None and brings else None
 
 
 def _sms(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> Part:
@@ -152,13 +159,18 @@ def _radio(settings: Settings, parts: Parts, progress: Progress) -> Part:
     kind = known.radio(settings.radio_protocol)
     open_air: Callable[[], AbstractAsyncContextManager[RadioModem]]
     open_air = partial(kind.open, radio_place(settings), link)
+    _limit_air(settings, link)
+    if settings.radio_bit_rate is not None and not kind.counts_air:
+        from fieldagent.agent.channels.counted_air import counted
+
+        open_air = partial(counted, open_air, link, settings.radio_bit_rate)
     if settings.radio_callsign and not kind.says_callsign:
         from fieldagent.agent.channels.identification import OwedIdentification, identified
 
         owed = OwedIdentification(station.identification(settings.radio_callsign))
         open_air = partial(identified, open_air, owed)
 
-    return partial(
+    run = partial(
         radio.run,
         open_air,
         outbox,
@@ -169,6 +181,19 @@ def _radio(settings: Settings, parts: Parts, progress: Progress) -> Part:
         heal=_heal(Channel.RADIO, settings, parts),
         progress=progress.watch("radio"),
     )
+    return partial(all_of, run, partial(air_time.keep, parts.journal, link.air_time))
+
+
+def _limit_air(settings: Settings, link: ChannelLink) -> None:
+    """A radio by Meshtastic knows its own region."""
+    if settings.radio_region is None or settings.radio_protocol == "meshtastic":
+        return
+    from fieldagent.agent.radios.regions import limit_of
+
+    own, name = settings.radio_own, settings.radio_protocol
+    frequency = own.get(f"{name}-frequency", settings.radio_frequency)
+    limit = limit_of(settings.radio_region, frequency, own.get(f"{name}-bandwidth"))
+    link.air_time.narrow(limit)
 
 
 DRIVERS: dict[Channel, Callable[[Settings, Parts, Progress], Part]] = {

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import command_settings, mqtt_settings, page_settings
+from fieldagent.agent import (
+    air_settings,
+    command_settings,
+    mqtt_settings,
+    page_settings,
+    relay_settings,
+)
 from fieldagent.agent.channels.healing import (
     HealingStep,
     healing_faults,
@@ -101,6 +107,10 @@ class Settings:
     radio_hops: int
     radio_relay: frozenset[Channel]
     radio_relay_credits_per_day: int
+    radio_relay_down: str
+    radio_region: str | None
+    radio_frequency: int | None
+    radio_bit_rate: int | None
     mesh: PeopleSettings
     mqtt: MqttSettings
     fan_out: FanOut
@@ -174,16 +184,6 @@ def _one_key(value: str) -> tuple[bytes, ...]:
     if len(keys := _keys(value)) == 1:
         return keys
     raise WrongProperty("must be one key of 64 hexadecimal digits")
-
-
-_CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
-
-
-def _relay(value: str) -> frozenset[Channel]:
-    words = value.lower().replace(",", " ").split()
-    if not words or not set(words) <= set(_CARRIES):
-        raise WrongProperty(f"must be cellular, satellite or both, not {value!r}")
-    return frozenset(_CARRIES[word] for word in words)
 
 
 def _callsign(value: str) -> str:
@@ -442,20 +442,8 @@ KEYS = (
         "transmissions that bring an SOS, or what asks for the hub, anywhere at most: 1 repeats"
         " nobody's (3)",
     ),
-    Key(
-        "radio-relay",
-        _relay,
-        frozenset[Channel](),
-        "bring what neighbours ask for to the hub over these: cellular, satellite (none)",
-        former="radio-carry",
-    ),
-    Key(
-        "radio-relay-credits-per-day",
-        whole(0, 1_000_000, "credits"),
-        10,
-        "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
-        former="radio-carry-credits-per-day",
-    ),
+    *relay_settings.KEYS,
+    *air_settings.KEYS,
     *PEOPLE_KEYS,
     *mqtt_settings.KEYS,
     Key(
@@ -575,6 +563,7 @@ EXAMPLES = {
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     **sms_settings.EXAMPLES,
     **mqtt_settings.EXAMPLES,
+    **air_settings.EXAMPLES,
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",
     "radio-callsign": "N0CALL",
@@ -666,7 +655,8 @@ NEEDS = {
     "radio-key": "radio-port",
     "radio-key-next": "radio-key",
     "radio-seal": "radio-key",
-    "radio-relay": "radio-port",
+    **relay_settings.NEEDS,
+    **air_settings.NEEDS,
     **{key.name: "mesh-port" for key in PEOPLE_KEYS[1:] if key.default is None},
 }
 """What means nothing without another."""
@@ -679,6 +669,7 @@ def _incomplete(pairs: Mapping[str, str], values: Mapping[str, Any]) -> list[str
         if name in pairs and other not in pairs
     ]
     faults += unfit(pairs)
+    faults += air_settings.faults(pairs)
     faults += healing_faults(pairs)
     faults += sms_settings.sms_faults(pairs)
     key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")

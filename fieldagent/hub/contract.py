@@ -35,6 +35,8 @@ class Bearer(StrEnum):
     IP = "ip"
     SATELLITE = "satellite"
     SMS = "sms"
+    RADIO = "radio"
+    """By the link of another kit, which hears this one by radio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,9 @@ class Mailbox(Protocol):
     async def greeted(self, journal: int) -> None:
         """The agent's journal has that number; 0 is of an agent that does not tell."""
 
-    def news(self) -> trio.Event:
-        """Set at the next change that may bring `load` something; ask for it before `load`."""
+    def news(self) -> list[trio.Event]:
+        """One of them is set at the next change that may bring `load` something; ask for them
+        before `load`. Where there are several, time may bring something, too."""
 
     async def load(self, room: int) -> OutgoingMessage | None:
         """What waits next, in at most `room` bytes, and is not already loaded on this way."""

@@ -101,8 +101,20 @@ class IncidentWord:
     where there is no such key."""
 
 
-Item = Message | Location | Waypoint | Data | IncidentWord
-"""What travels to people."""
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What the hub and a kit say to each other where another kit's radio is the only way between
+    them: an envelope with a tag that nobody else can make (`wire.parcel`)."""
+
+    body: bytes
+    station: int = 0
+    """The kit that it is for; 0 is the hub."""
+    minutes: int | None = None
+    """From the hub to who brings it down: for how long that is worth trying. Not on the air."""
+
+
+Item = Message | Location | Waypoint | Data | IncidentWord | Parcel
+"""What travels to people, or holds what does."""
 
 
 @dataclass(frozen=True, slots=True)

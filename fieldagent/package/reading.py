@@ -25,6 +25,7 @@ from fieldagent.package.package import (
     Location,
     Message,
     Package,
+    Parcel,
     Person,
     PositionSource,
     Said,
@@ -255,6 +256,14 @@ KINDS: Items = {
             "by": Field(read_text, "by"),
             "text": Field(read_text, "text"),
             "proof": Field(_base64, "proof"),
+        },
+    ),
+    "parcel": (
+        Parcel,
+        12,
+        {
+            "body": Field(_base64, "body", required=True),
+            "station": Field(_whole_number, "station"),
         },
     ),
 }

@@ -14,7 +14,6 @@ from typing import Any
 
 import cbor2
 
-from fieldagent.package import canned
 from fieldagent.package.package import (
     CheckIn,
     CommandAnswer,
@@ -23,8 +22,8 @@ from fieldagent.package.package import (
     Item,
     Location,
     Message,
+    Parcel,
     Person,
-    Said,
     Waypoint,
 )
 from fieldagent.package.payload import Identity
@@ -41,6 +40,12 @@ from fieldagent.wire.command import (
     write_command,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.incident_word import (
+    read_incident_word,
+    read_words,
+    write_incident_word,
+    write_words,
+)
 from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
 from fieldagent.wire.places import (
     is_position,
@@ -599,49 +604,15 @@ def _read_introduction(*members: Any) -> Introduction:
     return Introduction(Identity(*(read_text(member) for member in members)))
 
 
-_SAYS = (Said.OPEN, Said.SEEN, Said.CLOSED, Said.CALLED_OFF)
-"""By their number on air."""
-
-
-def _read_incident_word(
-    time: int,
-    incident: Any,
-    says: Any,
-    station: Any = None,
-    by: Any = None,
-    text: Any = None,
-    proof: Any = None,
-) -> IncidentWord:
-    expect(in_range(incident, low=0), "number of the incident")
-    expect(in_range(says, low=0, high=len(_SAYS) - 1), "word known here")
-    expect(station is None or in_range(station, low=1), "station")
-    expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
-    who = "" if by is None else read_text(by)
-    what = "" if text is None else _read_words(text)
-    return IncidentWord(incident, _SAYS[says], station or 0, who, what, proof or b"")
-
-
-def _write_incident_word(word: IncidentWord) -> list[Any]:
-    text = _write_words(word.text) if word.text else None
-    members = (word.station or None, word.by or None, text, word.proof or None)
-    return [word.incident, _SAYS.index(word.says), *members]
-
-
-def _read_words(value: Any) -> str:
-    if is_int(value):
-        expect(in_range(value, low=0, high=canned.LAST), "number of canned words")
-        return canned.words_of(value)
-    return read_text(value)
-
-
-def _write_words(text: str) -> str | int:
-    number = canned.number_of(text)
-    return text if number is None else number
-
-
 def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
     expect(minutes is None or in_range(minutes, low=1), "minutes")
     return CheckIn(minutes and minutes * 60)
+
+
+def _read_parcel(time: int, station: Any, body: Any, minutes: Any = None) -> Parcel:
+    expect(station is None or in_range(station, low=1), "station")
+    expect(minutes is None or in_range(minutes, low=0), "minutes")
+    return Parcel(read_bytes(body), station or 0, minutes)
 
 
 def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
@@ -654,8 +625,8 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),
     1: (
         Message,
-        lambda time, content: Message(_read_words(content)),
-        lambda item: [_write_words(item.content)],
+        lambda time, content: Message(read_words(content)),
+        lambda item: [write_words(item.content)],
     ),
     2: (Location, read_location, write_location),
     3: (
@@ -674,7 +645,8 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
             receipt.text or None,
         ],
     ),
-    32: (IncidentWord, _read_incident_word, _write_incident_word),
+    32: (IncidentWord, read_incident_word, write_incident_word),
+    38: (Parcel, _read_parcel, lambda item: [item.station or None, item.body, item.minutes]),
     35: (Unreadable, _read_unreadable, lambda said: [said.size, said.guard]),
     37: (CommandAnswer, read_answer, write_answer),
 }

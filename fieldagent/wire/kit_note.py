@@ -7,6 +7,7 @@ long as it holds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -35,6 +36,7 @@ class NoteKind(IntEnum):
     PROGRAM = 2
     DIRECTORY = 3
     HAS_DIRECTORY = 4
+    EARSHOT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +180,26 @@ class HasDirectory:
         return cbor2.dumps([NoteKind.HAS_DIRECTORY, self.version])
 
 
+STATIONS_MAX, HOPS_MAX = 64, 255
+"""How many a kit tells of; those that are nearest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earshot:
+    """Which stations a kit hears by radio, to which it brings what the hub has for them."""
+
+    hops: Mapping[int, int]
+    """By station, the transmissions that bring something from one to the other."""
+
+    def encode(self) -> bytes:
+        nearest = sorted(self.hops.items(), key=lambda each: (each[1], each[0]))[:STATIONS_MAX]
+        return cbor2.dumps([NoteKind.EARSHOT, [[*each] for each in nearest]])
+
+
 Offer = SettingsOffer | ProgramOffer
 
 
-def decode(body: bytes) -> KitReport | Offer | Directory | HasDirectory | None:
+def decode(body: bytes) -> KitReport | Offer | Directory | HasDirectory | Earshot | None:
     """None is what a later version may say. Raises RemoteProtocolError."""
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
@@ -205,6 +223,8 @@ def decode(body: bytes) -> KitReport | Offer | Directory | HasDirectory | None:
         if not items[1:] or not _is_number(items[1]):
             raise RemoteProtocolError("which directory the kit has is damaged")
         return HasDirectory(items[1])
+    if items[0] == NoteKind.EARSHOT:
+        return _earshot(items[1:2])
     if items[0] == NoteKind.OFFER:
         if [type(item) for item in items[1:3]] != [str, str]:
             raise RemoteProtocolError("an offer has no text and signature")
@@ -216,6 +236,20 @@ def decode(body: bytes) -> KitReport | Offer | Directory | HasDirectory | None:
 
 def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
+
+
+def _earshot(found: list[Any]) -> Earshot:
+    rows = found[0] if found else None
+    if isinstance(rows, list) and len(rows) <= STATIONS_MAX and all(map(_is_heard, rows)):
+        return Earshot(dict(rows))
+    raise RemoteProtocolError("which stations the kit hears is damaged")
+
+
+def _is_heard(row: Any) -> bool:
+    match row:
+        case [station, hops]:
+            return _is_number(station) and station > 0 and _is_number(hops) and hops <= HOPS_MAX
+    return False
 
 
 def _directory(found: list[Any]) -> Directory:

@@ -19,6 +19,7 @@ from tests.browser import SCREENS, SIGN_OF_LIFE, browser, faults, keep, page
 from tests.disk import Fault
 from tests.page.test_map_file import write_map
 from tests.processes import MODULE, Agent, Running, administer, agent, frozen, hub, sky, until
+from tests.simulator.test_simulate_node import kit, nodes
 
 SETTINGS: dict[str, str | None] = {
     "satellite-credits-per-day": "200",
@@ -716,3 +717,28 @@ def test_at_six_kilobytes_a_second_the_button_acts_within_a_second_of_being_seen
         print(f"painted after {painted:.0f} ms, acts after {acts:.0f} ms")
         assert acts - painted < 1_000
         context.close()
+
+
+def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_path: Path) -> None:
+    """Ben's kit is off: Cid's has what he lacks."""
+    with nodes(tmp_path, "--nodes", "3", "--seed", "7"), kit(tmp_path, 1) as ada:
+        with kit(tmp_path, 2) as ben:
+            ben.post("here is Ben")
+            until(lambda: ada.call("GET", "/api/neighbours").body["neighbours"])
+            ben.stop()
+        with kit(tmp_path, 3) as cid:
+            cid.post("here is Cid")
+            sent = ada.post("the hut is full").body
+            assert sent["status"] == "Delivered"
+
+            def lacking() -> dict[int, list[int]]:
+                listed = ada.call("GET", "/api/neighbours").body["neighbours"]
+                return {each["station"]: each["lacks"] for each in listed}
+
+            until(lambda: lacking() == {2: [sent["id"]], 3: []})
+            with page(chromium, ada.port) as shown:
+                listed = shown.locator("[aria-label='Kits in earshot'] li")
+                listed.nth(1).wait_for()
+                (told,) = [text for text in listed.all_inner_texts() if "Kit 2" in text]
+                assert f"lacks {sent['id']}" in told and "-80 dBm" in told
+                assert faults(shown) == []

@@ -57,8 +57,8 @@ class MemoryMailbox:
         await trio.lowlevel.checkpoint()
         self.journals.append(journal)
 
-    def news(self) -> trio.Event:
-        return self._news
+    def news(self) -> list[trio.Event]:
+        return [self._news]
 
     async def load(self, room: int) -> OutgoingMessage | None:
         await trio.lowlevel.checkpoint()

@@ -7,14 +7,15 @@ by radio hands it to its hook once, though the hub relays it too.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.hub.test_cluster import contents
+from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import Receiver, folder, posted, receiver
 from tests.processes import Agent, Hub, administer, agent, free_port, hub, sky, until
 from tests.simulator.test_simulate_node import nodes
@@ -26,10 +27,12 @@ class Team:
     def __init__(self, folder: Path, *names: str) -> None:
         self.folder = folder
         self.database = str(folder / "hub.sqlite3")
-        administer(self.database, "init", "Alps")
+        self.first = administer(self.database, "init", "Alps")
         self.devices = {}
+        self.members = {}
         for name in names:
             member = administer(self.database, "user", "add", name)["id"]
+            self.members[name] = str(member)
             self.devices[name] = administer(
                 self.database, "device", "add", f"kit of {name}", "--user", str(member), "--relay"
             )
@@ -215,3 +218,108 @@ def test_what_the_desk_says_of_an_sos_comes_down_the_way_it_went_up(tmp_path: Pa
         administer(team.database, "sos", "close", str(incident), "down", "--by", "Olga")
         until(lambda: ada.call("GET", "/api/sos").body["incident"]["state"] == "closed")
         assert [each["by"] for each in said()] == ["Olga", "Olga"]
+
+
+def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> None:
+    """Ben's kit has no way to the hub but Ada's. Hers is killed with a push at hand, and then his
+    own link comes back: his hook has each push once, and the hub knows which way it was
+    confirmed."""
+    team = Team(tmp_path, "Ada", "Ben")
+    first = team.first
+    proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+    who = {each: first[each] for each in ("sourceUserId", "workspaceId")}
+    who["targetUserId"] = team.members["Ben"]
+
+    def push_to_ben(text: str) -> None:
+        push(running.port, proof, {"message": {"content": text}, **who})
+
+    def over() -> dict[str, str | None]:
+        with closing(sqlite3.connect(team.database)) as db:
+            return dict(
+                db.execute(
+                    "SELECT item.words, delivery.way FROM item JOIN delivery ON item = item.id"
+                    " WHERE device = ?",
+                    (team.devices["Ben"]["id"],),
+                )
+            )
+
+    with ExitStack() as stack:
+        running, _ = stack.enter_context(team.at_the_hub())
+        stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1"))
+        brings = {"radio-relay": "cellular", "radio-relay-down": "on"}
+        brings = team.radio("Ada", 1, **team.linked("Ada", running), **brings)
+        away = {**team.linked("Ben", running), "hub-address": f"http://127.0.0.1:{free_port()}"}
+        with agent(folder(tmp_path / "ada"), brings) as ada:
+            ada.expect("linked to the hub")
+            with agent(folder(tmp_path / "ben"), team.radio("Ben", 2, **away)) as ben:
+                push_to_ben("turn back")
+                until(lambda: contents(ben) == ["turn back"])
+                until(lambda: over() == {"turn back": "radio"})
+                assert 'sent_bytes_total{channel="others"}' in str(ada.call("GET", "/metrics").body)
+                ben.kill()
+            # Nobody hears it on the air; Ada's kit has it on disk.
+            push_to_ben("the pass is shut")
+            ada.expect("goes down by radio")
+            ada.kill()
+        assert over()["the pass is shut"] is None
+        with agent(tmp_path / "ada", brings), ExitStack() as later:
+            ben = later.enter_context(agent(tmp_path / "ben", team.radio("Ben", 2, **away)))
+            until(lambda: "the pass is shut" in contents(ben))
+            until(lambda: over()["the pass is shut"] == "radio")
+            ben.stop()
+            linked = team.radio("Ben", 2, **team.linked("Ben", running))
+            ben = later.enter_context(agent(tmp_path / "ben", linked))
+            ben.expect("linked to the hub")
+            push_to_ben("well done")
+            until(lambda: over()["well done"] == "ip")
+            assert sorted(contents(ben)) == ["the pass is shut", "turn back", "well done"]
+            assert set(over().values()) == {"radio", "ip"}
+
+
+@pytest.mark.long
+def test_a_push_comes_down_over_a_kit_between_and_its_receipt_back(tmp_path: Path) -> None:
+    """A-C-B: Ada alone is linked, Cid hears both. That he has read it comes up the same way."""
+    team = Team(tmp_path, "Ada", "Cid", "Ben")
+    (tmp_path / "ridge").write_text("1 2\n2 3\n")
+    key = {"radio-key": "07" * 32, "radio-seal": "on"}
+    with ExitStack() as stack:
+        running, _ = stack.enter_context(team.at_the_hub())
+        ridge = ("--nodes", "3", "--topology", str(tmp_path / "ridge"))
+        stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1", *ridge))
+        brings = {"radio-relay": "cellular", "radio-relay-down": "on", **key}
+        brings = team.radio("Ada", 1, **team.linked("Ada", running), **brings)
+        ada = stack.enter_context(agent(folder(tmp_path / "ada"), brings))
+        ada.expect("linked to the hub")
+        stack.enter_context(agent(folder(tmp_path / "cid"), team.radio("Cid", 2, **key)))
+        away = {**team.linked("Ben", running), "hub-address": f"http://127.0.0.1:{free_port()}"}
+        ben = stack.enter_context(
+            agent(folder(tmp_path / "ben"), team.radio("Ben", 3, **away, **key))
+        )
+        ben.call("POST", "/api/package", {"message": {"content": "here is Ben"}})
+        until(lambda: "here is Ben" in contents(ada))
+        first = team.first
+        proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
+        who = {each: first[each] for each in ("sourceUserId", "workspaceId")}
+        who["targetUserId"] = team.members["Ben"]
+        push(running.port, proof, {"message": {"content": "turn back"}, **who})
+        # Cid's kit tells what it has in a beacon, and Ben's says in one that it lacks that.
+        with suppress(AssertionError):
+            until(lambda: "turn back" in contents(ben))
+        until(lambda: "turn back" in contents(ben))
+
+        def rows(sql: str) -> list[Any]:
+            with closing(sqlite3.connect(team.database)) as db:
+                return db.execute(sql, (team.devices["Ben"]["id"],)).fetchall()
+
+        of_ben = (
+            "FROM item JOIN delivery ON item = item.id WHERE device = ? AND words = 'turn back'"
+        )
+        until(lambda: rows(f"SELECT state, way {of_ben}") == [("stored", "radio")])
+        (payload,) = [
+            each["body"]["requestId"]
+            for each in ben.call("GET", "/api/inbound").body["payloads"]
+            if "turn back" in str(each["body"])
+        ]
+        assert ben.call("POST", f"/api/inbound/{payload}/read", {"by": "Ben"}).status < 300
+        until(lambda: rows(f"SELECT text FROM reached WHERE item IN (SELECT item {of_ben})"))
+        assert contents(ben).count("turn back") == 1

@@ -328,6 +328,8 @@ DROP TABLE tak_event;
 DROP TABLE tak_person;
 DROP TABLE bridge;
 ALTER TABLE delivery DROP COLUMN unpaid;
+DROP TABLE earshot;
+DROP TABLE parcel;
 """
 
 OF_VERSION_34 = f"""

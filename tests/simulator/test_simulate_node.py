@@ -240,3 +240,22 @@ def test_bad_arguments_are_told(bad: list[str]) -> None:
     with Running([*MODULE, "simulate", "node", *bad]) as running:
         assert running.wait() == 2
     assert "error: argument" in "\n".join(running.lines)
+
+
+def test_who_was_off_is_given_what_others_sent_by_a_kit_that_was_killed(tmp_path: Path) -> None:
+    """Ada's kit is off by then: Ben's alone has it, on its disk."""
+
+    def texts(of: Agent) -> list[str]:
+        listed = of.call("GET", "/api/inbound").body["payloads"]
+        return [entry["body"]["payloads"][0]["events"][0]["content"] for entry in listed]
+
+    with nodes(tmp_path, "--nodes", "3", "--seed", "7"):
+        with kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
+            ada.post("the hut is full")
+            assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+            until(lambda: {"the hut is full", "leg broken"} <= {*texts(ben)})
+            ada.stop()
+            ben.kill()
+        with kit(tmp_path, 2), kit(tmp_path, 3) as cid:
+            until(lambda: {"the hut is full", "leg broken"} <= {*texts(cid)})
+            assert texts(cid).count("the hut is full") == texts(cid).count("leg broken") == 1

@@ -24,6 +24,7 @@ from fieldagent.package.package import (
     IncidentWord,
     Location,
     Message,
+    Parcel,
     PositionSource,
     Said,
     Waypoint,
@@ -58,6 +59,7 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.fragments import join, lacking, split
 from fieldagent.wire.incident_proof import proof_key, prove
+from fieldagent.wire.parcel import DOWN, UP, wrap
 from fieldagent.wire.places import write_location
 
 TIME = 1_790_000_000
@@ -71,6 +73,9 @@ COMMAND_KEY = command_key(bytes(range(32)))
 CAMP = Message("Camp reached")
 NOBODY = "nobody here is called dora"
 
+DOWN_BODY = wrap([Entry(7, Message("Camp reached"), TIME)], bytes(range(32)), DOWN, origin=1)
+HAS_IT = Receipt(digest=digest_of(Entry(7, Message("Camp reached"), TIME)))
+UP_BODY = wrap([Entry(7, HAS_IT, TIME)], bytes(range(32)), UP)
 CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "message 7": ([Entry(7, Message("Camp reached"), TIME)], 0, None),
     "SOS message 8": ([Entry(8, Message("Leg broken"), TIME, sos=True)], 0, None),
@@ -241,6 +246,8 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     ),
     "receipt of 14": ([Entry(14, Receipt(), TIME)], 0, None),
     "receipt of 14 by 1": ([Entry(14, Receipt(1), TIME)], 0, None),
+    "parcel with message 7": ([Entry(0, Parcel(DOWN_BODY, 7, 60), TIME)], 0, None),
+    "parcel 13 of station 7": ([Entry(13, Parcel(UP_BODY), TIME)], 7, None),
     "packed message 7": ([Entry(7, Message("Camp reached"), TIME)], 0, None),
     "packed waypoint 10": (
         [Entry(10, Waypoint(46.5, 7.25, "Hut", MOMENT, "Water behind it"), TIME)],

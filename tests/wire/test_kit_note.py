@@ -15,6 +15,7 @@ from fieldagent.wire.kit_note import (
     WORDS_MAX,
     Directory,
     DirectoryEntry,
+    Earshot,
     HasDirectory,
     KitReport,
     ModemReport,
@@ -65,6 +66,7 @@ NOTES = st.one_of(
         ).map(tuple),
     ),
     st.builds(SettingsOffer, TEXT, TEXT),
+    st.builds(Earshot, st.dictionaries(st.integers(1, 2**40), st.integers(0, 255), max_size=64)),
     st.builds(HasDirectory, st.integers(0, 2**40)),
     st.builds(Directory, st.integers(1, 2**40), st.integers(0, 2**32), st.lists(LISTED).map(tuple)),
     st.builds(ProgramOffer, st.integers(1, 2**40), TEXT, st.just("https://example.org/9.pyz")),
@@ -110,6 +112,10 @@ def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport 
         [1, "x" * 20_000, ""],
         [0, None, None, "later"],
         *([0, None, None, None, "", modems] for modems in DAMAGED_MODEMS),
+        *(
+            [5, heard]
+            for heard in (None, 7, [[0, 1]], [[7]], [[7, 256]], [[True, 1]], [[7, 1]] * 65)
+        ),
         [2, 7, "9.0.0"],
         [2, 0, "9.0.0", "https://example.org/9.pyz"],
         [2, True, "9.0.0", "https://example.org/9.pyz"],

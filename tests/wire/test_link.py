@@ -18,6 +18,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.kit_note import (
     Directory,
     DirectoryEntry,
+    Earshot,
     HasDirectory,
     KitReport,
     ModemReport,
@@ -94,6 +95,7 @@ VECTORS = {
     "note, a report of a zipapp": lambda: noted(WAITS.encode()),
     "note, a report of modems": lambda: noted(HEARD.encode()),
     "note, an offer of a program": lambda: noted(PROGRAM.encode()),
+    "note, the stations": lambda: noted(Earshot({9: 2, 7: 1}).encode()),
     "note, which directory": lambda: noted(HasDirectory(0).encode()),
     "note, the directory": lambda: noted(DIRECTORY.encode()),
     "note, an offer": lambda: noted(OFFER.encode()),

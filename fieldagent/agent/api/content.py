@@ -12,6 +12,7 @@ from fieldagent.package.package import (
     Location,
     Message,
     Package,
+    Parcel,
     ToHub,
     Waypoint,
 )
@@ -56,6 +57,8 @@ def _text(item: Item | ToHub) -> str | None:
         return item.name if item.notes is None else f"{item.name}: {item.notes}"
     if isinstance(item, IncidentWord):
         return incident_text(item)
+    if isinstance(item, Parcel):
+        return f"from the hub for station {item.station}" if item.station else "for the hub"
     if isinstance(item, CheckIn):
         return "done" if item.within is None else f"a word every {minutes_in_words(item.within)}"
     if isinstance(item, CommandAnswer):

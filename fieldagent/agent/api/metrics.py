@@ -61,6 +61,12 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
             "",
         ),
         ("credits_per_day", "creditsPerDay", "The budget; absent where there is none.", ""),
+        (
+            "air_time_left_seconds",
+            "airTimeLeft",
+            "That the radio may still be on the air in this hour.",
+            "seconds",
+        ),
         ("last_success_timestamp_seconds", "lastSuccess", "The last transmission.", "seconds"),
     ):
         samples = [

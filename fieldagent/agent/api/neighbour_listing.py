@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fieldagent.agent.journal import inbound, on_air
+from fieldagent.agent.journal import inbound, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel
@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from fieldagent.agent.mesh.station import Station
 
 
+LACKS_MAX = 8
+
+
 def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
     """The one that was heard last is the first; `station` is null where there is no radio."""
     if station is None:
-        return {"station": None, "neighbours": []}
+        return {"station": None, "neighbours": [], "beyond": []}
     names = inbound.station_names(journal)
     ways = station.words.ways.known()
     in_earshot = set(station.neighbours.in_earshot())
+    ours = _ours(journal, station)
     found = [
         {
             "station": number,
@@ -33,11 +37,30 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "snr": each.snr,
             "hub": None if number not in ways else ways[number] == 0,
             "hopsToHub": ways.get(number),
+            "lacks": _lacks(number, ours) if number in in_earshot else [],
             "radioKey": station.key_change.name_of(each.key),
         }
         for number, each in reversed(station.neighbours.known.items())
     ]
-    return {"station": station.number, "neighbours": found}
+    beyond = [
+        {"station": number, "name": names.get(number), "hops": hops}
+        for number, hops in sorted(station.earshot().items(), key=lambda each: each[1])
+        if hops > 1
+    ]
+    return {"station": station.number, "neighbours": found, "beyond": beyond}
+
+
+def _ours(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:
+    """Return the ids of this kit's Packages that go round, the newest first, and who has each."""
+    items = station.rounds.ours()
+    known = outbound.packages(journal, [item.entry.sequence for item in items])
+    ids = {sequence: each.id for sequence, each in known.items()}
+    found = [(ids.get(item.entry.sequence) or 0, item.has) for item in items]
+    return [each for each in reversed(found) if each[0] > 0]
+
+
+def _lacks(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:
+    return [id_ for id_, has in ours if number not in has][:LACKS_MAX]
 
 
 def lacking(

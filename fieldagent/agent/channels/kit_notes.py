@@ -23,6 +23,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     ZIPAPP,
     Directory,
+    Earshot,
     HasDirectory,
     KitReport,
     ModemReport,
@@ -42,6 +43,10 @@ MAY_CHANGE = 1_200.0
 MODEMS_EVERY = 1_800.0
 """Seconds at the least between two reports of how the modems hear: where the signal never rests,
 these are 5 kB a day."""
+
+
+EARSHOT_LOOK = 10.0
+"""Seconds between two looks at who is in earshot: the hub has something for them, perhaps."""
 
 
 class DirectoryShelf(NamedTuple):
@@ -67,20 +72,28 @@ class KitNotes:
     offered: trio.Event = field(default_factory=trio.Event)
 
     directory: DirectoryShelf | None = None
+    earshot: Callable[[], Mapping[int, int]] | None = None
+    """By station that is heard on the air over how many transmissions; None where the hub is not
+    to know."""
+    told_earshot: Mapping[int, int] = field(default_factory=dict)
     named_directory: bool = False
     """The hub was told over this link which one is here."""
 
     def begin(self) -> None:
         """A new link: the hub is told again."""
         self.told, self.modems_again = KitReport(), -inf
-        self.named_directory = False
+        self.named_directory, self.told_earshot = False, {}
 
     async def next(self) -> bytes:
         if self.directory is not None and not self.named_directory:
             self.named_directory = True
             return HasDirectory(self.directory.version()).encode()
         while (report := self._report()) == self.told:
+            if self.earshot is not None and (heard := self.earshot()) != self.told_earshot:
+                self.told_earshot = heard
+                return Earshot(heard).encode()
             rest = MODEMS_EVERY if self.links else inf
+            rest = rest if self.earshot is None else EARSHOT_LOOK
             with waits.move_on_after(LOOK if self._may_change(report) else rest):
                 await self.offered.wait()
             self.offered = trio.Event()

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Protocol
 
-from fieldagent.agent.inbound.incident_news import WordDown
+from fieldagent.agent.inbound.incident_news import GoesDown
 from fieldagent.agent.inbound.reception import Inbox, Taken
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class Carrier(Protocol):
-    """Brings down what the hub says of a neighbour's SOS, as `mesh.word_carrier`."""
+    """Brings down what the hub has for neighbours, as `mesh.relay_down`."""
 
     def store(
-        self, db: sqlite3.Connection, words: Sequence[WordDown], now: float
+        self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float
     ) -> list[Accepted]: ...
     def queue(self, accepted: Sequence[Accepted]) -> None: ...
 
@@ -118,7 +118,7 @@ class HubReception:
             # A transaction may be carried out anew: each time it begins with nothing.
             goes_down.clear()
             if self._carrier is not None:
-                goes_down.extend(self._carrier.store(db, taken.words_down, taken.now))
+                goes_down.extend(self._carrier.store(db, taken.down, taken.now))
 
         taken = await self._inbox.take_in(
             body,

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.incident import OWN, HeardIncident
-from fieldagent.package.package import IncidentWord, Message, Said
+from fieldagent.package.package import IncidentWord, Message, Parcel, Said
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire.envelope import Entry, Source
 from fieldagent.wire.incident_proof import is_proved
@@ -24,10 +24,11 @@ OLD = 6 * 3600
 minutes, so one that is still open has younger ones."""
 
 
-class WordDown(NamedTuple):
-    """A word of the hub's about another kit's incident, as it came."""
+class GoesDown(NamedTuple):
+    """What came from the hub and is for another kit: a word about that one's incident, which tells
+    this one, too, or a parcel."""
 
-    word: IncidentWord
+    content: IncidentWord | Parcel
     at: int
     """Unix time."""
 
@@ -38,7 +39,7 @@ class Brought(Protocol):
     now: float
     proved: bool
     unauthenticated: set[int]
-    words_down: list[WordDown]
+    down: list[GoesDown]
 
 
 def incident_number(entry: Entry, source: Source | None) -> int:
@@ -107,6 +108,6 @@ class IncidentNews:
             proved = True
         counts = proved or (not self._has_hub and word.says is Said.SEEN)
         if by_hub and from_hub and about != OWN:
-            taken.words_down.append(WordDown(word, entry.time))
+            taken.down.append(GoesDown(word, entry.time))
         named = IncidentWord(word.incident, word.says, about, word.by, word.text)
         incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)

@@ -15,14 +15,14 @@ from typing import Any
 import trio
 
 from fieldagent.agent.inbound.command_gate import CommandGate
-from fieldagent.agent.inbound.incident_news import IncidentNews, WordDown, incident_number
+from fieldagent.agent.inbound.incident_news import GoesDown, IncidentNews, incident_number
 from fieldagent.agent.journal import dead_letters, directory, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import ItemCame, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.proof import is_about
-from fieldagent.package.package import Data, IncidentWord, Item, ToHub, recorded
+from fieldagent.package.package import Data, IncidentWord, Item, Parcel, ToHub, recorded
 from fieldagent.package.payload import (
     SOS_MARK,
     Identity,
@@ -92,7 +92,8 @@ class Taken:
     """Numbers of which nobody has proved whose they are."""
     contacts: dict[int, Contact] = field(default_factory=dict)
     seen_at: dict[int, SeenAt] = field(default_factory=dict)
-    words_down: list[WordDown] = field(default_factory=list)
+    down: list[GoesDown] = field(default_factory=list)
+    """What came with it for other kits."""
     commands: int = 0
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
@@ -180,7 +181,7 @@ class Inbox:
             # A transaction may be carried out anew: each time it begins with nothing.
             proved = not tagged or bool(self._keys)
             taken = Taken(now, owes, channel, troubles=[*envelope.not_understood], proved=proved)
-            self._store_all(db, envelope.origin, envelope.entries, taken)
+            self.store_all(db, envelope.origin, envelope.entries, taken)
             then(db, taken)
             if taken.troubles and not taken.buried:
                 reason = "; ".join(taken.troubles)
@@ -218,7 +219,7 @@ class Inbox:
 
         def store(db: sqlite3.Connection) -> Taken:
             taken = Taken(self._clock(), channel=letter.channel)
-            self._store_all(db, envelope.origin, envelope.entries, taken)
+            self.store_all(db, envelope.origin, envelope.entries, taken)
             if not taken.troubles:
                 dead_letters.remove(db, letter.number)
             return taken
@@ -290,9 +291,10 @@ class Inbox:
         self.rungs.set()
         self.rungs = trio.Event()
 
-    def _store_all(
+    def store_all(
         self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: Taken
     ) -> None:
+        """Store what one envelope holds; `publish` follows once it is on disk."""
         for entry in entries:
             if isinstance(entry.content, Source):
                 taken.sources[entry.sequence] = entry.content
@@ -318,11 +320,13 @@ class Inbox:
             self.commands.note(db, entry.sequence, content, self._journal.clock, taken)
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, taken)
-            self._store_all(db, origin, whole or (), taken)
+            self.store_all(db, origin, whole or (), taken)
         elif isinstance(content, _NOT_FOR_A_KIT):
             taken.troubles.append(
                 "a word of the air, or to the hub, which nobody says over this channel"
             )
+        elif isinstance(content, Parcel):
+            taken.down.append(GoesDown(content, entry.time))
         elif not isinstance(content, Beside):
             self.store_entry(db, origin, entry, taken)
 
@@ -363,7 +367,9 @@ class Inbox:
             age = self._incidents.note(db, origin, entry, source, self._journal.clock, taken)
             extra = _beside(entry, source, age, taken) | _address(db, entry)
             taken.nameless |= origin > 0 and inbound.identity(db, origin) is None
-            here = entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
+            here = not isinstance(entry.content, Parcel) and (
+                entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
+            )
             if here:
                 rings = entry if age is None else replace(entry, sos=False)
                 spooled = self._spool(db, origin, rings, entry.content, taken, extra)

@@ -237,11 +237,25 @@ def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at:
     return cursor.rowcount == 1
 
 
+_RUNGS = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
+
+
 def rungs_owed(journal: Journal, limit: int = 64) -> list[RungOwed]:
     """The oldest first."""
-    rows = journal.read(
-        "SELECT origin, sequence, rung, text, at, digest FROM rung_owed ORDER BY at LIMIT ?", limit
-    )
+    return _rungs(journal.read(f"{_RUNGS} ORDER BY at LIMIT ?", limit))
+
+
+def owes_rungs_of_hub(journal: Journal) -> bool:
+    """Return whether the hub has not been told yet how far an item of its own has come."""
+    return bool(journal.read("SELECT 1 FROM rung_owed WHERE origin >= 0 LIMIT 1"))
+
+
+def rungs_of_hub(db: sqlite3.Connection, limit: int = 8) -> list[RungOwed]:
+    """Return, of items that the hub sent, as many as fit one parcel."""
+    return _rungs(db.execute(f"{_RUNGS} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
+
+
+def _rungs(rows: Iterable[Sequence[Any]]) -> list[RungOwed]:
     return [
         RungOwed(origin, sequence, Rung(rung), text, at, bytes(digest))
         for origin, sequence, rung, text, at, digest in rows

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from fieldagent.agent.journal import history, outbound
-from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.bitmap import DIGEST_BYTES
 
@@ -26,6 +26,49 @@ def here(journal: Journal, limit: int = 2000) -> list[tuple[int, int, bytes]]:
         limit,
     )
     return [(station, number, bytes(digest)) for station, number, digest in reversed(rows)]
+
+
+KEPT_BYTES, KEPT_ITEMS = 200_000, 1000
+"""Of what others sent: so much of it is repeated after a restart, an SOS first, then the newest."""
+
+
+def keep(
+    db: sqlite3.Connection, station: int, sequence: int, identity: bytes, envelope: bytes
+) -> None:
+    """Keep an item of another station, which has come just now, with how it came: whoever lacks it
+    is given it also after a restart."""
+    db.execute(
+        "UPDATE arrived SET on_air = ? WHERE origin = ? AND sequence = ? AND digest = ?",
+        (envelope, -station, sequence, identity),
+    )
+
+
+def kept(journal: Journal, *, since: float) -> list[tuple[bytes, float]]:
+    """Return what was kept of items that came since that lived time, and when, the oldest first."""
+    rows = journal.read(
+        "SELECT on_air, at FROM arrived WHERE on_air IS NOT NULL AND at > ?"
+        " ORDER BY sos DESC, at DESC LIMIT ?",
+        since,
+        KEPT_ITEMS,
+    )
+    found, taken = [], 0
+    for envelope, at in rows:
+        taken += len(envelope)
+        if taken > KEPT_BYTES:
+            break
+        found.append((bytes(envelope), float(at)))
+    return sorted(found, key=lambda each: each[1])
+
+
+def forget_kept(*, before: float) -> Operation[None]:
+    """Forget what was kept of items that came before that lived time; that they came is known."""
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "UPDATE arrived SET on_air = NULL WHERE on_air IS NOT NULL AND at <= ?", (before,)
+        )
+
+    return store
 
 
 def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:

@@ -471,6 +471,14 @@ def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
     return rows.fetchone() is not None
 
 
+def was_accepted(db: sqlite3.Connection, digest: bytes, *, since: float) -> bool:
+    """Return whether a Package of that digest was accepted since that lived time."""
+    rows = db.execute(
+        "SELECT 1 FROM package WHERE digest = ? AND accepted > ? LIMIT 1", (digest, since)
+    )
+    return rows.fetchone() is not None
+
+
 def send_again(
     channel: Channel, sequence: int, positions: Collection[int] | None
 ) -> Operation[None]:

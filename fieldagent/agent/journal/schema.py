@@ -425,6 +425,17 @@ CREATE TABLE unreadable_owed ( -- what came and could not be read: the hub is to
 ) STRICT, WITHOUT ROWID;
 """
 
+ON_ITS_WAY = """
+ALTER TABLE arrived ADD COLUMN on_air BLOB; -- of a station's item: it, and how it came
+"""
+
+AIR_TIME = """
+CREATE TABLE air_time ( -- what the radio was on the air for
+    minute INTEGER PRIMARY KEY, -- of lived time
+    seconds REAL NOT NULL
+) STRICT;
+"""
+
 STATION_OWED = """
 CREATE TABLE station_owed ( -- what a station is to be told on the air of an item of its own here
     station INTEGER NOT NULL,
@@ -614,6 +625,8 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {UNREADABLE}
 {STATION_OWED}
 {COMMANDS}
+{AIR_TIME}
+{ON_ITS_WAY}
 """
 
 DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
@@ -638,6 +651,6 @@ STEPS = {
     17: HANDHELDS,
     18: UNREADABLE,
     19: STATION_OWED,
-    20: COMMANDS,
+    20: COMMANDS + AIR_TIME + ON_ITS_WAY,
 }
 JOURNAL = Schema(21, TABLES, STEPS)

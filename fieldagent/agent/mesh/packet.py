@@ -12,15 +12,16 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from fieldagent.agent.inbound.reception import Inbox, Taken, confirms
+from fieldagent.agent.inbound.reception import Taken, confirms
 from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
 from fieldagent.agent.outbound.holdings import confirmed_by
 from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.proof import entry_of
-from fieldagent.package.package import Channel, Item, ToHub
+from fieldagent.package.package import Channel, Item, Parcel, ToHub
 from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
@@ -43,6 +44,7 @@ from fieldagent.wire.envelope import (
     decode,
     digest_of,
     digest_of_slices,
+    encode,
     fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -85,7 +87,8 @@ class Packet:
     overheard: list[Numbered] = field(default_factory=list)
     """What is said of the items of others."""
     relayed: list[Accepted] = field(default_factory=list)
-    """Neighbours' items, which are in the journal and go into the queues."""
+    """Neighbours' items, and confirmations of parcels, which are in the journal and go into the
+    queues."""
     asked_for: set[AskedFor] = field(default_factory=set)
     whole: set[AskedFor] = field(default_factory=set)
     sender: int = 0
@@ -107,6 +110,8 @@ class Packet:
     """How far items of ours have come with its station, and whether we asked."""
     others_words: list[Entry] = field(default_factory=list)
     """The same of the items of others, and their answers."""
+    opened: list[Taken] = field(default_factory=list)
+    """What came in parcels for this kit."""
     answers: bool = False
     """It answers a word of ours."""
 
@@ -122,7 +127,7 @@ class PacketReception:
 
     def __init__(
         self,
-        inbox: Inbox,
+        parcels: Parcels,
         station: int,
         *,
         keys: Sequence[bytes] = (),
@@ -132,7 +137,8 @@ class PacketReception:
         words: RadioPiggyback,
     ) -> None:
         self._holdings, self._readings = words.holdings, words.readings
-        self._inbox = inbox
+        self._inbox = parcels.inbox
+        self._parcels = parcels
         self.station = station
         self._keys = keys
         self._sealed = sealed
@@ -205,7 +211,8 @@ class PacketReception:
         self._asked_for -= packet.whole
         while len(self._asked_for) > ASKED_FOR_MAX:
             self._asked_for.pop()
-        self._inbox.publish(packet.taken)
+        for each in (packet.taken, *packet.opened):
+            self._inbox.publish(each)
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
         content, station = entry.content, packet.station
@@ -300,8 +307,19 @@ class PacketReception:
             ack = Ack(packet.station, by_hub=at_hub, digest=digest)
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
+        if not came_again:
+            # Its sender asks again for the hub by itself.
+            way = Entry(0, SentBy(packet.station, packet.hops), entry.time)
+            kept = encode([way, entry], origin=packet.station)
+            on_air.keep(db, packet.station, entry.sequence, fingerprint(entry), kept)
         if came_again:
             packet.repeated.add(entry.sequence)
+        content = entry.content
+        if isinstance(content, Parcel) and content.station == self.station and not came_again:
+            now, not_before = packet.taken.now, packet.taken.not_before
+            opened, answer = self._parcels.take_in(db, content, now, not_before)
+            packet.opened.append(opened)
+            packet.relayed += answer
         if packet.relay and self._relay is not None and not packet.namesake:
             accepted = self._relay.store(db, packet.station, entry, packet.taken.now)
             if accepted is not None:

@@ -14,7 +14,7 @@ from fieldagent.agent.journal import inbound, outbound, spending
 from fieldagent.agent.journal.records import Accepted, Spent
 from fieldagent.agent.outbound.budget import day_at
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Item, Package
+from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Item, Package, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import canonical, kind_of
 from fieldagent.system.lived_time import LivedTime
@@ -82,9 +82,13 @@ class Relay:
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
     ) -> Accepted | None:
-        """Enter it into the journal; None when it is relayed already, or costs too much."""
+        """Enter it into the journal; None when it is relayed already, costs too much, or is
+        nothing to bring there."""
         item = entry.content
         assert isinstance(item, Item)
+        if isinstance(item, Parcel) and (item.station or Channel.CELLULAR not in self._channels):
+            # A confirmation is worth no credit.
+            return None
         # Of the entry, as a neighbour without its journal uses its numbers anew.
         identity = fingerprint(entry)
         request = _RELAYED + identity
@@ -116,7 +120,7 @@ class Relay:
         channels: list[Channel] = []
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
-        if Channel.SATELLITE in self._channels:
+        if Channel.SATELLITE in self._channels and not isinstance(entry.content, Parcel):
             day = day_at(spending.known_day_in(db), now, self._clock)
             cost = credits_for(len(encode([entry], packed=True)))
             spent = spending.spent_in(db, FOR_OTHERS, day).credits

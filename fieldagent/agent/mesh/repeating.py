@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -14,28 +13,33 @@ import trio
 from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
-from fieldagent.agent.mesh.rounds import AT_HAND, OnItsWay, Rounds, goes_round
+from fieldagent.agent.mesh.rounds import AT_HAND, KEPT, OnItsWay, Rounds, goes_round
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
-from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat
+from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat, goes_down
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Ack, Entry, Introduction, RelayRequest, Source
+from fieldagent.wire.envelope import Ack, Entry, Introduction, RelayRequest, SentBy, Source, decode
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 10.0
 """Seconds between two looks at whether the hub is reached, and what costs too much can be paid."""
-PRESENT_FIRST, PRESENT_EVERY = 20.0, 3600.0
+PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
 """Seconds, at random from half of them on, until a station says that it is there: one that only
-listens would be missed by nobody, and not be given what it missed."""
+listens would be missed by nobody, and not be given what it missed. One that reaches the hub over
+neighbours says so a few times soon: with a lost hello it would miss what the hub has for it."""
+
+
+def _soon(seconds: float) -> float:
+    """A moment of trio's clock, in so many seconds or down to half of them."""
+    return trio.current_time() + seconds * (0.5 + 0.5 * Random().random())
 
 
 class Repeating:
-    """`clock` is lived time."""
-
     def __init__(
         self,
         journal: Journal,
@@ -44,10 +48,11 @@ class Repeating:
         rounds: Rounds,
         relay: Relay | None,
         intake: Intake,
-        clock: Callable[[], float],
+        parcels: Parcels,
     ) -> None:
         self._station = rounds.station
-        self._clock = clock
+        self._clock = words.clock
+        self._parcels = parcels
         self._journal = journal
         self._packing = packing
         self._words = words
@@ -59,19 +64,24 @@ class Repeating:
         lived = self._clock()
         self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
         self._words.holdings.load(on_air.here(self._journal), lived)
-        share = Random().random
-        presents = trio.current_time() + PRESENT_FIRST * (0.5 + 0.5 * share())
+        presents, hellos, was_carried = _soon(PRESENT_FIRST), 1, False
+        self._add_kept(lived)
         while True:
             changed = self._packing.queue.changed
             self._add_ours()
             await self._repeat()
             await self._relay_what_waited()
+            await self._tell_hub()
             self._words.begin_beacon()
             if self._words.is_worth_sending():
                 self._packing.queue.wake()
                 changed = self._packing.queue.changed
+            if self._is_carried() and not was_carried:
+                presents, hellos = min(presents, _soon(PRESENT_FIRST)), HELLOS
+            was_carried = self._is_carried()
             if trio.current_time() >= presents:
-                presents = trio.current_time() + PRESENT_EVERY * (0.5 + 0.5 * share())
+                hellos = max(0, hellos - 1)
+                presents = _soon(PRESENT_FIRST if hellos else PRESENT_EVERY)
                 self._words.introduce(at_once=True)
                 self._packing.queue.wake()
             # A link to the hub comes and goes without a word.
@@ -79,6 +89,20 @@ class Repeating:
             latest = min(latest, presents, trio.current_time() + self._words.next_due())
             with trio.move_on_at(min(self._rounds.next_due(), latest)):
                 await changed.wait()
+
+    def _add_kept(self, lived: float) -> None:
+        """What others sent before this kit was started anew: whoever was off is given it."""
+        now = trio.current_time()
+        for envelope, came in on_air.kept(self._journal, since=lived - KEPT):
+            mark, entry = decode(envelope).entries
+            if not isinstance(mark.content, SentBy):
+                continue
+            station, hops = mark.content.station, mark.content.transmissions
+            parts = self._packing.parts(entry, station)
+            if not (parts and entry.sos) and not goes_round(len(parts), self._packing.room.size):
+                continue
+            until = now + KEPT - (lived - came)
+            self._rounds.add(OnItsWay(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
         """Items of ours that have left, and that somebody has."""
@@ -118,7 +142,8 @@ class Repeating:
         for item in self._rounds.ours():
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
-                item.asks = self._words.asks_for_relay() and not elsewhere
+                asks = self._words.asks_for_relay() and not goes_down(item.entry)
+                item.asks = asks and not elsewhere
         repeats = self._rounds.take(now)
         if not repeats:
             return
@@ -161,4 +186,18 @@ class Repeating:
             return
         lived = self._clock()
         for accepted in await self._journal.persist(lambda db: relay.retry(db, lived)):
+            self._intake.queue_relayed(accepted)
+
+    def _is_carried(self) -> bool:
+        """Whether a neighbour is the way to the hub."""
+        return self._words.asks_for_relay() and self._words.ways.next_hop() is not None
+
+    async def _tell_hub(self) -> None:
+        """Say by a neighbour how far the hub's items have come here, where that is the way."""
+        if not (self._is_carried() and self._parcels.can_tell()):
+            return
+        if not inbound.owes_rungs_of_hub(self._journal):
+            return
+        lived = self._clock()
+        for accepted in await self._journal.persist(lambda db: self._parcels.tell(db, lived)):
             self._intake.queue_relayed(accepted)

@@ -15,6 +15,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh.key_change import KeyChange, KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.packet import PacketReception
+from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.reception import RadioReception
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.repeating import Repeating
@@ -61,6 +62,10 @@ class StationTerms:
     """How far the change of the group's key is here."""
     sealed: bool = False
     """Nobody without the key reads what is sent."""
+    brings_down: bool = False
+    """What the hub has for neighbours goes down to them."""
+    secrets: Sequence[bytes] = ()
+    """What this kit and the hub alone share: it opens what comes down by a neighbour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,12 @@ class Station:
         it by."""
         me = Identity("", callsign, "")
         return self.outbox.packing.alone(Entry(0, Introduction(me)))
+
+    def earshot(self) -> dict[int, int]:
+        """Return by station over how many transmissions something reaches it, as heard within the
+        hour: from the station itself, or repeated by others."""
+        beyond = {item.station: item.hops for item in self.rounds.items.values() if item.hops}
+        return beyond | dict.fromkeys(self.neighbours.in_earshot(), 1)
 
     def notices(self, date: Callable[[float], float]) -> list[str]:
         """What needs attention; `date` tells the wall clock's time of a lived one."""
@@ -169,8 +180,9 @@ def set_up(
     budget = Budget(Channel.RADIO, journal, clock=endings.clock)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
     troubles = AirTroubles(endings.clock)
+    parcels = Parcels(inbox, terms.secrets)
     packets = PacketReception(
-        inbox,
+        parcels,
         terms.number,
         keys=terms.keys,
         sealed=terms.sealed,
@@ -188,7 +200,7 @@ def set_up(
         random=Random().random,
     )
     reception = RadioReception(journal, packets, packing, words, intake, endings, rounds)
-    repeating = Repeating(journal, packing, words, rounds, relay, intake, endings.clock)
+    repeating = Repeating(journal, packing, words, rounds, relay, intake, parcels)
     return Station(
         terms.number,
         words,

@@ -23,7 +23,7 @@ from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.holdings import Holdings, confirmed_by, numbers_of
 from fieldagent.agent.outbound.readings import AirWord, Readings
 from fieldagent.agent.outbound.ways import Ways
-from fieldagent.package.package import IncidentWord, Item, Said
+from fieldagent.package.package import IncidentWord, Item, Parcel, Said
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import Tariff
@@ -86,6 +86,11 @@ class Repeat:
     """Transmissions that brought it here."""
     joins: bool = False
     """It goes with others in one packet, of whichever stations."""
+
+
+def goes_down(entry: Entry) -> bool:
+    """Return whether it comes from the hub, which needs it from nobody."""
+    return isinstance(entry.content, Parcel) and entry.content.station > 0
 
 
 class Piggyback(Protocol):
@@ -310,7 +315,7 @@ class RadioPiggyback:
         self._introduction = Entry(station, Introduction(identity))
         self._asks_for_relay = asks_for_relay
         self.ways = ways
-        self._clock = clock
+        self.clock = clock
         self._introduced = -INTRODUCE_EVERY
         self._said_hello = -inf
         self._presents_itself = False
@@ -362,7 +367,7 @@ class RadioPiggyback:
         """Somebody is there who may not know our name: it goes along with what goes next, or by
         itself where it was not said just now."""
         self._introduced = -INTRODUCE_EVERY
-        self._presents_itself |= at_once and self._clock() - self._said_hello >= HELLO_APART
+        self._presents_itself |= at_once and self.clock() - self._said_hello >= HELLO_APART
 
     def acknowledge(
         self,
@@ -381,28 +386,28 @@ class RadioPiggyback:
         if (before := self._acks.get(key)) is not None:
             twice, alone = twice or before.twice, alone or before.alone
         wait = backoff(self._random(), ACK_WITHIN, crowd) if together and crowd > 1 else 0.0
-        self._acks[key] = _DueAck(ack, together, twice, alone, self._clock() + wait)
+        self._acks[key] = _DueAck(ack, together, twice, alone, self.clock() + wait)
         while len(self._acks) > ACKS_MAX:
             del self._acks[next(iter(self._acks))]
 
     def next_due(self) -> float:
         """Seconds until the next beacon, or an acknowledgement that waits."""
-        now = self._clock()
+        now = self.clock()
         waits = (due.due for due in self._acks.values() if due.due > now)
         soonest = min(self.holdings.due(), self.readings.next_due(now))
         return min(soonest, min(waits, default=inf)) - now
 
     def begin_beacon(self) -> None:
-        if self.holdings.due() <= self._clock():
-            self.holdings.begin(self._clock())
+        if self.holdings.due() <= self.clock():
+            self.holdings.begin(self.clock())
 
     def note_here(self, station: int, item: Entry) -> None:
         """It is on disk; it is no SOS."""
-        self.holdings.note(station, item.sequence, digest_of(item), self._clock())
+        self.holdings.note(station, item.sequence, digest_of(item), self.clock())
 
     def greet(self, *, crowd: int) -> None:
         """Somebody is there who may have been away: what we have is told, by whoever is first."""
-        self.holdings.greet(self._clock(), 2.0 + crowd)
+        self.holdings.greet(self.clock(), 2.0 + crowd)
         self.ways.greet()
 
     def hear_holding(self, holding: Entry) -> list[int]:
@@ -412,7 +417,7 @@ class RadioPiggyback:
             due = self._acks.get((holding.content.station, number))
             if due is not None and due.together and not due.alone:
                 del self._acks[holding.content.station, number]
-        return self.holdings.hear(holding, self._clock())
+        return self.holdings.hear(holding, self.clock())
 
     def overhear(self, sequence: int, ack: Ack) -> None:
         """Another has said it: as much of an item, or more, is at a station already."""
@@ -430,7 +435,7 @@ class RadioPiggyback:
 
     def look(self) -> None:
         """Stations are to be told how far their items have come here."""
-        self.readings.owe(inbound.station_owed(self._journal), self._clock())
+        self.readings.owe(inbound.station_owed(self._journal), self.clock())
 
     def report(self, origin: int, report: Entry) -> None:
         said = report.content
@@ -442,9 +447,9 @@ class RadioPiggyback:
         pass
 
     def is_worth_sending(self) -> bool:
-        acks = any(due.due <= self._clock() for due in self._acks.values())
+        acks = any(due.due <= self.clock() for due in self._acks.values())
         says = acks or self._repeats or self._presents_itself
-        says = says or self.readings.is_due(self._clock())
+        says = says or self.readings.is_due(self.clock())
         tells = self.holdings.to_tell(beside=False) or self.ways.to_say(beside=False)
         return bool(says or tells)
 
@@ -455,16 +460,17 @@ class RadioPiggyback:
         items = [each for each in draft.entries if isinstance(each.content, Item | Fragment)]
         self.said |= {each.sequence for each in items}
         urgent = any(each.sos for each in items)
-        request = self.request(sos=urgent) if items and self.asks_for_relay() else None
+        goes_up = any(not goes_down(each) for each in items)
+        request = self.request(sos=urgent) if goes_up and self.asks_for_relay() else None
         if request is not None:
             draft.add(request, room)
-        if abs(self._clock() - self._introduced) >= INTRODUCE_EVERY:
+        if abs(self.clock() - self._introduced) >= INTRODUCE_EVERY:
             beside = bool(draft.entries)
             words.introduced = draft.add(self._introduction, room)
             # Where it never fits beside a Package it has a packet of its own.
             self._presents_itself = beside and not words.introduced
             if words.introduced:
-                self._said_hello = self._clock()
+                self._said_hello = self.clock()
         way = self.ways.to_say(beside=bool(draft.entries))
         if way is not None and draft.add(Entry(0, way), room):
             self.ways.said(way)
@@ -472,7 +478,7 @@ class RadioPiggyback:
         for station in self.holdings.to_tell(beside=not urgent and bool(items or words.introduced)):
             self._fill_holding(station, draft, room)
         if not urgent:
-            _fill_readings(self.readings, self._journal, draft, room, self._clock())
+            _fill_readings(self.readings, self._journal, draft, room, self.clock())
         return words
 
     def _fill_acks(self, draft: Draft, room: int) -> None:
@@ -494,7 +500,7 @@ class RadioPiggyback:
             return True
         if not draft.add(holding, room):
             return False
-        self.holdings.said(station, self._clock())
+        self.holdings.said(station, self.clock())
         for number in confirmed_by(holding):
             due = self._acks.get((station, number))
             if due is not None and due.together and not due.alone:
@@ -506,7 +512,7 @@ class RadioPiggyback:
 
     def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
         if words.introduced and sent:
-            self._introduced = self._clock()
+            self._introduced = self.clock()
 
 
 def _fill_readings(

@@ -10,11 +10,13 @@ const LOOKS = {
 const SVG = "http://www.w3.org/2000/svg";
 /** Seconds. */
 const SHOWN = 14_400;
+const KITS = 30;
 
-export function showLinks(status, signals) {
+/** `kits` are those that were heard by radio, the last first. */
+export function showLinks(status, signals, kits) {
   const configured = Object.entries(status.channels).filter(([, link]) => link.configured);
   put("links", configured.length ? configured.map(([name, link]) => card(name, link,
-      plot(signals[name] ?? [], status.clock.time))) : [
+      plot(signals[name] ?? [], status.clock.time), name === "Radio" ? neighbours(kits, status.clock.time) : null)) : [
     element("p", { class: "notice" }, "No channel is configured: set satellite-port, radio-port or"
       + " hub-address in agent.properties, and restart the agent."),
   ]);
@@ -23,13 +25,25 @@ export function showLinks(status, signals) {
   put("notices", notices(status).map(text => element("li", {}, text)));
 }
 
-function card(name, link, plotted) {
+function card(name, link, plotted, around) {
   const last = link.lastSuccess ? `last success ${clock(link.lastSuccess)}` : "no success yet";
   return element("article", { class: `link ${LOOKS[link.state] ?? "unsure"}`, "aria-label": name },
     element("h3", {}, name, bars(link.signal)),
     element("p", { class: "condition" }, link.state, link.reason ? `: ${link.reason}` : ""),
     element("p", { class: "hint" }, `${link.queued} waiting · ${last}`, inEarshot(link)),
-    plotted, cost(link));
+    plotted, cost(link), around);
+}
+
+function neighbours(kits, now) {
+  const near = kits.filter(each => each.inEarshot).slice(0, KITS);
+  return near.length ? element("ul", { class: "hint", "aria-label": "Kits in earshot" }, near.map(each =>
+    element("li", {}, element("strong", {}, each.name ?? `station ${each.station}`), ` ${[
+      `heard ${age(now - each.lastHeard)} ago`,
+      each.rssi === null ? "" : `${each.rssi} dBm`,
+      each.snr === null ? "" : `SNR ${each.snr} dB`,
+      each.hopsToHub === null ? "" : each.hopsToHub ? "reaches the hub over others" : "reaches the hub",
+      each.lacks.length ? `lacks ${each.lacks.join(", ")}` : "",
+    ].filter(Boolean).join(" · ")}`))) : null;
 }
 
 /** Steps from left to right; none where the signal is unknown. */
@@ -62,7 +76,8 @@ function drawing(steps) {
 }
 
 function inEarshot(link) {
-  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "kit")} in earshot`;
+  const air = link.airTimeLeft === undefined ? "" : ` · ${age(link.airTimeLeft)} of air-time left in this hour`;
+  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "kit")} in earshot${air}`;
 }
 
 function bars(signal) {

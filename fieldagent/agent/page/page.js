@@ -44,8 +44,9 @@ const refused = error => { if (!(error instanceof Away)) warn(`The agent answers
 
 const lookAtState = seldom(async () => {
   const [status, signals] = await Promise.all([call("GET", "/api/status"), call("GET", "/api/signals")]);
+  const air = status.channels.Radio.configured ? (await call("GET", "/api/neighbours")).neighbours : [];
   showAlarms(status.sos);
-  showLinks(status, signals);
+  showLinks(status, signals, air);
   showChoice(status);
   const around = status.mesh ? (await call("GET", "/api/mesh")).people : [];
   showPeople(status.mesh ?? null, around, status.clock.time);

@@ -49,6 +49,8 @@ class Radio:
     """Settings that it cannot do without."""
     says_callsign: bool = False
     """Its frames bear the callsign; otherwise the agent says that in plain text."""
+    counts_air: bool = False
+    """It counts its air-time itself, by what it is set to, and keeps to `ChannelLink.air_time`."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What it tells in `GET /api/status` beside what each channel does, by name: what it means."""
     recognition: Callable[[], Recognition] | None = None

@@ -51,4 +51,8 @@ def unfit(settings: Mapping[str, str]) -> list[str]:
     except (KeyError, WrongProperty):
         return []
     named = f"radio-protocol={kind.name}"
-    return [f"{named} needs {name}: set that too" for name in kind.needs if name not in settings]
+    known = {*settings}
+    if "radio-region" in settings:
+        # It tells what a share would.
+        known.add(f"{kind.name}-share")
+    return [f"{named} needs {name}: set that too" for name in kind.needs if name not in known]

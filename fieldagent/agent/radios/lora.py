@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from fieldagent.agent.channels.air_time import HOUR, AirTime
+from fieldagent.agent.channels.air_time import AirLimit
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import TransmitResult
 from fieldagent.system import waits
@@ -21,8 +21,6 @@ from fieldagent.wire.lora import LoraSettings
 log = logging.getLogger(__name__)
 Word = TypeVar("Word")
 
-URGENT_SHARE = 2.0
-"""An SOS may have so many times the share."""
 BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
 """Seconds until a busy board is given the packet again, and after which it is given up."""
 WORDS_MAX = 16
@@ -36,7 +34,7 @@ def keys(name: str) -> tuple[Key, ...]:
     return (
         Key(
             f"{name}-frequency",
-            _frequency,
+            frequency,
             None,
             "MHz, such as 869.525: the same at each kit, and one that is allowed where they are",
         ),
@@ -45,7 +43,8 @@ def keys(name: str) -> tuple[Key, ...]:
             share,
             None,
             "per cent of any hour in which this radio may be on the air, as the law has it for that"
-            " frequency: 1 or 10 in Europe's 868 MHz bands, 100 where there is no such limit",
+            " frequency: 1 or 10 in Europe's 868 MHz bands, 100 where there is no such limit; not"
+            " needed where radio-region tells it, and never more than that",
         ),
         Key(f"{name}-bandwidth", _bandwidth, 125_000, "kHz, the same at each kit (125)"),
         Key(
@@ -72,26 +71,6 @@ def settings_of(name: str, own: Mapping[str, Any]) -> LoraSettings:
         own[f"{name}-spreading"],
         own[f"{name}-coding"],
     )
-
-
-class Allowance:
-    """The share of each hour that a radio may be on the air."""
-
-    def __init__(self, percent: float, used: AirTime) -> None:
-        self._seconds = percent / 100 * HOUR
-        self._used = used
-
-    def left(self, now: float) -> float:
-        """Return the seconds that remain."""
-        return max(0.0, self._seconds - self._used.spent(now))
-
-    def allows(self, now: float, seconds: float, *, urgent: bool) -> bool:
-        """Whether a packet may go that takes so long."""
-        most = self._seconds * (URGENT_SHARE if urgent else 1.0)
-        return self._used.spent(now) + seconds <= most or self._seconds >= HOUR
-
-    def note(self, now: float, seconds: float) -> None:
-        self._used.note(now, seconds)
 
 
 class BoardWords(Generic[Word]):
@@ -122,7 +101,7 @@ class BoardTurn:
 
     def __init__(
         self,
-        percent: float,
+        percent: float | None,
         link: ChannelLink,
         outcome: Callable[[float], Awaitable[TransmitResult | None]],
     ) -> None:
@@ -131,7 +110,9 @@ class BoardTurn:
         """Until when the end of a packet may still be told that nobody waits for any more."""
         self._link = link
         self._outcome = outcome
-        self._allowance = Allowance(percent, link.air_time)
+        if percent is not None:
+            link.air_time.narrow(AirLimit(percent))
+        self._air = link.air_time
         self._given_up = Seldom(trio.current_time)
 
     async def outlast(self) -> None:
@@ -145,10 +126,9 @@ class BoardTurn:
     ) -> TransmitResult:
         """Give the board a packet that takes so many seconds of air, and wait up to `patience`
         seconds for what becomes of it."""
-        if not self._allowance.allows(trio.current_time(), seconds, urgent=urgent):
+        if not self._air.allows(seconds, urgent=urgent):
             return TransmitResult.SPENT
         result = await self._give_until_taken(write, seconds, patience)
-        self._link.facts["airTimeLeft"] = round(self._allowance.left(trio.current_time()))
         if result is TransmitResult.DROPPED and (count := self._given_up.note()):
             log.warning("the radio gave packets up, %d of them: it finds no free channel", count)
         return result
@@ -160,13 +140,13 @@ class BoardTurn:
         while True:
             self.untold = trio.current_time() + patience
             # Cancelled from here on, it may be on the air.
-            self._allowance.note(trio.current_time(), seconds)
+            self._air.note(seconds)
             await write()
             result = await self._outcome(self.untold)
             self.untold = None
             if result is not None:
                 return result
-            self._allowance.note(trio.current_time(), -seconds)
+            self._air.note(-seconds)
             if trio.current_time() >= ends:
                 return TransmitResult.DROPPED
             await waits.sleep(BUSY_AGAIN)
@@ -179,7 +159,7 @@ def _number(value: str) -> float:
         return -1.0
 
 
-def _frequency(value: str) -> int:
+def frequency(value: str) -> int:
     number = _number(value)
     if not 137 <= number <= 1020:
         raise WrongProperty(f"must be in MHz, from 137 to 1020, such as 869.525, not {value!r}")

@@ -230,11 +230,11 @@ RADIO = Radio(
     open_meshcore,
     keys=lora.keys(NAME),
     needs=lora.needs(NAME),
+    counts_air=True,
     facts={
         "lora": "what the radio is set to",
         "firmware": "version of the radio's",
         "batteryMillivolts": "of the radio's own battery",
-        "airTimeLeft": "seconds of this hour in which it may still be on the air",
         "damagedFrames": "frames that could not be read",
     },
     recognition=_recognition,

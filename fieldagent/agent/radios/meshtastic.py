@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from fieldagent.agent.channels.air_time import AirLimit
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
     UNSENT,
@@ -31,7 +32,7 @@ from fieldagent.agent.channels.radio_modem import (
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.radios.contract import Radio, RadioPlace
-from fieldagent.agent.radios.lora import Allowance, share
+from fieldagent.agent.radios.lora import share
 from fieldagent.agent.radios.meshtastic_host import Fate, MeshtasticHost, attended
 from fieldagent.agent.radios.radio_line import TCP
 from fieldagent.system import waits
@@ -60,7 +61,8 @@ class MeshtasticModem:
         self._channel = _channel(host, place.own[f"{NAME}-channel"])
         self._lora = wire.PRESETS.get(host.facts.lora.modem_preset, wire.PRESETS[wire.LONG_FAST])
         law = wire.DUTY_CYCLES.get(host.facts.lora.region, 100.0)
-        self._allowance = Allowance(min(place.own[f"{NAME}-share"], law), link.air_time)
+        link.air_time.narrow(AirLimit(min(place.own[f"{NAME}-share"], law)))
+        self._air = link.air_time
         if trouble := host.facts.trouble():
             raise RadioLost(trouble)
         link.facts["firmware"] = host.facts.firmware
@@ -70,10 +72,9 @@ class MeshtasticModem:
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         seconds = air_time(self._lora, len(packet) + HEADER_BYTES)
         async with self._sending:
-            now = trio.current_time()
-            if not self._allowance.allows(now, seconds, urgent=urgent):
+            if not self._air.allows(seconds, urgent=urgent):
                 return TransmitResult.SPENT
-            self._allowance.note(now, seconds)
+            self._air.note(seconds)
             said = MeshPacket(
                 to=wire.BROADCAST,
                 channel=self._channel,
@@ -83,11 +84,10 @@ class MeshtasticModem:
             fate = await self._host.give(said, urgent=urgent)
             result = _result(fate)
             if result in UNSENT:
-                self._allowance.note(now, -seconds)
+                self._air.note(-seconds)
             else:
                 # It does not say when one is out: the next is not given before.
                 await waits.sleep(seconds)
-            self._link.facts["airTimeLeft"] = round(self._allowance.left(trio.current_time()))
         return result
 
     async def receive(self) -> HeardPacket:
@@ -197,11 +197,11 @@ RADIO = Radio(
             " law makes more: 1 where others share the preset (10)",
         ),
     ),
+    counts_air=True,
     facts={
         "lora": "what the radio is set to",
         "node": "the radio's own number in its mesh",
         "firmware": "version of the radio's",
-        "airTimeLeft": "seconds of this hour in which it may still be on the air for us",
     },
     recognition=_recognition,
 )

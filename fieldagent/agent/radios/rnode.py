@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent.agent.channels.air_time import URGENT_SHARE
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
     HeardPacket,
@@ -62,11 +63,10 @@ class RnodeModem:
         self._link = link
         self._wanted = lora.settings_of(NAME, place.own)
         self._power: int = place.own[f"{NAME}-power"]
-        self._share: float = place.own[f"{NAME}-share"]
         self._deframer = kiss.KissDeframer()
         self._ear = ReceiveQueue()
         self._words = lora.BoardWords[RnodeWord]()
-        self._turn = lora.BoardTurn(self._share, link, self._outcome)
+        self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._outcome)
         self._says_ready = True
         """Until a packet shows that it does not: flow control is not in each firmware."""
         self._restarted = trio.Event()
@@ -161,7 +161,7 @@ class RnodeModem:
                 raise RadioLost(
                     f"the radio was set to {wanted}, and says {told}; see {NAME}-… in the settings"
                 )
-        most = wire.write_share(self._share * lora.URGENT_SHARE)
+        most = wire.write_share(self._link.air_time.limit.percent * URGENT_SHARE)
         await self._port.write(wire.say(RnodeCommand.SHARE_OF_HOUR, most))
         if await self._ask(RnodeCommand.STATE, wire.ON) != wire.ON:
             raise RadioLost("the radio stays off")
@@ -251,11 +251,11 @@ RADIO = Radio(
     open_rnode,
     keys=lora.keys(NAME),
     needs=lora.needs(NAME),
+    counts_air=True,
     facts={
         "lora": "what the radio is set to",
         "firmware": "version of the radio's",
         "battery": "per cent of the radio's own battery",
-        "airTimeLeft": "seconds of this hour in which it may still be on the air",
         "damagedFrames": "frames that could not be read",
     },
     recognition=_recognition,

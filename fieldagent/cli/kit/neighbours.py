@@ -27,7 +27,12 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         return ["no radio is configured here: set radio-port and radio-station, and restart"]
     heard = [_line(each) for each in answer["neighbours"]]
     nobody = "nobody was heard since the agent started; `fieldagent status` shows the radio"
-    return [f"this is station {answer['station']}", *(heard or [nobody])]
+    beyond = [
+        escaped(f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}  over others,")
+        + f" {each['hops']} transmissions away"
+        for each in answer["beyond"]
+    ]
+    return [f"this is station {answer['station']}", *(heard or [nobody]), *beyond]
 
 
 def _line(each: dict[str, Any]) -> str:
@@ -39,6 +44,7 @@ def _line(each: dict[str, Any]) -> str:
         "" if each["rssi"] is None else f"{each['rssi']} dBm",
         "" if each["snr"] is None else f"SNR {each['snr']} dB",
         HUB[each["hub"]],
+        f"lacks {', '.join(map(str, each['lacks']))}" if each["lacks"] else "",
         f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
     ]
     return escaped("  ".join(part for part in parts if part))

@@ -76,6 +76,8 @@ class Load:
     commands: list[int] = field(default_factory=list)
     """Their numbers."""
     introduced: list[tuple[int, bytes]] = field(default_factory=list)
+    parcels: list[tuple[int, int]] = field(default_factory=list)
+    """Items for other devices, which it is to bring there."""
 
     @property
     def urgent(self) -> bool:

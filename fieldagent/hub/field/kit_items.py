@@ -14,7 +14,7 @@ from fieldagent.hub.records import contact
 from fieldagent.hub.records.contact import Position
 from fieldagent.hub.records.ledger import Posting, enter_from_kits
 from fieldagent.hub.store.contract import Db, insert
-from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location
+from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
@@ -51,7 +51,7 @@ def only_items(device: Device, envelope: Envelope) -> KitItems | None:
 
 def _is_plain(entry: Entry) -> bool:
     content = entry.content
-    plain = isinstance(content, Item) and not isinstance(content, IncidentWord)
+    plain = isinstance(content, Item) and not isinstance(content, IncidentWord | Parcel)
     # Whom somebody names is looked for one by one.
     return plain and not entry.sos and entry.to is None and entry.author is None
 

@@ -9,7 +9,7 @@ import trio
 
 from fieldagent.hub.access import people
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
-from fieldagent.hub.field import update_offers
+from fieldagent.hub.field import parcels, update_offers
 from fieldagent.hub.field.envelope_packing import (
     LOOK_AT,
     Load,
@@ -23,12 +23,12 @@ from fieldagent.hub.field.envelope_packing import (
     waiting,
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
-from fieldagent.hub.records import commands, contact, kit_report
-from fieldagent.hub.records.ledger import confirm_all, mail_topic
+from fieldagent.hub.records import commands, contact, earshot, kit_report
+from fieldagent.hub.records.ledger import announce_mail, confirm_all, mail_topic
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.kit_note import Directory, HasDirectory, KitReport, Offer, decode
+from fieldagent.wire.kit_note import Directory, Earshot, HasDirectory, KitReport, Offer, decode
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,8 @@ class IpMailbox:
         """Over this link."""
         self._directory_there: int | None = None
         """Which directory the kit has; None while it has not told."""
+        self._brings_to: list[int] = []
+        """Devices that the kit hears by radio, as it told over this link."""
 
     async def greeted(self, journal: int) -> None:
         self._journal = journal
@@ -71,13 +73,15 @@ class IpMailbox:
 
         def meet(db: Db) -> None:
             note_journal(db, device, journal)
+            earshot.forget(db, device)
             contact.note(db, device, Bearer.IP, now)
             contact.note_version(db, device, self._version)
 
         await self._store.commit(meet)
 
-    def news(self) -> trio.Event:
-        return self._store.heard(mail_topic(self.device.id))
+    def news(self) -> list[trio.Event]:
+        devices = (self.device.id, *self._brings_to)
+        return [self._store.heard(mail_topic(device)) for device in devices]
 
     async def load(self, room: int) -> OutgoingMessage | None:
         load = await self._store.read(lambda db: self._fill(db, room))
@@ -97,7 +101,7 @@ class IpMailbox:
         orders = commands.waiting(
             db, self.device.id, self._clock(), limit=RECEIPTS + len(under_way)
         )
-        return fill(
+        load = fill(
             db,
             self.device,
             (each for each in items if each.item not in loaded),
@@ -105,6 +109,18 @@ class IpMailbox:
             Space(room),
             commands=(each for each in orders if each.sequence not in under_way),
         )
+        if self._brings_to:
+            self._add_parcels(db, load, room)
+        return load
+
+    def _add_parcels(self, db: Db, load: Load, room: int) -> None:
+        under_way = {each for load in self._loads.values() for each in load.parcels}
+        for due in parcels.due(db, self.device, self._journal, self._clock(), under_way):
+            load.entries.append(due.entry)
+            if len(load.encode()) > room:
+                load.entries.pop()
+                return
+            load.parcels.append((due.item, due.device))
 
     async def stored(self, outgoing: OutgoingMessage) -> None:
         load = self._loads[outgoing.number]
@@ -140,13 +156,25 @@ class IpMailbox:
         except RemoteProtocolError as error:
             log.warning("a note of %s cannot be read: %s", self.device.name, error)
             return
-        if isinstance(report, HasDirectory):
+        if isinstance(report, Earshot):
+            await self._store.commit(lambda db: self._note_earshot(db, report))
+        elif isinstance(report, HasDirectory):
             self._directory_there = report.version
             # Whoever waits for what the kit is to be told looks now.
             await self._store.commit(lambda db: db.announce(kit_report.topic(self.device.id)))
         elif isinstance(report, KitReport):
             for text in await self._store.commit(lambda db: self._note(db, report)):
                 log.warning("%s", text)
+
+    def _note_earshot(self, db: Db, told: Earshot) -> None:
+        self._brings_to = earshot.note(db, self.device.id, told.hops)
+        if self._brings_to and not earshot.may_bring(db, self.device.id):
+            log.warning(
+                "%s would bring to its neighbours what the hub has for them, and may not speak for"
+                " others: `fieldagent hub device relay %d` lets it",
+                *(self.device.name, self.device.id),
+            )
+        announce_mail(db, self.device.id)
 
     def _new_directory(self, db: Db) -> Directory | None:
         """Return the workspace's, where the kit has another."""
@@ -185,6 +213,7 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
         if each.load.introduced and journal_of(db, each.device) == each.journal:
             # A newer link may be of another journal, which was told nothing.
             mark_introduced(db, each.device, each.load.introduced)
+        earshot.note_given(db, each.device, each.journal, each.load.parcels, now)
     mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
     return [None] * len(stored)
 

@@ -12,7 +12,12 @@ from dataclasses import field, replace
 from hashlib import blake2b
 
 from fieldagent.hub.access import directory, people
-from fieldagent.hub.access.directory import device_of_imei, disabled_device, proof_keys_of
+from fieldagent.hub.access.directory import (
+    device_of_imei,
+    disabled_device,
+    proof_keys_of,
+    secrets_of,
+)
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.field import check_in, dead_letters
 from fieldagent.hub.field.envelope_packing import note_journal, note_packed
@@ -54,6 +59,7 @@ from fieldagent.package.package import (
     IncidentWord,
     Item,
     Location,
+    Parcel,
     Said,
     Waypoint,
 )
@@ -85,6 +91,7 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import reassemble
 from fieldagent.wire.incident_proof import is_proved
+from fieldagent.wire.parcel import UP, unwrap
 
 log = logging.getLogger(__name__)
 
@@ -315,7 +322,7 @@ class MobileOriginated:
             taken.doubt = _doubt(db, taken.relaying, neighbour, taken.proved)
             contact.note(db, taken.relaying.id, taken.way, taken.now)
         if not taken.doubt:
-            way = taken.way if taken.relaying is None else contact.RADIO
+            way = taken.way if taken.relaying is None else Bearer.RADIO
             contact.note(db, taken.device.id, way, taken.now)
         for entry in envelope.entries:
             self._take_entry(db, entry, taken)
@@ -337,6 +344,8 @@ class MobileOriginated:
             taken.troubles.append("a confirmation in the name of another device")
         elif isinstance(content, IncidentWord) and content.says is Said.OPEN:
             _take_open(db, content, taken)
+        elif isinstance(content, Parcel):
+            self._take_parcel(db, content, taken)
         elif taken.doubt and isinstance(content, Item) and not _is_about_sos(entry):
             taken.troubles.append(taken.doubt)
         elif isinstance(content, JournalNumber):
@@ -389,6 +398,29 @@ class MobileOriginated:
                 confirm(db, item, taken.relaying.id, taken.way, taken.now)
                 if entry.sos and not taken.doubt:
                     _note_carrier(db, entry, taken)
+
+    def _take_parcel(self, db: Db, parcel: Parcel, taken: _Taken) -> None:
+        """What a kit says by a neighbour's link proves itself: it counts as if by its own."""
+        device = taken.device
+        if parcel.station:
+            taken.troubles.append(f"a parcel for {parcel.station}, which goes down and not up")
+            return
+        try:
+            envelope = unwrap(parcel.body, secrets_of(db, device.id), UP)
+        except RemoteProtocolError as error:
+            taken.troubles.append(f"a parcel of {device.name}: {error}")
+            return
+        by_radio = taken.way if taken.relaying is None else Bearer.RADIO
+        said = _Taken(device, by_radio, taken.now)
+        check_in.heard(db, device.id, taken.now)
+        for entry in envelope.entries:
+            if isinstance(entry.content, Receipt):
+                _take_receipt(db, entry, entry.content, said)
+            else:
+                said.troubles.append("something in a parcel that is no confirmation")
+        taken.confirmed += said.confirmed
+        taken.mismatches += said.mismatches
+        taken.troubles += [*envelope.not_understood, *said.troubles]
 
     def _posting(self, db: Db, entry: Entry, item: Item, taken: _Taken) -> Posting:
         device = taken.device

@@ -10,8 +10,6 @@ from fieldagent.package.package import Location
 
 SMS_NEWS = "kit sms"
 """Announced when something may be due by SMS to a kit."""
-RADIO = "radio"
-"""Beside the bearers: another device brought what this one sent."""
 
 
 def note(db: Db, device: int, way: str, now: float) -> None:

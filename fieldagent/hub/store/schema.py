@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from fieldagent.hub.store.bridge_tables import BRIDGES
 from fieldagent.hub.store.early_steps import EARLY_STEPS, OF_VERSION_14
 from fieldagent.hub.store.later_steps import COMMANDS
+from fieldagent.hub.store.tables import DOWN_BY_RADIO
 from fieldagent.store.schema import Schema
 
 VERSION = 36
@@ -454,7 +455,7 @@ _SINCE_14 = (
     _KIT_SMS,
     _WAITS,
     _CARRIED_DOWN,
-    _STEPS + COMMANDS + BRIDGES,
+    _STEPS + COMMANDS + BRIDGES + DOWN_BY_RADIO,
 )
 """New tables are made by these steps, too."""
 

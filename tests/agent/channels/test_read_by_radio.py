@@ -134,7 +134,7 @@ async def test_what_nobody_asked_for_causes_no_packet_and_rides(tmp_path: Path, 
         # Until no beacon tells of it any more.
         await trio.sleep(2 * 3600)
         await read(ben, "camp reached", "Ben")
-        assert not ben.words.readings.is_due(ben.words._clock() + 86_400)
+        assert not ben.words.readings.is_due(ben.words.clock() + 86_400)
         await ben.post(message={"content": "on our way"})
         await until(lambda: ladder(ada, sequence) == ["read by Ben, at Kit 2's kit"], 60)
         await ada.post(message={"content": "good"})
@@ -206,7 +206,7 @@ async def silence(kits: list[Station]) -> None:
     """Nothing goes round."""
     await trio.sleep(600)
     for kit in kits:
-        now = kit.words._clock()
+        now = kit.words.clock()
         assert kit.words.readings.to_say(now + 86_400, beside=True) == []
 
 
@@ -346,7 +346,7 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
         for minutes in (1, 60):
             await trio.sleep(minutes * 60)
             await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
-            assert cleo.words.readings.to_say(cleo.words._clock() + 600, beside=True) == []
+            assert cleo.words.readings.to_say(cleo.words.clock() + 600, beside=True) == []
         # The way to its sender is longer by now.
         await trio.sleep(NEARER)
         await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
@@ -371,7 +371,7 @@ async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
     said = Entry(9, Receipt(1, b"item", Rung.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere", hops=2) as cleo:
         await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
-        assert cleo.words.readings.to_say(cleo.words._clock() + 600, beside=True) == []
+        assert cleo.words.readings.to_say(cleo.words.clock() + 600, beside=True) == []
 
 
 async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
@@ -387,7 +387,7 @@ async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
             envelope = await next_words(ben)
         assert envelope.not_understood == ()
         await trio.sleep(7200)
-        assert not ben.words.readings.is_due(ben.words._clock())
+        assert not ben.words.readings.is_due(ben.words.clock())
         await ben.reception.receive(
             encode([Entry(8, Message("are you there?"), int(START))], origin=1)
         )

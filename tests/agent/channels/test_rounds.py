@@ -14,7 +14,8 @@ import pytest
 import trio.testing
 
 from fieldagent.agent.journal import history, incident, outbound
-from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX
+from fieldagent.agent.journal import on_air as on_air_journal
+from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX, KEPT
 from fieldagent.agent.outbound.holdings import ASK_AFTER
 from fieldagent.agent.outbound.incident_status import as_json
 from fieldagent.agent.outbound.piggyback import ACK_WITHIN
@@ -170,6 +171,29 @@ async def test_who_comes_into_earshot_later_gets_what_the_others_have(
         ):
             await late.post(message={"content": "I am back"})
             await until(lambda: late.messages().count("help") == 1)
+
+
+async def test_what_others_sent_is_given_also_by_who_was_started_anew(
+    tmp_path: Path, clock: Any
+) -> None:
+    """Their sender is off, and so was who comes now: it has each thing once."""
+    async with on_air(tmp_path, count=3):
+        async with AsyncExitStack() as stack:
+            kits = await team(stack, tmp_path, 2)
+            await kits[0].outcome(await kits[0].post(message={"content": "the hut is full"}))
+            await sos(kits[0])
+            await until(lambda: {"the hut is full", "help"} <= {*kits[1].messages()})
+        async with (
+            station(tmp_path, 2, tmp_path / "node-2"),
+            station(tmp_path, 3, tmp_path / "node-3") as late,
+        ):
+            await until(lambda: "the hut is full" in late.messages(), 600)
+            assert "help" in late.messages(), "it is there no later"
+            await trio.sleep(600)
+            assert len(late.messages()) == len({*late.messages()})
+            assert on_air_journal.kept(late.journal, since=late.words.clock() - KEPT)
+            await trio.sleep(KEPT)
+            assert on_air_journal.kept(late.journal, since=late.words.clock() - KEPT) == []
 
 
 @pytest.mark.parametrize("others", [0, 1])

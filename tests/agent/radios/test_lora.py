@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.channels.air_time import AirTime
-from fieldagent.agent.radios.lora import Allowance
 from fieldagent.agent.settings import parse
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.lora import LoraSettings, air_time
@@ -53,27 +51,6 @@ def test_what_the_law_says_nobody_chooses_for_people(name: str) -> None:
     text = "".join(f"{key}={value}\n" for key, value in WHOLE.items() if key != name)
     with pytest.raises(InvalidSettings, match=f"radio-protocol=meshcore-kiss needs {name}"):
         parse(text, Path("agent.properties"))
-
-
-def test_air_time_is_that_of_the_hour_before() -> None:
-    used = AirTime()
-    allowance = Allowance(1.0, used)
-    assert allowance.allows(0.0, 36.0, urgent=False)
-    allowance.note(0.0, 20.0)
-    allowance.note(1800.0, 16.0)
-    assert allowance.left(1800.0) == 0
-    assert not allowance.allows(1800.0, 0.1, urgent=False)
-    assert allowance.allows(1800.0, 36.0, urgent=True)
-    assert not allowance.allows(1800.0, 36.1, urgent=True)
-    assert allowance.left(3599.0) == 0
-    assert allowance.left(3720.0) == 20
-    assert allowance.left(9000.0) == 36
-
-
-def test_where_there_is_no_limit_none_is_kept() -> None:
-    allowance = Allowance(100.0, AirTime())
-    allowance.note(0.0, 3600.0)
-    assert allowance.allows(0.0, 10.0, urgent=False)
 
 
 def test_the_page_tells_what_a_packet_takes() -> None:

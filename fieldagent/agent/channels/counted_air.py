@@ -1,0 +1,51 @@
+"""Counts the air-time of a radio that does not count its own, by its bit rate, and keeps to what is
+allowed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import (
+    UNSENT,
+    HeardPacket,
+    RadioModem,
+    TransmitResult,
+)
+
+FRAME_BYTES = 40
+"""About what a radio adds to a packet: preamble, addresses, check, and the time to key up."""
+
+
+class CountedModem:
+    """Implements `channels.radio_modem.RadioModem` with another one of so many bits a second."""
+
+    def __init__(self, modem: RadioModem, link: ChannelLink, bit_rate: int) -> None:
+        self._modem = modem
+        self._link = link
+        self._bit_rate = bit_rate
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        seconds = 8 * (len(packet) + FRAME_BYTES) / self._bit_rate
+        if not self._link.air_time.allows(seconds, urgent=urgent):
+            return TransmitResult.SPENT
+        # Cancelled from here on, it may be on the air.
+        self._link.air_time.note(seconds)
+        result = await self._modem.transmit(packet, urgent=urgent)
+        if result in UNSENT:
+            self._link.air_time.note(-seconds)
+        return result
+
+    async def receive(self) -> HeardPacket:
+        return await self._modem.receive()
+
+
+@asynccontextmanager
+async def counted(
+    open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]],
+    link: ChannelLink,
+    bit_rate: int,
+) -> AsyncIterator[RadioModem]:
+    async with open_modem() as modem:
+        yield CountedModem(modem, link, bit_rate)

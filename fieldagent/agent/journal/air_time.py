@@ -1,0 +1,28 @@
+"""What the radio was on the air for in the last hour: an hour's share counts on over a restart."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NoReturn
+
+from fieldagent.agent.channels.air_time import HOUR, AirTime
+from fieldagent.agent.journal.journal import Journal
+
+
+def known(journal: Journal) -> dict[int, float]:
+    """Return the seconds of each minute of lived time that is written down."""
+    return dict(journal.read("SELECT minute, seconds FROM air_time"))
+
+
+async def keep(journal: Journal, used: AirTime) -> NoReturn:
+    """Write down what is used whenever it has grown: seldom, as each write wears the card."""
+    while True:
+        while not used.is_to_be_saved():
+            await used.grown.wait()
+        minutes = used.unsaved()
+
+        def store(db: sqlite3.Connection, minutes: dict[int, float] = minutes) -> None:
+            db.execute("DELETE FROM air_time WHERE minute < ?", (max(minutes) - HOUR // 60 - 1,))
+            db.executemany("INSERT OR REPLACE INTO air_time VALUES (?, ?)", minutes.items())
+
+        await journal.persist(store)

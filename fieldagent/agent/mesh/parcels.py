@@ -1,0 +1,81 @@
+"""Takes in what the hub says to this kit by a neighbour's link and radio, and confirms it the same
+way."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+
+from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.journal import inbound
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.mesh.relay import enter
+from fieldagent.package.package import Channel, Item, Package, Parcel
+from fieldagent.package.reading import KINDS
+from fieldagent.package.writing import kind_of
+from fieldagent.wire.envelope import Entry, Receipt, digest_of, fingerprint
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
+
+log = logging.getLogger(__name__)
+
+ANSWER_KEPT = 86_400.0
+"""Seconds for which a confirmation is brought to the hub; after that the hub sends again."""
+
+
+class Parcels:
+    """`secrets` are what this kit and the hub alone share, the first of which makes what goes up;
+    without any nothing can be opened."""
+
+    def __init__(self, inbox: Inbox, secrets: Sequence[bytes]) -> None:
+        self.inbox = inbox
+        self._secrets = secrets
+
+    def take_in(
+        self, db: sqlite3.Connection, parcel: Parcel, now: float, not_before: float
+    ) -> tuple[Taken, list[Accepted]]:
+        """Store what a parcel for this kit holds, and enter its confirmation: both are published
+        once they are on disk. `now` is lived time, `not_before` until when hooks wait."""
+        taken = Taken(now, proved=True, not_before=not_before)
+        try:
+            envelope = unwrap(parcel.body, self._secrets, DOWN)
+        except RemoteProtocolError as error:
+            log.error(
+                "what the hub sent by a neighbour cannot be used: %s; hub-token or satellite-key"
+                " must be the ones that the hub has for this kit",
+                error,
+            )
+            return taken, []
+        self.inbox.store_all(db, envelope.origin, envelope.entries, taken)
+        at = int(self.inbox.date(now))
+        confirmed = [
+            Entry(entry.sequence, Receipt(digest=digest_of(entry)), at)
+            for entry in envelope.entries
+            if isinstance(entry.content, Item) and entry.sequence
+        ]
+        return taken, [self._enter(db, confirmed, now, at)] if confirmed else []
+
+    def can_tell(self) -> bool:
+        """Whether the hub would believe what goes up."""
+        return bool(self._secrets)
+
+    def tell(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
+        """Enter what the hub is owed about how far its items have come here."""
+        owed = inbound.rungs_of_hub(db)
+        if not owed:
+            return []
+        inbound.told_rungs(db, [each.key for each in owed])
+        told = [
+            Entry(each.sequence, Receipt(0, each.digest, each.rung, each.text), each.at)
+            for each in owed
+        ]
+        return [self._enter(db, told, now, int(self.inbox.date(now)))]
+
+    def _enter(
+        self, db: sqlite3.Connection, said: Sequence[Entry], now: float, at: int
+    ) -> Accepted:
+        parcel = Parcel(wrap(said, self._secrets[0], UP))
+        priority = KINDS[kind_of(parcel)][1]
+        package = Package(parcel, channels=frozenset({Channel.RADIO}), priority=priority)
+        return enter(db, package, fingerprint(Entry(0, parcel, at)), now, now + ANSWER_KEPT, at)

@@ -1,0 +1,100 @@
+"""How long the law of a region lets a radio be on the air, by frequency.
+
+Sources: Europe's ERC Recommendation 70-03, annex 1 (EN 300 220-2, annex B); 47 CFR 15.247(a)(1)(i)
+for radios narrower than 500 kHz, which hop; Australia's LIPD class licence. Power,
+antennas and who needs a licence are no matter of this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fieldagent.agent.channels.air_time import AirLimit, Dwell
+from fieldagent.system.properties import WrongProperty
+
+WIDE = 500_000
+"""Hz from which on a signal need not hop."""
+FCC = Dwell(0.4, 20.0)
+
+
+class Band(NamedTuple):
+    """From `low` to `high`, in MHz."""
+
+    low: float
+    high: float
+    percent: float = 100.0
+    dwell: Dwell | None = None
+    """Of what is narrower than `WIDE`."""
+
+
+REGIONS: dict[str, tuple[Band, ...]] = {
+    "EU868": (
+        Band(863.0, 865.0, 0.1),
+        Band(865.0, 868.0, 1.0),
+        Band(868.0, 868.6, 1.0),
+        Band(868.7, 869.2, 0.1),
+        Band(869.4, 869.65, 10.0),
+        Band(869.7, 870.0, 1.0),
+    ),
+    "EU433": (Band(433.05, 434.79, 10.0),),
+    "US915": (Band(902.0, 928.0, dwell=FCC),),
+    "AU915": (Band(915.0, 928.0),),
+    "amateur": (),
+}
+"""By what `radio-region` calls them; one without bands has no limit anywhere."""
+
+
+def read(value: str) -> str:
+    """Return the region that a setting names. Raises WrongProperty."""
+    named = {each.lower(): each for each in REGIONS}.get(value.lower())
+    if named is None:
+        raise WrongProperty(f"must be one of {', '.join(REGIONS)}, not {value!r}")
+    return named
+
+
+def limit_of(region: str, frequency: int | None, bandwidth: int | None) -> AirLimit:
+    """Return what is allowed at a frequency and bandwidth in Hz, where a bandwidth is known.
+
+    Raises WrongProperty, in words that follow `radio-region`, where nothing is.
+    """
+    bands = REGIONS[region]
+    if not bands:
+        return AirLimit()
+    if frequency is None:
+        raise WrongProperty(f"{region} has another limit in each band: radio-frequency says which")
+    for band in bands:
+        if band.low <= frequency / 1e6 <= band.high:
+            narrow = bandwidth is None or bandwidth < WIDE
+            return AirLimit(band.percent, band.dwell if narrow else None)
+    allowed = ", ".join(f"{band.low:g} to {band.high:g}" for band in bands)
+    raise WrongProperty(f"{region} has nothing at {frequency / 1e6:g} MHz, but {allowed} MHz")
+
+
+def faults(settings: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the region that a settings file names, for its radio."""
+    protocol = settings.get("radio-protocol", "node")
+    if protocol == "meshtastic":
+        return []
+    try:
+        region = read(settings["radio-region"])
+        figures = f"{protocol}-frequency", f"{protocol}-bandwidth"
+        frequency, bandwidth = (settings.get(each) for each in figures)
+        limit = limit_of(
+            region,
+            _hertz(frequency or settings.get("radio-frequency"), 1e6),
+            _hertz(bandwidth, 1e3) or (None if frequency is None else 125_000),
+        )
+    except WrongProperty as wrong:
+        return [f"radio-region {wrong}"]
+    if limit != AirLimit() and frequency is None and "radio-bit-rate" not in settings:
+        return [f"radio-region={region} needs radio-bit-rate, to know how long a packet takes"]
+    return []
+
+
+def _hertz(value: str | None, unit: float) -> int | None:
+    """Of what is no number nothing: its own setting tells what is wrong."""
+    try:
+        return None if value is None else round(float(value) * unit)
+    except ValueError:
+        return None

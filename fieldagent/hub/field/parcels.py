@@ -1,0 +1,61 @@
+"""What the hub has for a kit that only another kit hears: a parcel for each item, which that one
+brings down by radio. What comes back proves itself, too."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from fieldagent.hub.access.directory import secrets_of
+from fieldagent.hub.contract import Device
+from fieldagent.hub.field.envelope_packing import Waiting, introduction, waiting
+from fieldagent.hub.records import earshot
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Parcel
+from fieldagent.wire.envelope import Entry
+from fieldagent.wire.parcel import BODY_MAX, DOWN, wrap
+
+LOOK_AT = 16
+"""Items of a device that are looked at for one envelope."""
+MINUTES = 1440
+"""For how long a carrier tries where the item does not expire."""
+
+
+class Due(NamedTuple):
+    item: int
+    device: int
+    entry: Entry
+    """The parcel."""
+
+
+def due(
+    db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
+) -> list[Due]:
+    """Return what a linked kit is to bring to those that it hears, and is not among `but`."""
+    if not earshot.may_bring(db, carrier.id):
+        return []
+    found = []
+    for device, hops in earshot.without_link(db, carrier.id, now):
+        secrets = secrets_of(db, device)
+        if not secrets:
+            continue
+        how = earshot.due_parameters(carrier.id, journal, hops, now)
+        for each in waiting(db, device, now, due=earshot.IS_DUE, parameters=how, limit=LOOK_AT):
+            addressee = Device(device, carrier.workspace, 0, "")
+            parcel = _parcel(db, addressee, each, secrets[0], now)
+            if parcel is not None and (each.item, device) not in but:
+                found.append(Due(each.item, device, parcel))
+    return found
+
+
+def _parcel(db: Db, device: Device, each: Waiting, secret: bytes, now: float) -> Entry | None:
+    """None where it is too large for the air."""
+    named = [entry for _, entry in introduction(db, device, each.sender)]
+    body = wrap([*named, *each.entries], secret, DOWN, origin=each.sender)
+    if len(body) > BODY_MAX:
+        return None
+    ((expires,),) = db.execute(
+        "SELECT expires FROM delivery WHERE item = ? AND device = ?", each.item, device.id
+    )
+    minutes = MINUTES if expires is None else int((expires - now) / 60)
+    return Entry(0, Parcel(body, device.id, max(1, minutes)), each.entry.time)

@@ -1,0 +1,54 @@
+"""A word about an incident as an envelope has it, and canned words in the place of a text
+(docs/on-air.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.package import canned
+from fieldagent.package.package import IncidentWord, Said
+from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
+from fieldagent.wire.tag import TAG_BYTES
+
+_SAYS = (Said.OPEN, Said.SEEN, Said.CLOSED, Said.CALLED_OFF)
+"""By their number on air."""
+
+
+def read_incident_word(
+    time: int,
+    incident: Any,
+    says: Any,
+    station: Any = None,
+    by: Any = None,
+    text: Any = None,
+    proof: Any = None,
+) -> IncidentWord:
+    """Read the members of an entry behind its time. Raises RemoteProtocolError."""
+    expect(in_range(incident, low=0), "number of the incident")
+    expect(in_range(says, low=0, high=len(_SAYS) - 1), "word known here")
+    expect(station is None or in_range(station, low=1), "station")
+    expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
+    who = "" if by is None else read_text(by)
+    what = "" if text is None else read_words(text)
+    return IncidentWord(incident, _SAYS[says], station or 0, who, what, proof or b"")
+
+
+def write_incident_word(word: IncidentWord) -> list[Any]:
+    """Return the members of an entry that says it."""
+    text = write_words(word.text) if word.text else None
+    members = (word.station or None, word.by or None, text, word.proof or None)
+    return [word.incident, _SAYS.index(word.says), *members]
+
+
+def read_words(value: Any) -> str:
+    """Return a text, or the canned words of this number. Raises RemoteProtocolError."""
+    if is_int(value):
+        expect(in_range(value, low=0, high=canned.LAST), "number of canned words")
+        return canned.words_of(value)
+    return read_text(value)
+
+
+def write_words(text: str) -> str | int:
+    """Return the text, or the number of canned words that say it."""
+    number = canned.number_of(text)
+    return text if number is None else number

@@ -1,0 +1,236 @@
+"""How long a radio may be on the air: within any hour, over restarts, and by whose law."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.air_time import HOUR, UNSAVED, AirLimit, AirTime
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.counted_air import FRAME_BYTES, CountedModem, counted
+from fieldagent.agent.channels.radio_modem import HeardPacket, TransmitResult
+from fieldagent.agent.journal import air_time
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.radios.regions import FCC, REGIONS, faults, limit_of
+from fieldagent.system.properties import WrongProperty
+from tests.processes import Agent, until
+from tests.running import running
+from tests.simulator.test_simulate_node import kit, nodes
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def at(clock: Clock, now: float) -> None:
+    clock.now = now
+
+
+def limited(percent: float, known: dict[int, float] = {}) -> tuple[Clock, AirTime]:  # noqa: B006
+    clock = Clock()
+    used = AirTime(clock, known)
+    used.narrow(AirLimit(percent))
+    return clock, used
+
+
+def test_it_is_that_of_the_hour_before() -> None:
+    clock, used = limited(1.0)
+    assert used.allows(36.0, urgent=False)
+    used.note(20.0)
+    at(clock, 1800.0)
+    used.note(16.0)
+    assert used.left() == 0
+    assert not used.allows(0.1, urgent=False)
+    assert used.allows(36.0, urgent=True)
+    assert not used.allows(36.1, urgent=True)
+    assert used.notice() == ""
+    used.note(1.0)
+    assert used.notice().startswith("an SOS has taken more air-time than this hour has: 37 s")
+    used.note(-1.0)
+    at(clock, 3599.0)
+    assert used.left() == 0
+    at(clock, 3720.0)
+    assert used.left() == 20
+    at(clock, 9000.0)
+    assert used.left() == 36
+
+
+def test_an_sos_says_that_it_goes_beyond(caplog: pytest.LogCaptureFixture) -> None:
+    _, used = limited(0.1)
+    used.note(3.5)
+    assert used.allows(0.5, urgent=True)
+    assert "an SOS takes more air-time than this hour has" in caplog.text
+
+
+def test_where_there_is_no_limit_none_is_kept() -> None:
+    used = AirTime(Clock())
+    used.note(HOUR)
+    assert used.allows(10.0, urgent=False) and not used.is_limited() and used.notice() == ""
+
+
+def test_the_narrower_of_two_limits_counts() -> None:
+    _, used = limited(10.0)
+    used.narrow(AirLimit(1.0))
+    used.narrow(AirLimit(10.0))
+    assert used.left() == 36
+
+
+def test_a_frequency_is_left_alone_after_400_ms() -> None:
+    clock = Clock()
+    used = AirTime(clock)
+    used.narrow(AirLimit(dwell=FCC))
+    used.note(0.3)
+    assert not used.allows(0.2, urgent=False)
+    assert used.allows(0.2, urgent=True)
+    at(clock, 20.0)
+    assert used.allows(0.4, urgent=False)
+    assert not used.allows(0.41, urgent=False)
+
+
+@pytest.mark.parametrize(
+    ("region", "frequency", "bandwidth", "allowed"),
+    [
+        ("EU868", 869_525_000, 125_000, AirLimit(10.0)),
+        ("EU868", 868_100_000, 125_000, AirLimit(1.0)),
+        ("EU868", 869_000_000, None, AirLimit(0.1)),
+        ("EU433", 433_500_000, None, AirLimit(10.0)),
+        ("US915", 915_000_000, 500_000, AirLimit()),
+        ("US915", 915_000_000, 125_000, AirLimit(dwell=FCC)),
+        ("AU915", 916_000_000, 125_000, AirLimit()),
+        ("amateur", None, None, AirLimit()),
+    ],
+)
+def test_what_the_law_allows(
+    region: str, frequency: int | None, bandwidth: int | None, allowed: AirLimit
+) -> None:
+    assert limit_of(region, frequency, bandwidth) == allowed
+
+
+def test_bands_do_not_lie_on_each_other() -> None:
+    for bands in REGIONS.values():
+        assert all(one.high <= two.low for one, two in pairwise(bands))
+    with pytest.raises(WrongProperty, match=r"EU868 has nothing at 869\.3 MHz, but 863 to 865"):
+        limit_of("EU868", 869_300_000, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ("radio-region=EU868", "radio-region EU868 has another limit in each band"),
+        ("radio-region=EU868 radio-frequency=866", "needs radio-bit-rate"),
+        ("radio-region=EU868 radio-frequency=900 radio-bit-rate=9600", "nothing at 900 MHz"),
+        ("radio-region=US915 radio-protocol=rnode rnode-frequency=868.1", "902 to 928 MHz"),
+        ("radio-region=eu868 radio-protocol=rnode rnode-frequency=868.1", ""),
+        ("radio-region=AU915 radio-frequency=916", ""),
+        ("radio-region=amateur", ""),
+        ("radio-region=EU868 radio-protocol=meshtastic", ""),
+    ],
+)
+def test_what_a_region_needs_is_told(settings: str, fault: str) -> None:
+    found = faults(dict(pair.split("=", 1) for pair in settings.split()))
+    assert fault in "".join(found) and bool(found) is bool(fault)
+
+
+class Silence:
+    """A radio that transmits what it is given, or gives it up."""
+
+    result = TransmitResult.TRANSMITTED
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        await trio.lowlevel.checkpoint()
+        return self.result
+
+    async def receive(self) -> HeardPacket:
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def test_a_radio_of_a_bit_rate_keeps_to_it_but_for_an_sos() -> None:
+    silence, link, sent = Silence(), ChannelLink(), 0
+    link.air_time.narrow(AirLimit(0.1))
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Silence]:
+        yield silence
+
+    packet = bytes(200 - FRAME_BYTES)  # a sixth of a second
+    async with counted(opened, link, 9600) as modem:
+        assert isinstance(modem, CountedModem)
+        silence.result = TransmitResult.DROPPED
+        assert await modem.transmit(packet, urgent=False) is TransmitResult.DROPPED
+        assert link.air_time.spent() == 0, "it was not on the air"
+        silence.result = TransmitResult.TRANSMITTED
+        while await modem.transmit(packet, urgent=False) is not TransmitResult.SPENT:
+            sent += 1
+        assert sent == 21
+        while await modem.transmit(packet, urgent=True) is not TransmitResult.SPENT:
+            sent += 1
+    assert sent == 43
+
+
+async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -> None:
+    clock, used = limited(10.0)
+    path = tmp_path / "journal.sqlite3"
+    journal = Journal(path)
+    async with running(journal), trio.open_nursery() as nursery:
+        nursery.start_soon(air_time.keep, journal, used)
+        await trio.testing.wait_all_tasks_blocked()
+        before = journal.commits
+        for minute in range(30):
+            at(clock, 60.0 * minute)
+            used.note(6.0)
+            while sum(air_time.known(journal).values()) <= used.spent() - UNSAVED * 360:
+                await trio.lowlevel.checkpoint()
+        assert journal.commits - before <= 180 / (UNSAVED * 360)
+        nursery.cancel_scope.cancel()
+    with sqlite3.connect(path) as db:
+        ((written,),) = db.execute("SELECT sum(seconds) FROM air_time")
+    assert 180 - UNSAVED * 360 < written <= 180
+    again = Journal(path)
+    found = AirTime(clock, air_time.known(again))
+    assert found.spent() == written
+    found.narrow(AirLimit(10.0))
+    found.narrow(AirLimit(10.0))
+    assert found.spent() == pytest.approx(written + UNSAVED * 360), "what may lack, once"
+    again.close()
+
+
+def test_a_kit_keeps_to_the_hour_over_a_kill_and_says_so(tmp_path: Path) -> None:
+    """3.6 s of an hour at 2 400 bit/s, of which a message takes 0.7 s: some wait, also after a
+    kill, and an SOS goes."""
+    law: dict[str, Any] = {
+        "radio-region": "EU868",
+        "radio-frequency": "869.0",
+        "radio-bit-rate": "2400",
+    }
+
+    def radio(kit: Agent) -> dict[str, Any]:
+        found: dict[str, Any] = kit.call("GET", "/api/status").body["channels"]["Radio"]
+        return found
+
+    with nodes(tmp_path, "--seed", "7"), kit(tmp_path, 2) as ben:
+        with kit(tmp_path, 1, **law) as ada:
+            for number in range(8):
+                package = {"message": {"content": f"{number} {'x' * 140}"}}
+                ada.call("POST", "/api/package", package, Prefer="wait=0")
+            until(lambda: "air-time" in radio(ada)["reason"])
+            assert radio(ada)["airTimeLeft"] <= 1 and radio(ada)["queued"] >= 3
+            figures = str(ada.call("GET", "/metrics").body)
+            assert 'air_time_left_seconds{channel="Radio"}' in figures
+            ada.kill()
+        with kit(tmp_path, 1, **law) as ada:
+            assert radio(ada)["airTimeLeft"] <= 1
+            assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+            until(lambda: "leg broken" in str(ben.call("GET", "/api/inbound").body))
+            assert radio(ada)["queued"] >= 3

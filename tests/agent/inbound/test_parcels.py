@@ -1,0 +1,81 @@
+"""What comes from the hub by a neighbour: opened by this kit alone, confirmed, and never twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.mesh.parcels import Parcels
+from fieldagent.package.package import Channel, Message, Parcel
+from fieldagent.wire.envelope import Entry, Receipt, digest_of, encode
+from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
+from tests.running import running
+
+SECRET, OTHER, USER = bytes(range(32)), bytes(32), 9
+ITEM = Entry(7, Message("turn back"), 1_790_000_000)
+
+
+@asynccontextmanager
+async def kit(path: Path) -> AsyncIterator[tuple[Journal, Inbox]]:
+    journal = Journal(path / "journal.sqlite3")
+    async with running(journal):
+        yield journal, Inbox(journal, ["script"], clock=journal.clock.now)
+
+
+async def take_in(journal: Journal, parcels: Parcels, body: bytes) -> tuple[Taken, list[Accepted]]:
+    now = journal.clock.now()
+    return await journal.persist(lambda db: parcels.take_in(db, Parcel(body, 2), now, 0.0))
+
+
+async def test_what_came_by_the_kits_own_link_before_is_confirmed_and_no_more(
+    tmp_path: Path,
+) -> None:
+    async with kit(tmp_path) as (journal, inbox):
+        by_ip = encode([ITEM], origin=USER)
+        taken = await inbox.take_in(
+            by_ip, lambda db: None, channel=Channel.CELLULAR, owes=None, tagged=False
+        )
+        assert len(taken.payloads) == 1
+        body = wrap([ITEM], SECRET, DOWN, origin=USER)
+        again, (answer,) = await take_in(journal, Parcels(inbox, [SECRET]), body)
+        assert (again.payloads, again.duplicates) == ([], 1)
+        sent = answer.package
+        assert isinstance(sent.item, Parcel) and sent.item.station == 0
+        assert sent.channels == frozenset({Channel.RADIO})
+        (receipt,) = unwrap(sent.item.body, [SECRET], UP).entries
+        assert (receipt.sequence, receipt.content) == (7, Receipt(digest=digest_of(ITEM)))
+
+
+@pytest.mark.parametrize(
+    ("body", "secrets"),
+    [
+        (wrap([ITEM], OTHER, DOWN, origin=USER), [SECRET]),
+        (wrap([ITEM], SECRET, UP, origin=USER), [SECRET]),
+        (encode([ITEM], origin=USER), [SECRET]),
+        (encode([ITEM], origin=USER), []),
+        (wrap([ITEM], b"", DOWN, origin=USER), []),
+        (b"garbage", [SECRET]),
+    ],
+    ids=["another's", "handed back", "no tag", "no secret", "an empty secret", "garbage"],
+)
+async def test_what_nobody_has_proved_is_neither_taken_in_nor_confirmed(
+    tmp_path: Path, body: bytes, secrets: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with kit(tmp_path) as (journal, inbox):
+        taken, answers = await take_in(journal, Parcels(inbox, secrets), body)
+        assert (taken.payloads, answers) == ([], [])
+        assert "what the hub sent by a neighbour cannot be used" in caplog.text
+
+
+async def test_a_parcel_in_a_parcel_is_not_opened(tmp_path: Path) -> None:
+    async with kit(tmp_path) as (journal, inbox):
+        inner = Entry(8, Parcel(wrap([ITEM], SECRET, DOWN, origin=USER), 2), ITEM.time)
+        body = wrap([inner], SECRET, DOWN, origin=USER)
+        taken, _ = await take_in(journal, Parcels(inbox, [SECRET]), body)
+        assert taken.payloads == []

@@ -1,0 +1,133 @@
+"""What the hub has for a kit goes by another that hears it, and counts once that kit proves it."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from fieldagent.hub.access.directory import secrets_of, set_relay
+from fieldagent.hub.field.mailbox import IpMailbox
+from fieldagent.hub.records.earshot import NEXT_AFTER
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Message, Parcel
+from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of
+from fieldagent.wire.kit_note import Earshot
+from fieldagent.wire.parcel import BODY_MAX, DOWN, UP, unwrap, wrap
+from tests.hub.field import START, Field, collect
+from tests.hub.field import field_of as field
+
+ADA, BEN, CLEO = 1, 2, 3
+TIME = int(START)
+
+
+async def carrier(alps: Field, number: int, **hears: int) -> IpMailbox:
+    """The mailbox of a linked kit that has told whom it hears, over how many transmissions."""
+
+    def link(db: Db) -> None:
+        db.execute(
+            "INSERT INTO process (name, until) VALUES ('here', ?) ON CONFLICT DO NOTHING", inf
+        )
+        db.execute("INSERT INTO lease (device, process, link) VALUES (?, 'here', 1)", number)
+
+    await alps.store.commit(link)
+    mailbox = alps.mailbox(number)
+    await mailbox.greeted(70_000_000 + number)
+    stations = {{"ada": ADA, "ben": BEN, "cleo": CLEO}[who]: hops for who, hops in hears.items()}
+    await mailbox.take_note(Earshot(stations).encode())
+    return mailbox
+
+
+async def parcels(mailbox: IpMailbox) -> list[Parcel]:
+    entries = [entry for envelope in await collect(mailbox) for entry in envelope.entries]
+    return [each.content for each in entries if isinstance(each.content, Parcel)]
+
+
+async def opened(alps: Field, parcel: Parcel) -> list[Entry]:
+    """What Ben's kit reads in one."""
+    secrets = await alps.store.read(lambda db: secrets_of(db, BEN))
+    assert parcel.station == BEN
+    envelope = unwrap(parcel.body, secrets, DOWN)
+    assert envelope.origin == ADA
+    return list(envelope.entries)
+
+
+async def states(alps: Field) -> list[tuple[str, str | None]]:
+    return await alps.rows("SELECT state, way FROM delivery WHERE device = ?", BEN)
+
+
+async def confirm(alps: Field, item: Entry, secret: bytes, digest: bytes = b"") -> None:
+    """By Cleo's kit comes that Ben's has it."""
+    receipt = Entry(item.sequence, Receipt(digest=digest or digest_of(item)), TIME)
+    parcel = Parcel(wrap([receipt], secret, UP))
+    await alps.sends(CLEO, Entry(9, parcel, TIME), origin=BEN)
+
+
+async def test_it_is_stored_once_its_own_kit_says_so_and_no_other(store: Store) -> None:
+    async with field(store) as alps:
+        linked = await carrier(alps, CLEO, ben=1)
+        await alps.push(Message("turn back"), target=BEN)
+        (parcel,) = await parcels(linked)
+        assert parcel.minutes == 1440
+        named, item = await opened(alps, parcel)
+        assert isinstance(named.content, Introduction) and named.content.identity.name == "Ada"
+        assert item.content == Message("turn back")
+        assert await states(alps) == [("waiting", None)]
+        assert await parcels(linked) == [], "once is enough"
+        (secret,) = await store.read(lambda db: secrets_of(db, BEN))
+        cleos = await store.read(lambda db: secrets_of(db, CLEO))
+        await confirm(alps, item, cleos[0])
+        await confirm(alps, item, secret, digest=b"else")
+        assert await states(alps) == [("waiting", None)]
+        ((reason,),) = await alps.rows("SELECT reason FROM dead_letter")
+        assert "a parcel of kit 2" in reason
+        for _ in range(2):
+            await confirm(alps, item, secret)
+        assert await states(alps) == [("stored", "radio")]
+
+
+async def test_what_comes_by_its_own_link_meanwhile_is_the_same_item(store: Store) -> None:
+    async with field(store) as alps:
+        linked = await carrier(alps, CLEO, ben=1)
+        await alps.push(Message("turn back"), target=BEN)
+        (parcel,) = await parcels(linked)
+        _, by_radio = await opened(alps, parcel)
+        (own,) = await collect(alps.mailbox(BEN))
+        assert by_radio in own.entries
+        assert await states(alps) == [("stored", "ip")]
+        assert await parcels(linked) == []
+
+
+async def test_the_nearest_brings_it_and_another_where_nothing_comes_of_that(store: Store) -> None:
+    async with field(store) as alps:
+        far, near = await carrier(alps, CLEO, ben=2), await carrier(alps, ADA, ben=1)
+        await alps.push(Message("turn back"), target=BEN)
+        assert await parcels(far) == []
+        assert len(await parcels(near)) == 1
+        assert await parcels(far) == []
+        alps.now += NEXT_AFTER + 1
+        assert len(await parcels(far)) == 1
+        assert await parcels(near) == [], "it goes on by itself"
+        await near.greeted(80_000_000)
+        await near.take_note(Earshot({BEN: 1}).encode())
+        alps.now += NEXT_AFTER + 1
+        assert len(await parcels(near)) == 1, "its journal is lost"
+
+
+@pytest.mark.parametrize("why", ["its own link", "no right", "too large", "heard by radio"])
+async def test_it_waits_for_a_way_of_its_own(store: Store, why: str) -> None:
+    async with field(store) as alps:
+        linked = await carrier(alps, CLEO, ben=1)
+        text = "turn back"
+        if why == "its own link":
+            await carrier(alps, BEN)
+        elif why == "no right":
+            await store.commit(lambda db: set_relay(db, CLEO, False, now=alps.now))
+        elif why == "too large":
+            text = "x" * BODY_MAX
+        if why == "heard by radio":
+            await alps.sends(CLEO, Entry(7, Message(text), TIME))
+        else:
+            await alps.push(Message(text), target=BEN)
+        assert await parcels(linked) == []
+        assert [state for state, _ in await states(alps)] == ["waiting"]
