@@ -30,6 +30,7 @@ from fieldagent.hub.field.kit_items import (
     take_in,
 )
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
+from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
 from fieldagent.hub.records import (
     alarm,
     commands,
@@ -313,13 +314,13 @@ class MobileOriginated:
 
     def _take(self, db: Db, envelope: Envelope, taken: _Taken) -> _Taken:
         if envelope.origin not in (0, taken.device.id):
-            neighbour = _neighbour(db, taken.device, envelope.origin)
+            neighbour = neighbour_of(db, taken.device, envelope.origin)
             if neighbour is None:
                 text = f"items of {envelope.origin}, which is no device of this workspace"
                 taken.troubles.append(text)
                 return taken
             taken.relaying, taken.device = taken.device, neighbour
-            taken.doubt = _doubt(db, taken.relaying, neighbour, taken.proved)
+            taken.doubt = doubt_of(db, taken.relaying, neighbour, taken.proved)
             contact.note(db, taken.relaying.id, taken.way, taken.now)
         if not taken.doubt:
             way = taken.way if taken.relaying is None else Bearer.RADIO
@@ -514,39 +515,6 @@ def _addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
         addressee=found.words,
     )
     return addressed, found
-
-
-def _neighbour(db: Db, relaying: Device, number: int) -> Device | None:
-    """The device whose items another of its workspace brings."""
-    rows = db.execute(
-        "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
-        " AND disabled IS NULL",
-        number,
-        relaying.workspace,
-    )
-    return Device(*rows[0]) if rows else None
-
-
-def _doubt(db: Db, relaying: Device, neighbour: Device, proved: bool) -> str:
-    """Why what `relaying` brings is not taken for the neighbour's; empty where it is."""
-    ((relay, tagged),) = db.execute(
-        "SELECT relaying.relay, neighbour.air_key IS NOT NULL"
-        " FROM device relaying, device neighbour"
-        " WHERE relaying.id = ? AND neighbour.id = ?",
-        relaying.id,
-        neighbour.id,
-    )
-    if not relay:
-        return (
-            f"an item of {neighbour.name}, for which {relaying.name} may not speak: `fieldagent hub"
-            f" device relay {relaying.id}` lets it, and takes in what it brought"
-        )
-    if tagged and not proved:
-        return (
-            f"an item of {neighbour.name}, whose messages bear a tag, in one of {relaying.name}"
-            " without: give that one a satellite-key too"
-        )
-    return ""
 
 
 def _is_about_sos(entry: Entry) -> bool:

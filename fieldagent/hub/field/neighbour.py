@@ -1,0 +1,40 @@
+"""Whose items a kit brings that speaks for another, and whether it may."""
+
+from __future__ import annotations
+
+from fieldagent.hub.contract import Device
+from fieldagent.hub.store.contract import Db
+
+
+def neighbour_of(db: Db, relaying: Device, number: int) -> Device | None:
+    """Return the device whose items another of its workspace brings; None where it has none of that
+    number."""
+    rows = db.execute(
+        "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
+        " AND disabled IS NULL",
+        number,
+        relaying.workspace,
+    )
+    return Device(*rows[0]) if rows else None
+
+
+def doubt_of(db: Db, relaying: Device, neighbour: Device, proved: bool) -> str:
+    """Return why what `relaying` brings is not taken for the neighbour's; empty where it is."""
+    ((relay, tagged),) = db.execute(
+        "SELECT relaying.relay, neighbour.air_key IS NOT NULL"
+        " FROM device relaying, device neighbour"
+        " WHERE relaying.id = ? AND neighbour.id = ?",
+        relaying.id,
+        neighbour.id,
+    )
+    if not relay:
+        return (
+            f"an item of {neighbour.name}, for which {relaying.name} may not speak: `fieldagent hub"
+            f" device relay {relaying.id}` lets it, and takes in what it brought"
+        )
+    if tagged and not proved:
+        return (
+            f"an item of {neighbour.name}, whose messages bear a tag, in one of {relaying.name}"
+            " without: give that one a satellite-key too"
+        )
+    return ""
