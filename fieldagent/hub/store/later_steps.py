@@ -1,8 +1,25 @@
-"""Steps of the tables from version 35 on; those before are in `schema`."""
+"""Steps of the tables from version 35 on; those before are in `schema`, and say how the types are
+named."""
 
 from __future__ import annotations
 
-COMMANDS = """
+_STEPS = """
+ALTER TABLE webhook ADD COLUMN steps {int} NOT NULL DEFAULT 0; -- 1: is told how far each item comes
+ALTER TABLE webhook_delivery ADD COLUMN steps {int} NOT NULL DEFAULT 0; -- that its item has come
+ALTER TABLE webhook_delivery ADD COLUMN told {int} NOT NULL DEFAULT -1; -- of those; -1: nothing yet
+ALTER TABLE webhook_delivery ADD COLUMN telling {int} NOT NULL DEFAULT 0; -- in the post under way
+CREATE TABLE operator_balance ( -- what is left of an account, as its operator told last
+    operator TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    remaining {real} NOT NULL, -- in the plan's own unit
+    at {real} NOT NULL,
+    PRIMARY KEY (operator, plan)
+);
+"""
+"""A webhook was told of an item once, and not how far it came, and nobody knew what is left of an
+account before it was spent."""
+
+_COMMANDS = """
 CREATE TABLE command ( -- to a kit (`records.commands`)
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     number {int} NOT NULL,
@@ -23,4 +40,69 @@ CREATE TABLE command ( -- to a kit (`records.commands`)
 );
 CREATE INDEX command_waiting ON command (device, number) WHERE state IN ('waiting', 'packed');
 """
-"""From version 35, in which a kit took none."""
+"""A kit took none."""
+
+_BRIDGES = """
+ALTER TABLE delivery ADD COLUMN unpaid {int} NOT NULL DEFAULT 0; -- it goes over nothing that costs
+CREATE TABLE bridge ( -- to somebody else's server, which one process works at
+    name TEXT PRIMARY KEY,
+    identity TEXT NOT NULL, -- which tells this hub from others there
+    place {int} NOT NULL, -- items up to here have been looked at
+    holder TEXT NOT NULL DEFAULT '', -- a process
+    until {real} NOT NULL DEFAULT 0 -- when it is free, unless that says meanwhile that it lives
+);
+CREATE TABLE tak_person ( -- somebody at a TAK server, who is a member here without a way in
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    callsign TEXT NOT NULL,
+    member {int} NOT NULL UNIQUE REFERENCES member ON DELETE CASCADE,
+    uid TEXT NOT NULL, -- of the phone that they were heard by last
+    PRIMARY KEY (workspace, callsign)
+);
+CREATE INDEX tak_person_of_uid ON tak_person (uid);
+CREATE TABLE tak_event ( -- an item on its way to a TAK server, or from there
+    id {id},
+    item {int} REFERENCES item ON DELETE CASCADE, -- null: nothing became of it
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE, -- whose kit it is from, or for
+    person {int} REFERENCES member ON DELETE CASCADE, -- the other; null: everybody there
+    inward {int} NOT NULL,
+    uid TEXT NOT NULL DEFAULT '', -- of their phone
+    message_id TEXT NOT NULL,
+    state TEXT NOT NULL, -- waiting, sent, delivered, read; over
+    attempts {int} NOT NULL DEFAULT 0,
+    not_before {real} NOT NULL,
+    credits {int} NOT NULL DEFAULT 0, -- that it may have cost
+    at {real} NOT NULL,
+    UNIQUE (inward, message_id, uid)
+);
+CREATE INDEX tak_event_of_item ON tak_event (item);
+CREATE INDEX tak_event_under_way ON tak_event (at) WHERE state IN ('waiting', 'sent', 'delivered');
+CREATE INDEX tak_event_paid ON tak_event (at) WHERE credits > 0;
+CREATE TABLE tak_alert ( -- an incident that a TAK server was told of
+    sos {int} PRIMARY KEY REFERENCES sos ON DELETE CASCADE,
+    cancels {int} NOT NULL DEFAULT 0 -- how often its end was told
+);
+"""
+"""No bridge was built."""
+
+_DOWN_BY_RADIO = """
+CREATE TABLE earshot ( -- a kit that another hears by radio, and brings what the hub has for it
+    carrier {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    hops {int} NOT NULL, -- transmissions from the one to the other
+    PRIMARY KEY (carrier, device)
+);
+CREATE INDEX earshot_device ON earshot (device);
+CREATE TABLE parcel ( -- an item that a carrier was given for another kit
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    carrier {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    journal {int} NOT NULL, -- the carrier's
+    given {real} NOT NULL,
+    PRIMARY KEY (item, device, carrier)
+);
+CREATE INDEX parcel_device ON parcel (device);
+CREATE INDEX parcel_carrier ON parcel (carrier);
+"""
+"""What the hub had for a kit waited for a way of that kit's own."""
+
+FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.hub.store.bridge_tables import BRIDGES
 from fieldagent.hub.store.early_steps import EARLY_STEPS, OF_VERSION_14
-from fieldagent.hub.store.later_steps import COMMANDS
-from fieldagent.hub.store.tables import DOWN_BY_RADIO
+from fieldagent.hub.store.later_steps import FROM_35
 from fieldagent.store.schema import Schema
 
 VERSION = 36
@@ -416,23 +414,6 @@ CREATE INDEX sos_carrier_device ON sos_carrier (device);
 """
 """From version 34, in which a word about an incident went to its own kit alone."""
 
-_STEPS = """
-ALTER TABLE webhook ADD COLUMN steps {int} NOT NULL DEFAULT 0; -- 1: is told how far each item comes
-ALTER TABLE webhook_delivery ADD COLUMN steps {int} NOT NULL DEFAULT 0; -- that its item has come
-ALTER TABLE webhook_delivery ADD COLUMN told {int} NOT NULL DEFAULT -1; -- of those; -1: nothing yet
-ALTER TABLE webhook_delivery ADD COLUMN telling {int} NOT NULL DEFAULT 0; -- in the post under way
-CREATE TABLE operator_balance ( -- what is left of an account, as its operator told last
-    operator TEXT NOT NULL,
-    plan TEXT NOT NULL,
-    remaining {real} NOT NULL, -- in the plan's own unit
-    at {real} NOT NULL,
-    PRIMARY KEY (operator, plan)
-);
-"""
-"""From version 35, in which a webhook was told of an item once, and not how far it came, and nobody
-knew what is left of an account before it was spent."""
-
-
 _SINCE_14 = (
     _MUCH,
     _SETTINGS_OFFER,
@@ -455,7 +436,7 @@ _SINCE_14 = (
     _KIT_SMS,
     _WAITS,
     _CARRIED_DOWN,
-    _STEPS + COMMANDS + BRIDGES + DOWN_BY_RADIO,
+    FROM_35,
 )
 """New tables are made by these steps, too."""
 

@@ -220,24 +220,3 @@ CREATE TABLE webhook_delivery (
 CREATE INDEX webhook_delivery_waiting ON webhook_delivery (webhook, item)
     WHERE state = 'waiting';
 """
-
-DOWN_BY_RADIO = """
-CREATE TABLE earshot ( -- a kit that another hears by radio, and brings what the hub has for it
-    carrier {int} NOT NULL REFERENCES device ON DELETE CASCADE,
-    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
-    hops {int} NOT NULL, -- transmissions from the one to the other
-    PRIMARY KEY (carrier, device)
-);
-CREATE INDEX earshot_device ON earshot (device);
-CREATE TABLE parcel ( -- an item that a carrier was given for another kit
-    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
-    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
-    carrier {int} NOT NULL REFERENCES device ON DELETE CASCADE,
-    journal {int} NOT NULL, -- the carrier's
-    given {real} NOT NULL,
-    PRIMARY KEY (item, device, carrier)
-);
-CREATE INDEX parcel_device ON parcel (device);
-CREATE INDEX parcel_carrier ON parcel (carrier);
-"""
-"""From version 35, in which what the hub had for a kit waited for a way of that kit's own."""
