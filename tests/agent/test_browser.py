@@ -560,6 +560,15 @@ def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) 
         found = asked.send("Page.getAppManifest")
         assert (found["url"].rpartition("/")[2], found["errors"]) == ("kit.webmanifest", [])
         assert json.loads(found["data"])["start_url"] == "/"
+        # iOS takes no SVG, and no icon of the manifest's where the page names one.
+        named = shown.locator("link[rel=apple-touch-icon]").get_attribute("href")
+        for icon in {named, *(each["src"] for each in json.loads(found["data"])["icons"])}:
+            size = shown.evaluate(
+                "async address => { const drawn = new Image(); drawn.src = address;"
+                " await drawn.decode(); return drawn.naturalWidth; }",
+                icon,
+            )
+            assert size == (180 if str(icon).endswith(".png") else size) > 0
         shown.wait_for_function("navigator.serviceWorker.ready.then(kept => Boolean(kept.active))")
         # A test's window keeps nothing, as a private one.
         private = {"in-incognito"}

@@ -14,7 +14,6 @@ NAMES = (
     "events.js",
     "icon.svg",
     "icon-180.png",
-    "icon-512.png",
     "handhelds.js",
     "links.js",
     "kit.webmanifest",

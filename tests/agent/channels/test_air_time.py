@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -194,7 +194,8 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
                 await trio.lowlevel.checkpoint()
         assert journal.commits - before <= 180 / (UNSAVED * 360)
         nursery.cancel_scope.cancel()
-    with sqlite3.connect(path) as db:
+    journal.close()
+    with closing(sqlite3.connect(path)) as db:
         ((written,),) = db.execute("SELECT sum(seconds) FROM air_time")
     assert 180 - UNSAVED * 360 < written <= 180
     again = Journal(path)

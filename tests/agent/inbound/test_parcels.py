@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -24,8 +24,9 @@ ITEM = Entry(7, Message("turn back"), 1_790_000_000)
 @asynccontextmanager
 async def kit(path: Path) -> AsyncIterator[tuple[Journal, Inbox]]:
     journal = Journal(path / "journal.sqlite3")
-    async with running(journal):
-        yield journal, Inbox(journal, ["script"], clock=journal.clock.now)
+    with closing(journal):
+        async with running(journal):
+            yield journal, Inbox(journal, ["script"], clock=journal.clock.now)
 
 
 async def take_in(journal: Journal, parcels: Parcels, body: bytes) -> tuple[Taken, list[Accepted]]:

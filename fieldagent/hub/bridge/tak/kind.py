@@ -120,9 +120,7 @@ def _faults(own: Own) -> list[str]:
     if server is not None and server.secure and own["tak-certificate"] is None:
         found.append("tak-server=tls:// needs tak-certificate and tak-key: set those, too")
     if own["tak-allow"] and not own["tak-credits-per-day"]:
-        found.append(
-            "tak-allow means nothing while tak-credits-per-day is 0: say how much those may cost"
-        )
+        found.append("tak-allow needs tak-credits-per-day: set that too, or remove tak-allow")
     return found
 
 
