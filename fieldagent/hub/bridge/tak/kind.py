@@ -79,7 +79,7 @@ KEYS = (
     Key(
         "tak-shares",
         _shares,
-        frozenset(("positions", "sos", "messages")),
+        ("positions", "sos", "messages"),
         "what everybody at the server is shown: some of positions, sos, messages (those to"
         " everybody) and waypoints, which are then also taken; or none (positions sos messages)",
     ),
@@ -118,7 +118,7 @@ def _faults(own: Own) -> list[str]:
     found = []
     server: TakAddress | None = own["tak-server"]
     if server is not None and server.secure and own["tak-certificate"] is None:
-        found.append("tak-server=tls:// needs tak-certificate and tak-key: set those, too")
+        found.append("tak-server needs tak-certificate: set that too, or remove tak-server")
     if own["tak-allow"] and not own["tak-credits-per-day"]:
         found.append("tak-allow needs tak-credits-per-day: set that too, or remove tak-allow")
     return found
@@ -140,7 +140,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     )
     rules = TakRules(
         own["tak-workspace"],
-        own["tak-shares"],
+        frozenset(own["tak-shares"]),
         own["tak-people"],
         own["tak-allow"],
         own["tak-credits-per-day"],
