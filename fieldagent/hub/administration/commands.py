@@ -12,7 +12,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import LISTED, LISTED_MAX, Acts
 from fieldagent.hub.administration.bodies import choice, line, read_body, whole, wrong
 from fieldagent.hub.administration.devices import device_of
-from fieldagent.hub.field.command_cost import cost
+from fieldagent.hub.field.command_cost import CommandCost, cost
 from fieldagent.hub.field.command_giving import SET, costs_something, give
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import BEARERS, GivenCommand
@@ -23,8 +23,9 @@ from fieldagent.wire.command_proof import prove
 
 WORDS_MAX = 200
 CREDITS_MAX = 1_000
+ASKED = {"command": Field(line(WORDS_MAX), "words", required=True)}
 ORDER = {
-    "command": Field(line(WORDS_MAX), "words", required=True),
+    **ASKED,
     "by": Field(choice(BEARERS), "by"),
     "credits": Field(whole(0, CREDITS_MAX), "credits"),
 }
@@ -42,6 +43,7 @@ class CommandsApi:
         return [
             route("GET", "/api/devices/{id}/commands", self.listing),
             route("POST", "/api/devices/{id}/commands", self.order),
+            route("POST", "/api/devices/{id}/commands/cost", self.cost),
         ]
 
     async def listing(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
@@ -53,6 +55,30 @@ class CommandsApi:
             return commands.listing(db, device, self._acts.clock(), limit=limit)
 
         return json_response({"commands": await self._acts.store.read(find)})
+
+    async def cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Tell what command and answer would take, and give nothing."""
+        refuse_others(request, ())
+        asked = _asked(read_body(request, ASKED)["words"])
+        now = self._acts.clock()
+
+        def find(db: Db) -> CommandCost:
+            device = device_of(db, caller, id)
+            at = commands.next_number(db, device, now)
+            return cost(db, device, at, prove(at, asked, b""), now)
+
+        found = await self._acts.store.read(find)
+        return json_response(
+            {
+                "linked": found.linked,
+                "reached": found.reached,
+                "fits": found.fits,
+                "down": found.down,
+                "up": found.up,
+                "credits": found.credits,
+                "creditsLeft": found.credits_left,
+            }
+        )
 
     async def order(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Give it, where what it costs is agreed to."""

@@ -40,6 +40,7 @@ NAMES = (
     "desk.js",
     "devices.js",
     "fleet.js",
+    "hands.js",
     "history.js",
     "hub.js",
     "icon.svg",

@@ -3,6 +3,7 @@
 import { showAdministration } from "./administration.js";
 import { clearDesk, loadDesk, note, showNamed } from "./desk.js";
 import { judge, kitOf, lookAtKit, pause, setUpFleet, showFleet } from "./fleet.js";
+import { lookAtHands, setUpHands, showHands } from "./hands.js";
 import { call, me, SignedOut, trouble } from "./hub.js";
 import { came, loadTalk, lookAtTalk, lookHowFar, setUpTalk } from "./talk.js";
 import { offerPasskey, showPasskeys, signInByPasskey } from "./passkey.js";
@@ -80,7 +81,7 @@ async function lookAtPlace() {
   lookAtTalk()?.catch(trouble);
   const kit = kitOf(place().kit);
   chooseKit(kit?.user.id ?? null);
-  await Promise.all([showNamed(), lookAtKit()]);
+  await Promise.all([showNamed(), lookAtKit(), lookAtHands()]);
 }
 
 /** A person went to another place: the conversation is brought into view where it is not. */
@@ -177,6 +178,7 @@ setUpHistory();
 setUpTalk(kitOf);
 setUpWriting();
 setUpFleet();
+setUpHands();
 setUpPlace(went);
-setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), loadPeople()]).catch(trouble), 60000);
+setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), loadPeople(), showHands()]).catch(trouble), 60000);
 offerPasskey().catch(trouble).finally(begin);

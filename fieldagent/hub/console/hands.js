@@ -1,0 +1,102 @@
+// What the kit that is looked at is told to do, and what it answered. What that costs over satellite
+// is said before anything is sent, and agreed to by a press of its own.
+
+import { call, me, Refused, trouble } from "./hub.js";
+import { here } from "./place.js";
+import { by, clock, counted, element, put, tell } from "./text.js";
+
+const SHOWN = 5;
+/** Milliseconds between two looks while an answer is awaited. */
+const LOOK = 5000;
+/** As `fieldagent hub command` takes them. `set` is signed with a key that is not here. */
+const OFFERED = {
+  status: "How is it?", log: "Its newest warnings", trace: "What went over its modem's line", "retry satellite": "Its modem tries again now",
+  "heal satellite": "The next step for a silent modem", restart: "Start the agent anew", reboot: "Start the machine anew",
+  ...Object.fromEntries(["message", "location", "waypoint", "data"].flatMap(kind =>
+    [[`hold ${kind}`, `Keep each ${kind} off satellite`], [`resume ${kind}`, `Let each ${kind} over satellite again`]])),
+};
+const STATES = { waiting: "waits to be sent", packed: "given to the satellite operator: nobody knows yet whether the kit has it",
+  stored: "the kit has it on its disk", answered: "answered", expired: "given up after five days" };
+
+/** Credits that the next press agrees to; null before the price was told. */
+let agreed = null;
+let again;
+
+const path = kit => `/api/devices/${kit}/commands`;
+const unix = text => Date.parse(text) / 1000;
+
+function line({ command, given, state, reason, outcome, answer, answered, answeredBy }) {
+  const came = state === "answered" ? `${outcome}, answered at ${clock(unix(answered))} UTC over ${answeredBy}` : STATES[state];
+  return element("li", {}, element("b", {}, command), ` ${clock(unix(given))} UTC: ${came}${reason ? ` (${reason})` : ""}`,
+    answer ? element("pre", {}, answer) : null);
+}
+
+/** Who may not tell a kit anything sees nothing of it. */
+export async function showHands() {
+  const { kit } = here();
+  clearTimeout(again);
+  by("hands").hidden = !me.mayAdminister || !kit;
+  if (by("hands").hidden || !by("hands").open) return;
+  const { commands } = await call("GET", `${path(kit)}?limit=${SHOWN}`);
+  if (here().kit !== kit) return;
+  put("hands-told", commands.map(line));
+  if (commands.some(each => !["answered", "expired"].includes(each.state))) again = setTimeout(() => showHands().catch(trouble), LOOK);
+}
+
+function unsay() {
+  agreed = null;
+  tell("hands-cost", "");
+  by("hands-give").textContent = "Tell it";
+}
+
+const price = found => {
+  if (!found.reached) return "It has no link now, and no satellite modem here: it waits for its link.";
+  if (!found.fits) return "It is too long for its satellite modem: it waits for its link.";
+  const left = found.creditsLeft === null ? "" : `; ${found.creditsLeft} left here today`;
+  const credits = found.credits ? counted(found.credits, "credit") : "by bytes";
+  return `Over satellite: ${credits}, ${found.down} bytes there and at most ${found.up} back${left}.`;
+};
+
+/** The first press tells what it costs, where it costs something; the second sends it. */
+async function give() {
+  const { kit } = here(), command = by("hands-what").value;
+  if (agreed === null) {
+    const found = await call("POST", `${path(kit)}/cost`, { command });
+    if (!found.linked) {
+      tell("hands-cost", price(found));
+      agreed = found.credits;
+      by("hands-give").textContent = found.reached && found.fits && found.credits ? `Send it for ${counted(found.credits, "credit")}` : "Send it";
+      return;
+    }
+  }
+  await call("POST", path(kit), { command, credits: agreed ?? 0 });
+  unsay();
+  await showHands();
+}
+
+export function setUpHands() {
+  by("hands-what").replaceChildren(...Object.entries(OFFERED).map(([value, words]) => element("option", { value }, words)));
+  by("hands-what").addEventListener("change", unsay);
+  by("hands").addEventListener("toggle", () => { unsay(); showHands().catch(trouble); });
+  by("hands-form").addEventListener("submit", async event => {
+    event.preventDefault();
+    tell("hands-fault", "");
+    by("hands-give").disabled = true;
+    try {
+      await give();
+    } catch (error) {
+      if (error instanceof Refused) tell("hands-fault", error.message);
+      else trouble(error);
+    } finally {
+      by("hands-give").disabled = false;
+    }
+  });
+}
+
+/** Another kit is looked at: what was agreed to was of the one before. */
+export function lookAtHands() {
+  unsay();
+  tell("hands-fault", "");
+  put("hands-told", []);
+  return showHands();
+}

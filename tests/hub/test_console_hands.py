@@ -1,0 +1,82 @@
+"""An administrator asks a kit at the console how it is: the price first, then the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fieldagent.wire.command import VERBS, read_words, verb_of
+from tests.browser import browser
+from tests.hub.alps import Alps
+from tests.hub.test_console import SECRET, console
+from tests.hub.test_console_administration import sign_in
+from tests.hub.test_journey import IMEI, behind_directip, folder, sky
+from tests.processes import administer, agent, free_port, hub, until
+
+
+def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    alps = Alps(database)
+    ids = {}
+    for name, role in (("Olga", "administrator"), ("Ben", "dispatcher")):
+        ids[name] = str(administer(database, "user", "add", name)["id"])
+        administer(database, "user", "password", name, secret=SECRET)
+        administer(database, "user", "role", name, role)
+    mo_port, mt_port = free_port(), free_port()
+    above = administer(database, "device", "add", "far", "--user", "1", "--imei", IMEI, "--tagged")
+    settings = behind_directip(database, mo_port, mt_port)
+    with (
+        hub(folder(tmp_path / "hub"), settings) as running,
+        sky(tmp_path, mo_port, mt_port),
+        agent(
+            folder(tmp_path / "near"),
+            {
+                "satellite-port": None,
+                "hub-address": running.address,
+                "hub-token": alps.token,
+            },
+        ) as near,
+        agent(
+            folder(tmp_path / "far"),
+            {"satellite-port": str(tmp_path / "modem"), "satellite-key": above["satellite-key"]},
+        ) as far,
+        browser() as opened,
+    ):
+        near.expect("linked to the hub")
+        assert far.post("here").body["status"] == "Delivered"
+        with console(opened, running, "1280-light") as shown:
+            sign_in(shown, ids["Olga"], SECRET.strip())
+            shown.get_by_role("link", name="kit").first.click()
+            shown.get_by_text("Ask or tell this kit").click()
+            offered = shown.locator("#hands-what option").evaluate_all(
+                "each => each.map(one => one.value)"
+            )
+            verbs = {verb_of(read_words(words.split())).name for words in offered}
+            assert verbs == {verb.name for verb in VERBS} - {"set", "show"}
+            # Over the link nothing is to be agreed to.
+            shown.get_by_role("button", name="Tell it").click()
+            answer = shown.locator("#hands-told li", has_text="done, answered at")
+            answer.wait_for()
+            assert "version 0.1.0" in answer.inner_text()
+            # Over satellite the first press tells the price, the second sends it.
+            shown.get_by_role("link", name="far").first.click()
+            shown.get_by_text("Ask or tell this kit").wait_for()
+            assert shown.locator("#hands-told li").count() == 0, "it was told nothing yet"
+            shown.get_by_role("button", name="Tell it").click()
+            shown.locator("#hands-cost", has_text="Over satellite: ").wait_for()
+            assert administer(database, "command", "far") == []
+            shown.locator("#hands-give", has_text="Send it for").click()
+            shown.locator("#hands-told li", has_text="status").wait_for()
+
+            def is_answered() -> bool:
+                # A word of its own fetches what waits at the gateway.
+                far.post("still here")
+                told = shown.locator("#hands-told li").first.inner_text()
+                return "over satellite" in told and "version 0.1.0" in told
+
+            until(is_answered)
+        with console(opened, running, "390-dark") as shown:
+            # A dispatcher answers an SOS, and tells no kit what to do.
+            sign_in(shown, ids["Ben"], SECRET.strip())
+            shown.get_by_role("link", name="far").first.click()
+            shown.get_by_text("About this kit").wait_for()
+            assert not shown.locator("#hands").is_visible()
