@@ -45,7 +45,7 @@ def check(model: str, place: Path, *defines: str, cycles: bool = False) -> str:
     switches = [f"-D{define}" for define in defines]
     _run([spin, *switches, "-a", HERE / f"{model}.pml"], place)
     kind = "-DNP" if cycles else "-DSAFETY"
-    _run([gcc, "-O1", "-w", kind, "-DMEMLIM=1024", "-o", "pan", "pan.c"], place)
+    _run([gcc, "-w", kind, "-DMEMLIM=1024", "-o", "pan", "pan.c"], place)
     return _run(["./pan", f"-m{DEPTH}", *(["-l"] if cycles else [])], place)
 
 
@@ -63,7 +63,12 @@ def trail(model: str, place: Path, *defines: str) -> list[Step]:
     return _steps(_run([spin, "-T", *switches, "-k", found, HERE / f"{model}.pml"], place, 0, 1))
 
 
+CYCLE = "<<<<<START OF CYCLE>>>>>"
+
+
 def _steps(said: str) -> list[Step]:
+    """Return what was traced; what goes on for ever twice."""
+    said += said.partition(CYCLE)[2]
     lines = [line.split() for line in said.splitlines() if line.startswith("T ")]
     return [
         Step(call, int(value), how, dict(each.split("=") for each in state))
