@@ -48,7 +48,7 @@ bool lost;
 
 #ifdef WALK
 /* A random walk is to see the rest first. */
-#define MAY_CALL_OFF (is_open(kit) && passes < 2)
+#define MAY_CALL_OFF (is_open(kit) && has_left)
 #else
 #define MAY_CALL_OFF is_open(kit)
 #endif
