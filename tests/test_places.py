@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
-OF_ALL = {"bench", "fuzz", "shipping", "simulation", "soak"}
+OF_ALL = {"bench", "fuzz", "models", "shipping", "simulation", "soak"}
 """Folders of what is tried of the whole, and mirrors no package."""
 TRIES = {"cli": ("fieldagent.kit.",), "agent": ("tests.kit.",)}
 """What a folder tries beside its package: what the commands of a kit carry out; and what runs the

@@ -1,0 +1,182 @@
+"""Takes the steps of `incident.pml` with a real kit's core and a real hub's records.
+
+What either says goes to the other as bytes, or is lost behind the operator's gateway. Before each
+step the model's state is compared with the journal's and the database's.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fieldagent.agent.inbound.incident_news import IncidentNews
+from fieldagent.agent.journal import incident
+from fieldagent.agent.outbound.incident_end import call_off
+from fieldagent.agent.outbound.incident_repeat import repeated
+from fieldagent.agent.outbound.repeat import repeat
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.records import sos
+from fieldagent.hub.records.sos import Sos
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import IncidentWord, Said
+from fieldagent.wire.envelope import Entry, derive_key, encode
+from fieldagent.wire.incident_proof import proof_key, prove
+from fieldagent.wire.outcome import Outcome
+from tests.hub.field import MASTER, START, Field, Sky, field_of
+from tests.kit import Kit, kit
+from tests.models.spin import Step
+from tests.running import running
+
+CLEO, DISPATCHER = 3, 2
+"""Whose kit it is, with a tagged modem; and who answers."""
+LATER = 10 * 365 * 86_400.0
+"""Seconds by which the hub's clock is ahead of what is said: nothing of it is younger than its
+end."""
+KIT = {
+    Said.OPEN: "raised",
+    Said.SEEN: "seen",
+    Said.CLOSED: "closed",
+    Said.CALLED_OFF: "called_off",
+}
+HUB = {"open": "raised", "seen": "seen", "closed": "closed"}
+
+
+class Walk:
+    def __init__(self, k: Kit, hub: Field) -> None:
+        self._kit = k
+        self._hub = hub
+        self._number = k.sequence()
+        self._contacts = 0
+
+    async def take(self, step: Step) -> None:
+        assert await self._state() == step.state, step
+        if step.call not in ("ended", "restore"):
+            await getattr(self, step.call)(step)
+
+    # What the model sees.
+
+    async def _state(self) -> dict[str, str]:
+        found = incident.last(self._kit.journal)
+        assert found is not None
+        at_hub = incident.at_hub(self._kit.journal, self._number)
+        return {
+            "kit": KIT[Said(found.state)],
+            "at_hub": str(int(self._number in at_hub)),
+            "repeats": str(int(bool(repeated(self._kit.journal, "person")))),
+        } | await self._hub.store.read(self._hub_state)
+
+    def _hub_state(self, db: Db) -> dict[str, str]:
+        found = sos.of_kit(db, CLEO, self._number)
+        sql = "SELECT 1 FROM item WHERE incident = ? AND sos = 1"
+        item = found is not None and bool(db.execute(sql, found.id))
+        says = [self._owed(db, word) for word in ("", "seen", "closed")]
+        return {
+            "hub": "none" if found is None else HUB[found.state],
+            "item": str(int(item)),
+            "receipt": says[0],
+            "says": ",".join(says[1:]),
+        }
+
+    def _owed(self, db: Db, says: str) -> str:
+        sql = "SELECT state FROM receipt WHERE device = ? AND sequence = ? AND says = ?"
+        rows = db.execute(sql, CLEO, self._number, says)
+        return str(rows[-1][0]) if rows else "not_owed"
+
+    # What the kit does.
+
+    async def repeat(self, step: Step) -> None:
+        """Send the SOS, for the first time or again."""
+        queue = self._kit.outbox.packing.queue
+        if self._number not in queue:
+            await repeat(self._kit.journal, queue, self._number)
+        await self._send(step)
+
+    async def contact(self, step: Step) -> None:
+        """Send something else, which names the incident; or that it is called off."""
+        if step.how == "none":
+            self._contacts += 1
+            await self._kit.post(message={"content": f"contact {self._contacts}"})
+        await self._send(step)
+
+    async def _send(self, step: Step) -> None:
+        transmission = self._kit.load()
+        await self._kit.outbox.settle(transmission, Outcome.SENT)
+        # The hub answers a repeat ever more rarely.
+        self._hub.now += self._hub.now - START - LATER + 600
+        if step.value:
+            device = self._hub.device(CLEO)
+            taken = self._hub.mobile_originated()
+            await taken.take_in(device, transmission.body, Bearer.SATELLITE)
+
+    async def call_off(self, step: Step) -> None:
+        k = self._kit
+        await call_off(k.journal, k.cancellation, k.intake, [proof_key(MASTER)], self._number)
+
+    async def note_word(self, step: Step) -> None:
+        """A stranger says so by radio, without a proof and with a false one."""
+        word = IncidentWord(self._number, Said(step.how), CLEO, "Olga")
+        for said in (word, prove(word, proof_key(bytes(32)))):
+            await self._kit.hear(encode([Entry(5, said, int(START))]), tagged=False)
+
+    # What the hub does.
+
+    async def acknowledge(self, step: Step) -> None:
+        await self._answer(lambda db, found: sos_desk.acknowledge(db, found, *self._who()))
+
+    async def close(self, step: Step) -> None:
+        await self._answer(lambda db, found: sos_desk.close(db, found, *self._who()))
+
+    def _who(self) -> tuple[int, str, float]:
+        return DISPATCHER, "", self._hub.now
+
+    async def _answer(self, act: Any) -> None:
+        def answer(db: Db) -> Sos:
+            found = sos.of_kit(db, CLEO, self._number)
+            assert found is not None
+            answered: Sos = act(db, found)
+            return answered
+
+        await self._hub.store.commit(answer)
+
+    async def pack(self, step: Step) -> None:
+        """Give what is owed to the operator; it comes to the kit, or does not."""
+        self._hub.sky = Sky()
+        await self._hub.satellite()
+        imei = self._hub.device(CLEO).imei
+        for to, body in self._hub.sky.taken:
+            if step.value and to == imei:
+                await self._kit.reception.receive(body)
+
+
+async def walk(steps: Sequence[Step], place: Path) -> None:
+    """Fail where the code does not do what the model does."""
+    before, lives = place / "before.sqlite3", 0
+    store = open_store(str(before))
+    async with field_of(store):
+        pass
+    store.close()
+    news = IncidentNews(CLEO, [proof_key(MASTER)])
+    up, down = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
+    waiting, now = list(steps), START + LATER
+    async with kit(place, incidents=news, key=up, keys=[down]) as k:
+        await k.post(message={"content": "help"}, priority=100)
+        while waiting:
+            # A life of the database: until it is restored from before the SOS.
+            lives += 1
+            database = place / f"hub-{lives}.sqlite3"
+            shutil.copy(before, database)
+            store = open_store(str(database))
+            async with running(store):
+                hub = Field(store, now=now)
+                taken = Walk(k, hub)
+                while waiting:
+                    step = waiting.pop(0)
+                    await taken.take(step)
+                    if step.call == "restore":
+                        break
+                now = hub.now
+            store.close()

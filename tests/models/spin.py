@@ -1,0 +1,82 @@
+"""Models in Promela: checked by spin in all their runs, and walked at random for a trace.
+
+A model traces each step with one line, `T call value how name=value…`: the call has the name of a
+function of the code, or of what happens to it, and behind it stands the state before.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.machine import tool
+
+HERE = Path(__file__).parent
+MODELS = sorted(path.stem for path in HERE.glob("*.pml"))
+DEPTH = 100_000
+"""Steps of the longest run. A search that is cut off has proved nothing, and fails."""
+TIME_LIMIT = 60
+"""Seconds for each program that is called."""
+
+
+class Step(NamedTuple):
+    call: str
+    value: int
+    how: str
+    state: dict[str, str]
+
+
+def text(model: str) -> str:
+    return (HERE / f"{model}.pml").read_text()
+
+
+def faults(model: str) -> list[str]:
+    """Return the switches that each break the model's protocol in one place."""
+    return sorted(set(re.findall(r"\bFAULT_\w+", text(model))))
+
+
+def check(model: str, place: Path, *defines: str, cycles: bool = False) -> str:
+    """Search every run of the model for a claim that does not hold, or with `cycles` for one that
+    goes on for ever; return what the checker says, `errors: 0` among it where all is well."""
+    spin, gcc = tool("spin", "spin"), tool("gcc", "gcc libc6-dev")
+    switches = [f"-D{define}" for define in defines]
+    _run([spin, *switches, "-a", HERE / f"{model}.pml"], place)
+    kind = "-DNP" if cycles else "-DSAFETY"
+    _run([gcc, "-w", kind, "-DMEMLIM=1024", "-o", "pan", "pan.c"], place)
+    return _run(["./pan", f"-m{DEPTH}", *(["-l"] if cycles else [])], place)
+
+
+def walk(model: str, seed: int) -> list[Step]:
+    """Return the steps of one run of the model, as chance has it."""
+    said = _run([tool("spin", "spin"), "-T", f"-n{seed}", "-DWALK", HERE / f"{model}.pml"], HERE)
+    assert "spin: " not in said, said
+    return _steps(said)
+
+
+def trail(model: str, place: Path, *defines: str) -> list[Step]:
+    """Return the steps that lead to what `check` found in that place, with the same switches."""
+    spin, switches = tool("spin", "spin"), [f"-D{define}" for define in defines]
+    found = place / f"{model}.pml.trail"
+    return _steps(_run([spin, "-T", *switches, "-k", found, HERE / f"{model}.pml"], place, 0, 1))
+
+
+CYCLE = "<<<<<START OF CYCLE>>>>>"
+
+
+def _steps(said: str) -> list[Step]:
+    """Return what was traced; what goes on for ever twice."""
+    said += said.partition(CYCLE)[2]
+    lines = [line.split() for line in said.splitlines() if line.startswith("T ")]
+    return [
+        Step(call, int(value), how, dict(each.split("=") for each in state))
+        for _, call, value, how, *state in lines
+    ]
+
+
+def _run(command: Sequence[str | Path], place: Path, *codes: int) -> str:
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=TIME_LIMIT)
+    assert done.returncode in (codes or (0,)), done.stdout + done.stderr
+    return done.stdout + done.stderr
