@@ -232,7 +232,9 @@ class Agent(Running):
             connection.close()
         known = {name.lower(): value for name, value in response.getheaders()}
         is_json = "json" in known.get("content-type", "")
-        return Answer(response.status, known, json.loads(text) if is_json else text.decode())
+        return Answer(
+            response.status, known, json.loads(text) if is_json else text.decode("utf-8", "replace")
+        )
 
     def post(self, content: str, **members: Any) -> Answer:
         return self.call("POST", "/api/package", {"message": {"content": content}, **members})

@@ -430,14 +430,16 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
     sent = {
         item: row
         for item, *row in db.execute(
-            "SELECT item.id, device.id, source_device, source_sequence, sos, incident, body"
+            "SELECT item.id, device.id, source_device, source_sequence, sos, incident, body,"
+            " EXISTS (SELECT 1 FROM webhook WHERE webhook.workspace = item.workspace"
+            " AND steps = 1)"
             f" FROM item LEFT JOIN device ON device.id = source_device WHERE item.id {among}",
             *items,
         )
     }
     owed = []
     for item, by in sorted(confirmed):
-        sender, source, sequence, urgent, incident, body = sent[item]
+        sender, source, sequence, urgent, incident, body, _ = sent[item]
         if sender is not None and sequence is not None:
             digest = digest_of(replace(stored_entry(body), sequence=sequence))
             owed.append((sender, sequence, members[by], now, int(urgent), "waiting", digest))
@@ -446,7 +448,8 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
         elif incident is not None and source is None:
             sos.note_reached(db, item, members[by], now)
     insert(db, "receipt", _RECEIPT, owed)
-    _tell_webhooks_of_a_step(db, items)
+    if told := [item for item, row in sent.items() if row[-1]]:
+        _tell_webhooks_of_a_step(db, told)
     for sender in {row[0] for row in owed}:
         _announce_answer(db, sender)
 
