@@ -126,7 +126,7 @@ def test_polkit_that_does_not_allow_it_is_told(tmp_path: Path) -> None:
 
 def test_a_command_that_is_missing_is_told(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
-        network.environment = {"PATH": "/bin"}
+        network.environment = {"PATH": str(tmp_path / "nothing")}
         with network.kit() as kit:
             reaches(kit, "fault: mmcli cannot be started (No such file or directory): install")
 
