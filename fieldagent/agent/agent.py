@@ -23,7 +23,15 @@ from fieldagent.agent.in_brief import in_brief
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reading import keep_telling
-from fieldagent.agent.journal import dead_letters, handhelds, inbound, losses, on_air, outbound
+from fieldagent.agent.journal import (
+    commands,
+    dead_letters,
+    handhelds,
+    inbound,
+    losses,
+    on_air,
+    outbound,
+)
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
@@ -386,8 +394,11 @@ async def _keep_house(agent: Agent) -> None:
                 pass
         await agent.parts.journal.persist(losses.forget(before=before))
         if agent.parts.station is not None:
-            hour_ago = agent.parts.journal.clock.now() - 3600.0
-            await agent.parts.journal.persist(on_air.forget_kept(before=hour_ago))
+            # With a station its rounds are loaded.
+            from fieldagent.agent.mesh.rounds import KEPT
+
+            too_old = agent.parts.journal.clock.now() - KEPT
+            await agent.parts.journal.persist(on_air.forget_kept(before=too_old))
         await trio.sleep(HOUSEKEEPING)
 
 
@@ -490,12 +501,15 @@ async def _tell_rungs(agent: Agent) -> None:
 
 
 async def _carry_out_commands(agent: Agent) -> None:
+    gate = agent.parts.inbox.commands
+    if not gate.can_prove() and not commands.under_way(agent.parts.journal):
+        return
     # What it brings takes memory that a kit without a hub does without.
     from fieldagent.agent.commands import service
     from fieldagent.agent.commands.hands import Hands
 
     hands = Hands(agent.settings, agent.parts, agent.status, agent.healthy)
-    await service.run(hands, agent.parts.inbox.commands)
+    await service.run(hands, gate)
 
 
 async def _resume(agent: Agent) -> None:

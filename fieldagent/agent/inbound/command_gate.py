@@ -42,6 +42,10 @@ class CommandGate:
         self.news = trio.Event()
         """Set when something has come, and then replaced."""
 
+    def can_prove(self) -> bool:
+        """Return whether the hub and this kit share anything: without, no command is the hub's."""
+        return bool(self._keys)
+
     def note(
         self,
         db: sqlite3.Connection,

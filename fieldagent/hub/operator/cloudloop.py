@@ -104,9 +104,9 @@ class Cloudloop:
         self._turn = trio.CapacityLimiter(1)
         """One call at a time: their limit is not published."""
 
-    async def call(self, name: str, **members: str) -> Any:
-        """Return the JSON of an answer; `name` is one of their Data API, or GROUP/NAME. Raises
-        NotReached, RequestFailed, _Refused."""
+    async def call(self, name: str, *, group: str = "Data", **members: str) -> Any:
+        """Return the JSON of an answer; `group` is a part of their API. Raises NotReached,
+        RequestFailed, _Refused."""
         try:
             token = self._token.read_text().strip()
         except (OSError, ValueError) as error:
@@ -115,7 +115,7 @@ class Cloudloop:
         async with self._turn:
             reply = await request(
                 "POST",
-                f"{self._address}/{name if '/' in name else f'Data/{name}'}",
+                f"{self._address}/{group}/{name}",
                 headers=(("Content-Type", "application/json"),),
                 body=body,
                 deadline=DEADLINE,
@@ -186,7 +186,7 @@ class Cloudloop:
     async def balance(self, now: float) -> dict[str, float]:
         """Return what is left this month of each plan that modems share, in the plan's own unit."""
         year, month = cloudloop.moment(now).split("-")[:2]
-        answer = await self.call("Sbd/GetPoolSummary", year=year, month=str(int(month)))
+        answer = await self.call("GetPoolSummary", group="Sbd", year=year, month=str(int(month)))
         return cloudloop.read_balance(answer)
 
     async def ring(self, imei: str) -> Verdict:

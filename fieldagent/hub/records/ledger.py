@@ -338,6 +338,10 @@ def _deliver_to_webhooks(
         db.announce("webhooks")
 
 
+_WANTED = "EXISTS (SELECT 1 FROM webhook WHERE webhook.workspace = item.workspace AND steps = 1)"
+"""SQL, of an `item`: whether a webhook is to be told how far it comes. Most hubs have none."""
+
+
 def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
     """How far an item has come is a post of its own, after the item's; of several steps that wait
     one post tells. Of what was pushed here nothing else is posted."""
@@ -431,9 +435,8 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
         item: row
         for item, *row in db.execute(
             "SELECT item.id, device.id, source_device, source_sequence, sos, incident, body,"
-            " EXISTS (SELECT 1 FROM webhook WHERE webhook.workspace = item.workspace"
-            " AND steps = 1)"
-            f" FROM item LEFT JOIN device ON device.id = source_device WHERE item.id {among}",
+            f" {_WANTED} FROM item LEFT JOIN device ON device.id = source_device"
+            f" WHERE item.id {among}",
             *items,
         )
     }
@@ -492,10 +495,11 @@ def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float)
     )
     if not news:
         return False
-    _tell_webhooks_of_a_step(db, [item])
-    ((device, sequence, body),) = db.execute(
-        "SELECT source_device, source_sequence, body FROM item WHERE id = ?", item
+    ((device, sequence, body, wanted),) = db.execute(
+        f"SELECT source_device, source_sequence, body, {_WANTED} FROM item WHERE id = ?", item
     )
+    if wanted:
+        _tell_webhooks_of_a_step(db, [item])
     if device is not None and sequence is not None:
         digest = digest_of(replace(stored_entry(body), sequence=sequence))
         owe_receipt(db, device, sequence, digest, member, now, urgent=False, rung=rung, text=text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -166,7 +166,8 @@ def _runs(
         webhook.id,
         *items,
     )
-    writer = _Writer(db, webhook, now, desk, early)
+    steps = reached(db, [item for item, *_, telling, _ in rows if telling])
+    writer = _Writer(db, webhook, now, desk, early, steps)
     posts = {row[0]: writer.post(row) for row in rows}
     runs = [tuple(posts[item] for item in batch.items) for batch in batches.values()]
     return [(_together(run),) if webhook.batch else run for run in runs]
@@ -213,12 +214,21 @@ def _together(run: Sequence[WebhookPost]) -> WebhookPost:
 class _Writer:
     """Writes what a webhook is posted."""
 
-    def __init__(self, db: Db, webhook: Webhook, now: float, desk: str, early: set[int]) -> None:
+    def __init__(
+        self,
+        db: Db,
+        webhook: Webhook,
+        now: float,
+        desk: str,
+        early: set[int],
+        steps: Mapping[int, list[dict[str, Any]]],
+    ) -> None:
         self._db = db
         self._webhook = webhook
         self._now = now
         self._desk = desk
         self._early = early
+        self._steps = steps
         self._identities: dict[tuple[int, int], Identity] = {}
 
     def post(self, row: Sequence[Any]) -> WebhookPost:
@@ -263,7 +273,7 @@ class _Writer:
         self, item: int, request_id: str, who: Identity, accepted: float, telling: int, tries: int
     ) -> WebhookPost:
         """Write how far an item has come, by the id of the item that its event names."""
-        steps = reached(self._db, [item])[item]
+        steps = self._steps[item]
         at = max((step["at"] for step in steps), default=accepted)
         event = {
             "type": "Reached",

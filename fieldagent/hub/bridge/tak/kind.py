@@ -9,9 +9,6 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
-from fieldagent.hub.bridge.tak import service
-from fieldagent.hub.bridge.tak.inward import TakRules
-from fieldagent.hub.bridge.tak.link import TakServer
 from fieldagent.system.properties import Key, WrongProperty, absolute_path, text, url_parts, whole
 
 PORTS = {"tls": 8089, "tcp": 8087}
@@ -129,6 +126,11 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     address: TakAddress | None = own["tak-server"]
     if address is None or own["tak-workspace"] is None:
         return None
+    # Each command of the hub's reads these settings, and most hubs have no TAK server.
+    from fieldagent.hub.bridge.tak import service
+    from fieldagent.hub.bridge.tak.inward import TakRules
+    from fieldagent.hub.bridge.tak.link import TakServer
+
     server = TakServer(
         address.host,
         address.port,

@@ -76,16 +76,27 @@ class KitUser(NamedTuple):
     """By which the kit was heard last."""
 
 
+_KITS = (
+    "device JOIN member ON member.id = device.member JOIN membership"
+    " ON membership.member = member.id AND membership.workspace = device.workspace"
+)
+_IN_USE = "device.workspace = ? AND device.disabled IS NULL AND member.disabled IS NULL"
+
+
+def with_kits(db: Db, workspace: int) -> set[int]:
+    """Return the members who have a kit."""
+    rows = db.execute(f"SELECT DISTINCT member.id FROM {_KITS} WHERE {_IN_USE}", workspace)
+    return {member for (member,) in rows}
+
+
 def kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
     """Return the users with kits: those with an open SOS first, then by their numbers. Of several
     kits the one counts that told its position last."""
     rows = db.execute(
         "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"
         " EXISTS (SELECT 1 FROM sos WHERE sos.device = device.id AND sos.state <> 'closed')"
-        " FROM device JOIN member ON member.id = device.member JOIN membership"
-        " ON membership.member = member.id AND membership.workspace = device.workspace"
-        " LEFT JOIN contact ON contact.device = device.id WHERE device.workspace = ?"
-        " AND device.disabled IS NULL AND member.disabled IS NULL ORDER BY member.id, device.id",
+        f" FROM {_KITS} LEFT JOIN contact ON contact.device = device.id WHERE {_IN_USE}"
+        " ORDER BY member.id, device.id",
         workspace,
     )
     found: dict[int, KitUser] = {}

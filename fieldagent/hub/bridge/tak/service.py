@@ -196,7 +196,7 @@ class _Bridge:
 
     def _enter(self, db: Db, new: Sequence[records.FreshItem], up_to: int, now: float) -> None:
         people = records.people(db, self._workspace)
-        kits = {each.member for each in records.kit_users(db, self._workspace, 100_000)}
+        kits = records.with_kits(db, self._workspace)
         found = []
         for item in new:
             person = outward.person_for(item, people, self._rules.shares)
