@@ -568,7 +568,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         shown.locator("#items").get_by_text("stored by kit-ada over ip").wait_for()
         shown.locator("#items").get_by_text("waits for kit-ben").wait_for()
         # The hub's own words for what is wrong, and one item for everybody.
-        shown.get_by_label("Waypoint").check()
+        shown.get_by_role("radio", name="Waypoint").check()
         shown.get_by_label("Name").fill("Hut")
         shown.get_by_label("Latitude").fill("95")
         shown.get_by_label("Longitude").fill("7.6")
@@ -609,7 +609,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         kit.call("POST", "/api/sos", {"position": place})
         thread.filter(has_text="46.5 7.25, by the kit's GPS").wait_for()
         shown.get_by_label("Ada", exact=True).check()
-        shown.get_by_label("Message").check()
+        shown.get_by_role("radio", name="Message").check()
         shown.get_by_label("Text").fill("We are coming")
         # A hub that is away loses nothing of it, and nobody gets it twice.
         ends_of = running.kill()
