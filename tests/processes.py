@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import itertools
 import json
@@ -61,8 +62,16 @@ def until(condition: Callable[[], object]) -> None:
     """Look again and again whether it has come to that."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, f"not in {PATIENCE:.0f} s: {_written(condition)}"
         time.sleep(0.1)
+
+
+def _written(condition: Callable[[], object]) -> str:
+    """As its source has it: what a failed run's last lines show."""
+    try:
+        return inspect.getsource(condition).strip()
+    except OSError:
+        return repr(condition)
 
 
 async def until_async(condition: Callable[[], object]) -> None:

@@ -201,13 +201,16 @@ def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path
         with agent(tmp_path, kit_of(running, token)) as kit:
             kit.call("POST", "/api/sos", {"text": "<b>leg broken</b>"})
             told = json.dumps(phone.read(service.pushed(1)))
-            session.send(
-                "ServiceWorker.deliverPushMessage",
-                {"origin": running.address, "registrationId": registration, "data": told},
-            )
+            message = {"origin": running.address, "registrationId": registration, "data": told}
             shows = "self.registration.getNotifications().then(all => all.map(each =>"
             found = f"{shows} [each.title, each.body, each.tag, each.data]))"
-            until(lambda: worker.evaluate(found))
+
+            def rings() -> Any:
+                # Chromium's tools may drop one; one of the same tag takes its place.
+                session.send("ServiceWorker.deliverPushMessage", message)
+                return worker.evaluate(found)
+
+            until(rings)
             assert worker.evaluate(found) == [
                 ["SOS 1 of kit-ada", "<b>leg broken</b>", "sos-1", "/console/sos/1"]
             ]

@@ -1,0 +1,133 @@
+"""Mistakes of ours in the place of what is right, each of which breaks a promise.
+
+    python -m tests.simulation.broken NAME SEED...
+
+It ends at the first of the seeds in which the promise is seen to break, and prints it; where none
+shows it, with 1. Chance is the seed's alone where PYTHONHASHSEED is 0.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from fieldagent.agent.channels import satellite
+from fieldagent.agent.journal import inbound, outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.package import Channel
+from tests.simulation.world import Violated, simulate
+
+
+def _forgetful(*arguments: Any, **more: Any) -> bool:
+    return False
+
+
+async def _credulous(driver: Any, status: Any, momsn: int) -> Any:
+    """What the modem's reply says is believed, whatever its numbers say."""
+    return status.verdict
+
+
+def _selfless(queue: ChannelQueue, *arguments: Any, **more: Any) -> Any:
+    """Whatever is posted has the same place in the queue."""
+    add = queue._queue.add
+
+    def level(key: int, **how: Any) -> Any:
+        return add(key, **{**how, "priority": 1})
+
+    with patch.object(queue._queue, "add", level):
+        return _ADD(queue, *arguments, **more)
+
+
+_ADD = ChannelQueue.add
+
+
+def _unwritten(*arguments: Any, **more: Any) -> Callable[[Any], None]:
+    return lambda db: None
+
+
+def _added_up(journal: Journal, channel: Channel, sequence: int) -> bool:
+    """What several stations have of a Package counts as if one had it."""
+    rows = journal.read(
+        "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
+        " GROUP BY count HAVING count(DISTINCT position) = count",
+        sequence,
+        channel,
+    )
+    return bool(rows)
+
+
+async def _kept(*arguments: Any) -> None:
+    """What was in flight when a driver failed stays so."""
+
+
+def _not_queued(*arguments: Any) -> None:
+    """What a neighbour asks for is taken, and goes nowhere."""
+
+
+class Broken(NamedTuple):
+    owner: Any
+    name: str
+    by: Callable[..., Any]
+    promise: str
+    """What is then said, as a regular expression."""
+    seed: int
+    """One that showed it when it was last looked for; others are tried where it no longer does."""
+
+
+BROKEN = {
+    "seen": Broken(inbound, "seen", _forgetful, "reached the user twice", 0),
+    # Another session's reply is believed: its "sent" is in vain, its "not sent" is paid twice.
+    "verdict": Broken(
+        satellite.SatelliteDriver,
+        "_verdict",
+        _credulous,
+        "over Satellite, and is not there|paid for 2 times",
+        5,
+    ),
+    "end": Broken(outbound, "end", _unwritten, "has not ended", 0),
+    "is_held_whole": Broken(
+        outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there", 14
+    ),
+    "queue_relayed": Broken(
+        Intake, "queue_relayed", _not_queued, "is not at the hub|still waits", 1
+    ),
+    "give_back": Broken(ChannelOutbox, "give_back", _kept, "has not ended|still waits", 6),
+    "add": Broken(ChannelQueue, "add", _selfless, "waited behind|has not ended|still waits", 0),
+}
+
+
+def shows(broken: Broken, seed: int) -> bool:
+    """Whether that promise is seen to break in this seed; raises what else is."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fieldagent-seed-") as home,
+        patch.object(broken.owner, broken.name, broken.by),
+    ):
+        try:
+            simulate(seed, Path(home))
+        except (Violated, BaseExceptionGroup) as seen:
+            if not any(re.search(broken.promise, told) for told in _said(seen)):
+                raise
+            return True
+    return False
+
+
+def _said(seen: BaseException) -> list[str]:
+    """Of the promises that were broken."""
+    if isinstance(seen, BaseExceptionGroup):
+        return [told for each in seen.exceptions for told in _said(each)]
+    return [str(seen)] if isinstance(seen, Violated) else []
+
+
+if __name__ == "__main__":
+    chosen = BROKEN[sys.argv[1]]
+    found = next((seed for seed in map(int, sys.argv[2:]) if shows(chosen, seed)), None)
+    print(found)
+    sys.exit(found is None)
