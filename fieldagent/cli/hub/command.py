@@ -20,6 +20,7 @@ from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted
@@ -145,7 +146,7 @@ def _shown(given: argparse.Namespace, rows: list[dict[str, Any]], row: dict[str,
 
 def _lines(row: dict[str, Any]) -> list[str]:
     state = row["outcome"] or row["state"]
-    head = f"{row['number']}  {row['command']}  {row['given']}  {state}"
+    head = f"{row['number']}  {row['command']}  {clock_time(row['given'])}  {state}"
     why = f": {row['reason']}" if row["reason"] else ""
     by = f" by {row['answeredBy']}" if row["answeredBy"] else ""
     answer = escaped_lines(row["answer"] or "").splitlines()

@@ -23,11 +23,10 @@ let agreed = null;
 let again;
 
 const path = kit => `/api/devices/${kit}/commands`;
-const unix = text => Date.parse(text) / 1000;
 
 function line({ command, given, state, reason, outcome, answer, answered, answeredBy }) {
-  const came = state === "answered" ? `${outcome}, answered at ${clock(unix(answered))} UTC over ${answeredBy}` : STATES[state];
-  return element("li", {}, element("b", {}, command), ` ${clock(unix(given))} UTC: ${came}${reason ? ` (${reason})` : ""}`,
+  const came = state === "answered" ? `${outcome}, answered at ${clock(answered)} UTC over ${answeredBy}` : STATES[state];
+  return element("li", {}, element("b", {}, command), ` ${clock(given)} UTC: ${came}${reason ? ` (${reason})` : ""}`,
     answer ? element("pre", {}, answer) : null);
 }
 

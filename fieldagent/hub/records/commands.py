@@ -17,7 +17,6 @@ from fieldagent.hub.records import audit
 from fieldagent.hub.records.ledger import announce_mail
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import CommandAnswer, CommandOutcome
-from fieldagent.package.writing import clock_time
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand, in_words
 from fieldagent.wire.command_answer import text_of
@@ -157,7 +156,7 @@ def topic(device: int) -> str:
 
 
 def listing(db: Db, device: int, now: float, *, limit: int) -> list[dict[str, Any]]:
-    """Return the newest for people, the last first."""
+    """Return the newest for people, the last first; times in Unix seconds."""
     rows = db.execute(
         "SELECT number, verb, body, bearer, given, expires, state, reason, outcome, answer,"
         " answered, way FROM command WHERE device = ? ORDER BY number DESC LIMIT ?",
@@ -174,12 +173,12 @@ def listing(db: Db, device: int, now: float, *, limit: int) -> list[dict[str, An
                 "number": number,
                 "command": in_words(_command(body)),
                 "bearer": bearer or None,
-                "given": clock_time(given),
+                "given": given,
                 "state": "expired" if over else state,
                 "reason": reason or None,
                 "outcome": None if answer is None else answer.outcome.name.lower(),
                 "answer": None if answer is None else text_of(verb, answer),
-                "answered": None if at is None else clock_time(at),
+                "answered": at,
                 "answeredBy": way,
             }
         )
