@@ -124,7 +124,17 @@ def children(package: str) -> dict[str, set[str]]:
 INSIDE = {
     "hub": [
         *("store", "contract", "not_now", "idle", "operator"),
-        *("records", "access", "field", "api", "escalation", "bridge", "settings", "console"),
+        *(
+            "records",
+            "access",
+            "field",
+            "api",
+            "escalation",
+            "bridge",
+            "tracker",
+            "settings",
+            "console",
+        ),
         *("service", "webhook", "administration", "hub"),
     ],
     "agent": [

@@ -66,6 +66,7 @@ from fieldagent.hub.service.health import Health
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.tracker.service import TrackerDoor
 from fieldagent.hub.webhook import webhooks
 from fieldagent.hub.webhook.deliveries import WebhookPost
 from fieldagent.hub.webhook.reach import open_public
@@ -187,6 +188,12 @@ class Hub:
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
             *AnswerPage(store, clock=time.time).routes(),
+            *TrackerDoor(
+                store,
+                clock=time.time,
+                wrong=authentication.wrong_tracker_address,
+                note=self._note_tracker,
+            ).routes(),
             *Console(store, authentication, self.settings, clock=time.time).routes(),
             links.route(),
         ]
@@ -199,6 +206,9 @@ class Hub:
 
     def _note_bytes(self, bearer: str, direction: str, size: int) -> None:
         self.access.figures.count("carried_bytes", size, bearer=bearer, direction=direction)
+
+    def _note_tracker(self, kind: str, became: Became) -> None:
+        self.access.figures.count("bridge_events", bridge=kind, became=became.value)
 
     def note_call(self, operator: str, result: str, size: int) -> None:
         """Of the satellite operator."""

@@ -88,8 +88,9 @@ def fill(db: Db, items: int) -> None:
     )
     db.execute("INSERT INTO membership (workspace, member) SELECT 1, id FROM member")
     db.execute(
-        "INSERT INTO device (id, workspace, member, name, created, imei, operator, next_sequence)"
-        f" SELECT id, 1, id, name, 0, 300000000000000 + id, 'directip', {items + 1} FROM member"
+        "INSERT INTO device (id, workspace, member, name, link_token, created, imei, operator,"
+        " next_sequence) SELECT id, 1, id, name, 'token ' || id, 0, 300000000000000 + id,"
+        f" 'directip', {items + 1} FROM member"
     )
     db.execute("INSERT INTO webhook (workspace, url, created) VALUES (1, 'https://x.test', 0)")
     # Three of four came from a device; every hundredth is an SOS.

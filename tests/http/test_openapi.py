@@ -31,6 +31,7 @@ from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
+from fieldagent.hub.tracker.service import TrackerDoor
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
 from fieldagent.page import map_tiles
@@ -79,6 +80,7 @@ def routes(name: str) -> list[Route]:
         Acts(nothing, nothing, clock=lambda: 0.0), nothing, nothing, nothing
     )
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")
+    routes += TrackerDoor(nothing, clock=lambda: 0.0, wrong=nothing, note=nothing).routes()
     routes += Console(nothing, nothing, settings, clock=lambda: 0.0).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]
 

@@ -168,6 +168,7 @@ def test_prometheus_understands_the_rules() -> None:
         ("/api/package", "push"),
         ("/api/items/7", "read"),
         ("/console/file/x", "console"),
+        ("/source/osmand/x", "tracker"),
         ("/x", "other"),
     ],
 )

@@ -45,10 +45,11 @@ def workspace_of(db: Db, devices: int) -> None:
         db.execute("INSERT INTO membership (workspace, member) VALUES (9, ?)", member)
         if number:
             db.execute(
-                "INSERT INTO device (workspace, member, name, created, next_sequence)"
-                " VALUES (9, ?, ?, ?, ?)",
+                "INSERT INTO device (workspace, member, name, link_token, created, next_sequence)"
+                " VALUES (9, ?, ?, ?, ?, ?)",
                 member,
                 f"kit {number}",
+                f"token {number}",
                 START,
                 number,
             )

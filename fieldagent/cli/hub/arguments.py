@@ -6,6 +6,8 @@ from datetime import date
 from pathlib import Path
 
 from fieldagent.cli.argument_types import batch, minute, minutes, tries, wait
+from fieldagent.cli.hub.action import action, add_listing, add_store, number
+from fieldagent.cli.hub.caller_arguments import add_callers
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
@@ -16,7 +18,6 @@ from fieldagent.cli.subcommand import (
 )
 from fieldagent.wire.command import VERBS
 
-KINDS = ("message", "location", "waypoint", "data")
 TYPES = ("User", "Device", "Integration", "Resource")
 
 
@@ -26,13 +27,13 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
         return
     actions = hub.add_subparsers(metavar="ACTION", title="actions")
     run = command(actions, "run", ("cli.hub.run", "run"), "run the hub")
-    _add_store(run)
+    add_store(run)
     run.add_argument("-v", "--verbose", action="store_true", help="log every step")
     init = command(
         actions, "init", ("cli.hub.directory", "init"), "make the database and a first workspace"
     )
     init.add_argument("name", help="of the workspace")
-    _add_listing(init)
+    add_listing(init)
     _add_workspace(actions)
     _add_user(actions)
     _add_group(actions)
@@ -41,93 +42,71 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_command(actions)
     _add_dead_letter(actions)
     _add_usage(actions)
-    _add_key(actions)
-    _add_token(actions)
+    add_callers(actions)
     _add_webhook(actions)
     _add_contact(actions)
     _add_chain(actions)
     _add_sos(actions)
     summary = "say that the database was put back from a copy: no number is given twice"
-    _add_listing(command(actions, "restored", ("cli.hub.database", "restored"), summary))
+    add_listing(command(actions, "restored", ("cli.hub.database", "restored"), summary))
     summary = "copy the database to FILE, whether a hub runs or not"
     backup = command(actions, "backup", ("cli.hub.database", "backup"), summary)
     backup.add_argument("file", type=Path, metavar="FILE")
-    _add_listing(backup)
+    add_listing(backup)
     summary = "write all that is there of a workspace into a new folder, as JSON lines and files"
     export = command(actions, "export", ("cli.hub.export", "write"), summary)
     export.add_argument("--workspace", default="", help="number or name, where there are several")
     _add_exporting(export, "workspace")
-    _add_listing(export)
+    add_listing(export)
     summary = "make the tables in PostgreSQL, or bring them to this version"
-    _add_listing(command(actions, "migrate", ("cli.hub.database", "migrate"), summary))
+    add_listing(command(actions, "migrate", ("cli.hub.database", "migrate"), summary))
     log = command(
         actions, "audit", ("cli.hub.directory", "audit_list"), "show who did what, the latest first"
     )
     log.add_argument("--limit", type=int, default=100)
     log.add_argument("--workspace", default="", help="of that one alone, by number or name")
-    _add_listing(log)
-
-
-def _add_store(parser: CommandParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file")
-    parser.add_argument(
-        "--database", metavar="WHERE", help="postgresql://… or the path of an SQLite file"
-    )
-
-
-def _add_listing(parser: CommandParser) -> None:
-    _add_store(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _action(
-    actions: Subparsers, name: str, carry_out: tuple[str, str], summary: str
-) -> CommandParser:
-    parser = command(actions, name, carry_out, summary)
-    parser.add_argument("--workspace", default="", help="number or name, where there are several")
-    _add_listing(parser)
-    return parser
+    add_listing(log)
 
 
 def _add_workspace(actions: Subparsers) -> None:
     workspace = command(actions, "workspace", None, "workspaces").add_subparsers(metavar="ACTION")
     add = command(workspace, "add", ("cli.hub.directory", "workspace_add"), "add a workspace")
     add.add_argument("name")
-    _add_listing(add)
-    _add_listing(
+    add_listing(add)
+    add_listing(
         command(workspace, "list", ("cli.hub.directory", "workspace_list"), "list workspaces")
     )
     gone = command(
         workspace, "delete", ("cli.hub.deletion", "delete"), _DELETES.format("workspace")
     )
     _add_deleting(gone, "workspace")
-    _add_listing(gone)
+    add_listing(gone)
 
 
 def _add_group(actions: Subparsers) -> None:
     group = command(actions, "group", None, "groups of users").add_subparsers(metavar="ACTION")
-    add = _action(group, "add", ("cli.hub.people", "group_add"), "make a group")
+    add = action(group, "add", ("cli.hub.people", "group_add"), "make a group")
     add.add_argument("name")
     add.add_argument("users", nargs="*", metavar="USER")
     _add_over_satellite(add)
     for verb, summary in (("join", "put users into a group"), ("leave", "take users out of one")):
-        change = _action(group, verb, ("cli.hub.people", f"group_{verb}"), summary)
+        change = action(group, verb, ("cli.hub.people", f"group_{verb}"), summary)
         change.add_argument("name")
         change.add_argument("users", nargs="+", metavar="USER")
     summary = "say whether what kits send to a group reaches it over satellite too"
-    rule = _action(group, "satellite", ("cli.hub.people", "group_satellite"), summary)
+    rule = action(group, "satellite", ("cli.hub.people", "group_satellite"), summary)
     rule.add_argument("name")
     rule.add_argument("rule", choices=("on", "off"))
-    remove = _action(group, "remove", ("cli.hub.people", "group_remove"), "remove a group")
+    remove = action(group, "remove", ("cli.hub.people", "group_remove"), "remove a group")
     remove.add_argument("name")
-    _action(group, "list", ("cli.hub.people", "group_list"), "list groups")
+    action(group, "list", ("cli.hub.people", "group_list"), "list groups")
 
 
 def _add_user(actions: Subparsers) -> None:
     user = command(actions, "user", None, "users, integrations, resources").add_subparsers(
         metavar="ACTION"
     )
-    add = _action(user, "add", ("cli.hub.directory", "user_add"), "add a user")
+    add = action(user, "add", ("cli.hub.directory", "user_add"), "add a user")
     add.add_argument("name")
     add.add_argument("--type", choices=TYPES, default="User")
     add.add_argument("--email", default="")
@@ -135,20 +114,20 @@ def _add_user(actions: Subparsers) -> None:
         "--password", action="store_true", help="ask for one (for Basic), or read a line of it"
     )
     _add_over_satellite(add)
-    join = _action(
+    join = action(
         user, "join", ("cli.hub.directory", "user_join"), "put a user into a further workspace"
     )
     join.add_argument("user", type=int)
     _add_over_satellite(join)
-    leave = _action(
+    leave = action(
         user, "leave", ("cli.hub.directory", "user_leave"), "take a user out of a workspace"
     )
     leave.add_argument("user")
-    password = _action(
+    password = action(
         user, "password", ("cli.hub.directory", "user_password"), "set a user's password"
     )
     password.add_argument("user")
-    role = _action(
+    role = action(
         user, "role", ("cli.hub.directory", "user_role"), "say what a user may do in the workspace"
     )
     role.add_argument("user")
@@ -157,7 +136,7 @@ def _add_user(actions: Subparsers) -> None:
         choices=("member", "dispatcher", "administrator"),
         help="a dispatcher sees all and answers an SOS; an administrator says who is who, too",
     )
-    radio = _action(
+    radio = action(
         user, "radio", ("cli.hub.people", "user_radio"), "name the radios that a user carries"
     )
     radio.add_argument("user")
@@ -167,10 +146,10 @@ def _add_user(actions: Subparsers) -> None:
     _add_disabling(user, "member", "user")
     _add_deletion(user, "user")
     summary = "write all that is there of a user into a new folder, as JSON lines and files"
-    export = _action(user, "export", ("cli.hub.export", "write"), summary)
+    export = action(user, "export", ("cli.hub.export", "write"), summary)
     export.add_argument("named", metavar="USER")
     _add_exporting(export, "user")
-    _action(user, "list", ("cli.hub.directory", "user_list"), "list users")
+    action(user, "list", ("cli.hub.directory", "user_list"), "list users")
 
 
 def _add_over_satellite(parser: CommandParser) -> None:
@@ -183,7 +162,7 @@ def _add_over_satellite(parser: CommandParser) -> None:
 
 def _add_disabling(actions: Subparsers, what: str, named: str) -> None:
     for verb in ("disable", "enable"):
-        parser = _action(actions, verb, ("cli.hub.device", "disable"), f"{verb} a {named}")
+        parser = action(actions, verb, ("cli.hub.device", "disable"), f"{verb} a {named}")
         parser.add_argument("named", metavar=named.upper())
         parser.set_defaults(what=what, enable=verb == "enable")
 
@@ -197,7 +176,7 @@ _DELETES = "delete a {} for good; without --yes, say what goes and what stays"
 
 
 def _add_deletion(actions: Subparsers, what: str) -> None:
-    parser = _action(actions, "delete", ("cli.hub.deletion", "delete"), _DELETES.format(what))
+    parser = action(actions, "delete", ("cli.hub.deletion", "delete"), _DELETES.format(what))
     _add_deleting(parser, what)
 
 
@@ -211,7 +190,7 @@ def _add_device(actions: Subparsers) -> None:
     device = command(actions, "device", None, "agents in the field").add_subparsers(
         metavar="ACTION"
     )
-    add = _action(
+    add = action(
         device, "add", ("cli.hub.device", "device_add"), "add a device; its token is shown once"
     )
     add.add_argument("name")
@@ -236,17 +215,17 @@ def _add_device(actions: Subparsers) -> None:
     add.add_argument("--address", metavar="URL", help=address)
     _add_cloud_init(add)
     _add_making(device)
-    token = _action(
+    token = action(
         device, "token", ("cli.hub.device", "device_token"), "give a device a new link token"
     )
     token.add_argument("device")
-    rename = _action(
+    rename = action(
         device, "rename", ("cli.hub.device", "device_rename"), "give a device another name"
     )
     rename.add_argument("device")
     rename.add_argument("name")
     _add_satellite(device)
-    relay = _action(
+    relay = action(
         device,
         "relay",
         ("cli.hub.device", "device_relay"),
@@ -255,7 +234,7 @@ def _add_device(actions: Subparsers) -> None:
     relay.add_argument("device")
     relay.add_argument("--off", action="store_true", help="it may not any more, but an SOS")
     summary = "raise the alarm if nothing comes from a device"
-    check_in = _action(device, "checkin", ("cli.hub.sos", "device_checkin"), summary)
+    check_in = action(device, "checkin", ("cli.hub.sos", "device_checkin"), summary)
     check_in.add_argument("device")
     rule = check_in.add_mutually_exclusive_group(required=True)
     rule.add_argument("--every", type=duration, metavar="12h", help="after its last item")
@@ -264,7 +243,7 @@ def _add_device(actions: Subparsers) -> None:
     _add_setting(device)
     _add_disabling(device, "device", "device")
     _add_deletion(device, "device")
-    _action(device, "list", ("cli.hub.device", "device_list"), "list devices")
+    action(device, "list", ("cli.hub.device", "device_list"), "list devices")
 
 
 def _add_making(device: Subparsers) -> None:
@@ -275,23 +254,19 @@ def _add_making(device: Subparsers) -> None:
     make.add_argument(
         "--tokens", required=True, type=Path, metavar="FILE", help="where their tokens are written"
     )
-    _add_listing(make)
+    add_listing(make)
 
 
 def _add_satellite(device: Subparsers) -> None:
-    imei = _action(
-        device, "imei", ("cli.hub.device", "device_imei"), "correct the IMEI of a device"
-    )
+    imei = action(device, "imei", ("cli.hub.device", "device_imei"), "correct the IMEI of a device")
     imei.add_argument("device")
     imei.add_argument("imei", help="15 digits of its satellite modem")
     imei.add_argument("--take", action="store_true", help="from the device that has it now")
-    _action(
-        device, "contested", ("cli.hub.device", "device_contested"), "list IMEIs that two claim"
-    )
+    action(device, "contested", ("cli.hub.device", "device_contested"), "list IMEIs that two claim")
     summary = "try at once what waits to go to a device over satellite"
-    again = _action(device, "retry", ("cli.hub.device", "device_retry"), summary)
+    again = action(device, "retry", ("cli.hub.device", "device_retry"), summary)
     again.add_argument("device")
-    key = _action(
+    key = action(
         device,
         "key",
         ("cli.hub.device", "device_key"),
@@ -323,7 +298,7 @@ def _add_cloud_init(add: CommandParser) -> None:
 
 def _add_setting(device: Subparsers) -> None:
     summary = "send settings to a kit over its link, which their operator has signed"
-    change = _action(device, "set", ("cli.hub.settings", "device_set"), summary)
+    change = action(device, "set", ("cli.hub.settings", "device_set"), summary)
     change.add_argument("device")
     change.add_argument(
         "settings", nargs="*", metavar="NAME=VALUE", help="NAME= takes the setting away"
@@ -340,7 +315,7 @@ def _add_setting(device: Subparsers) -> None:
 
 def _add_command(actions: Subparsers) -> None:
     summary = "tell a kit what to do, and show what it answered"
-    order = _action(actions, "command", ("cli.hub.command", "command"), summary)
+    order = action(actions, "command", ("cli.hub.command", "command"), summary)
     order.add_argument("device", metavar="KIT")
     order.add_argument(
         "words",
@@ -383,13 +358,13 @@ def _add_update(actions: Subparsers) -> None:
     listed = _update_action(update, "list", "list what was offered, the last first")
     listed.add_argument("--limit", type=int, default=20)
     one = _update_action(update, "show", "show what became of one at each kit")
-    one.add_argument("number", nargs="?", type=_number, help="of the offer (the last)")
+    one.add_argument("number", nargs="?", type=number, help="of the offer (the last)")
     one.set_defaults(carry_out=("cli.hub.update", "show_kits"))
     _update_action(update, "stop", "tell no more kits of it; those that have begun go on")
 
 
 def _update_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
-    return _action(actions, name, ("cli.hub.update", name), summary)
+    return action(actions, name, ("cli.hub.update", name), summary)
 
 
 def _waves(text: str) -> tuple[int | None, ...]:
@@ -406,17 +381,17 @@ def _add_dead_letter(actions: Subparsers) -> None:
         actions, "dead-letter", None, "what came from the field and could not be used"
     ).add_subparsers(metavar="ACTION")
     summary = "list them, by IMEI, with the reason"
-    _add_listing(command(letter, "list", ("cli.hub.dead_letters", "dead_letter_list"), summary))
+    add_listing(command(letter, "list", ("cli.hub.dead_letters", "dead_letter_list"), summary))
     summary = "take in what can be used by now"
-    _add_listing(command(letter, "replay", ("cli.hub.dead_letters", "dead_letter_replay"), summary))
+    add_listing(command(letter, "replay", ("cli.hub.dead_letters", "dead_letter_replay"), summary))
     summary = "give a device what its IMEI sent before it was its own"
-    assign = _action(letter, "assign", ("cli.hub.dead_letters", "dead_letter_assign"), summary)
+    assign = action(letter, "assign", ("cli.hub.dead_letters", "dead_letter_assign"), summary)
     assign.add_argument("device")
     remove = command(
         letter, "remove", ("cli.hub.dead_letters", "dead_letter_remove"), "remove one for good"
     )
-    remove.add_argument("id", type=_number)
-    _add_listing(remove)
+    remove.add_argument("id", type=number)
+    add_listing(remove)
 
 
 def _add_usage(actions: Subparsers) -> None:
@@ -424,7 +399,7 @@ def _add_usage(actions: Subparsers) -> None:
         actions, "usage", None, "what satellite messages cost, beside the operator's count"
     ).add_subparsers(metavar="ACTION")
     summary = "list kits and days, ours beside theirs, with what differs"
-    listed = _action(usage, "list", ("cli.hub.usage", "usage_list"), summary)
+    listed = action(usage, "list", ("cli.hub.usage", "usage_list"), summary)
     listed.add_argument("--device", help="of this one alone")
     listed.add_argument("--since", type=_day, metavar="DAY", help="such as 2026-09-01 (31 days)")
     listed.add_argument("--until", type=_day, metavar="DAY", help="the last day (today)")
@@ -442,7 +417,7 @@ def _add_usage(actions: Subparsers) -> None:
     taken.add_argument(
         "--date-format", metavar="FORMAT", help="how dates are written, such as %%d/%%m/%%Y"
     )
-    _add_listing(taken)
+    add_listing(taken)
 
 
 def _day(text: str) -> str:
@@ -458,64 +433,6 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 _pairs.__name__ = "list such as imei=Device,credits=Used"
-
-
-def _number(text: str) -> int:
-    """Of a row: no database takes more than 64 bits."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise ValueError
-    return int(text)
-
-
-_number.__name__ = "number of those that `list` shows"
-
-
-def _add_key(actions: Subparsers) -> None:
-    key = command(actions, "key", None, "keys of the push API").add_subparsers(metavar="ACTION")
-    add = _action(key, "add", ("cli.hub.credentials", "key_add"), "add a key; it is shown once")
-    add.add_argument("name")
-    add.add_argument(
-        "--kind", action="append", choices=KINDS, help="what it may push (all, unless it may read)"
-    )
-    add.add_argument("--read", action="store_true", help="it may read items, devices, positions")
-    add.add_argument(
-        "--acknowledge", action="store_true", help="a dispatcher may acknowledge an SOS with it"
-    )
-    add.add_argument(
-        "--administer", action="store_true", help="an administrator may say who is who with it"
-    )
-    add.add_argument("--per-minute", type=count, default=60, help="calls a minute (60)")
-    add.add_argument("--burst", type=count, default=60, help="calls at once (60)")
-    add.add_argument("--days", type=float, help="days until it expires (never)")
-    rate = _action(
-        key, "rate", ("cli.hub.credentials", "key_rate"), "change how often a key may be used"
-    )
-    rate.add_argument("id", type=_number)
-    rate.add_argument("--per-minute", type=count, help="calls a minute")
-    rate.add_argument("--burst", type=count, help="calls at once")
-    _add_credential(key, "key")
-
-
-def _add_token(actions: Subparsers) -> None:
-    token = command(actions, "token", None, "Bearer tokens of users").add_subparsers(
-        metavar="ACTION"
-    )
-    add = _action(
-        token, "add", ("cli.hub.credentials", "token_add"), "add a token; it is shown once"
-    )
-    add.add_argument("name")
-    add.add_argument("--user", required=True, help="whom it speaks for")
-    add.add_argument("--days", type=float, help="days until it expires (never)")
-    _add_credential(token, "token")
-
-
-def _add_credential(actions: Subparsers, what: str) -> None:
-    _action(
-        actions, "list", ("cli.hub.credentials", "credential_list"), f"list {what}s"
-    ).set_defaults(what=what)
-    revoke = _action(actions, "revoke", ("cli.hub.credentials", "revoke"), f"revoke a {what}")
-    revoke.add_argument("id", type=_number)
-    revoke.set_defaults(what=what)
 
 
 def _add_webhook(actions: Subparsers) -> None:
@@ -553,7 +470,7 @@ def _add_webhook(actions: Subparsers) -> None:
         ("enable", "go on with one that was disabled"),
         ("remove", "remove it with all that waits for it"),
     ):
-        _webhook_action(kinds, name, summary).add_argument("id", type=_number)
+        _webhook_action(kinds, name, summary).add_argument("id", type=number)
     _webhook_action(kinds, "dead", "list dead letters")
     replay = _webhook_action(kinds, "replay", "post dead letters again")
     replay.add_argument("request_id", nargs="?", metavar="REQUEST_ID", help="all otherwise")
@@ -562,7 +479,7 @@ def _add_webhook(actions: Subparsers) -> None:
 def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("cli.hub.webhook", name), summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
-    _add_listing(parser)
+    add_listing(parser)
     return parser
 
 
@@ -603,7 +520,7 @@ def _add_contact(actions: Subparsers) -> None:
         ("test", "tell one that this is a test"),
         ("remove", "remove one with all that waits for it"),
     ):
-        _contact_action(kinds, name, summary).add_argument("id", type=_number)
+        _contact_action(kinds, name, summary).add_argument("id", type=number)
 
 
 def _add_chain(actions: Subparsers) -> None:
@@ -617,13 +534,13 @@ def _add_chain(actions: Subparsers) -> None:
         parser.add_argument(
             "--workspace", default="", help="number or name, where there are several"
         )
-        _add_listing(parser)
+        add_listing(parser)
 
 
 def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("cli.hub.contact", name), summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
-    _add_listing(parser)
+    add_listing(parser)
     return parser
 
 
@@ -635,7 +552,7 @@ def _add_sos(actions: Subparsers) -> None:
     listed.add_argument("--state", choices=("open", "seen", "closed"))
     listed.add_argument("--limit", type=int, default=50)
     one = _sos_action(sos, "show", "show one with its timeline")
-    one.add_argument("id", type=_number)
+    one.add_argument("id", type=number)
     one.set_defaults(carry_out=("cli.hub.sos", "show_named"))
     for name, summary, text in (
         ("acknowledge", "answer one: its kit is told who did, and repeats it no more", "note"),
@@ -645,7 +562,7 @@ def _add_sos(actions: Subparsers) -> None:
         ("answer", "send words down to its kit", "text"),
     ):
         parser = _sos_action(sos, name, summary)
-        parser.add_argument("id", type=_number)
+        parser.add_argument("id", type=number)
         parser.add_argument("text", metavar=text.upper(), nargs="?" if text == "note" else None)
         parser.add_argument("--by", default="", help="who does (the only dispatcher)")
 
@@ -653,7 +570,7 @@ def _add_sos(actions: Subparsers) -> None:
 def _sos_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(actions, name, ("cli.hub.sos", name.replace("-", "_")), summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
-    _add_listing(parser)
+    add_listing(parser)
     return parser
 
 

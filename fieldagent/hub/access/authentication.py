@@ -100,13 +100,21 @@ class Authentication:
     async def wrong_link_token(self, head: Request) -> Problem:
         """Counted apart from wrong keys; a right token passes, whatever others behind the same
         address have tried."""
-        source, now = f"links {source_of(address_of(head, self._trusted))}", self._clock()
+        bearer = (("WWW-Authenticate", "Bearer"),)
+        told = Problem(401, "no device has this link token", headers=bearer)
+        return await self._counted(head, "links", told)
+
+    async def wrong_tracker_address(self, head: Request) -> Problem:
+        """As `wrong_link_token`, of an address to which trackers report."""
+        why = "no tracker may report here: `fieldagent hub source list` shows what is in force"
+        return await self._counted(head, "sources", Problem(404, why))
+
+    async def _counted(self, head: Request, what: str, told: Problem) -> Problem:
+        source, now = f"{what} {source_of(address_of(head, self._trusted))}", self._clock()
         if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
             return problem
         await self._store.commit(lambda db: attempts.note_failure(db, source, now))
-        return Problem(
-            401, "no device has this link token", headers=(("WWW-Authenticate", "Bearer"),)
-        )
+        return told
 
     async def _member(self, proof: Proof, source: str, now: float) -> int | None:
         """Whose password it is; None where a token says who calls. Without one of our keys, nobody

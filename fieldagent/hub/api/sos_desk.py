@@ -13,7 +13,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import ReadItem
 from fieldagent.hub.api.standing import STATES
-from fieldagent.hub.records import alarm, ledger, sos
+from fieldagent.hub.records import alarm, ledger, owed, sos
 from fieldagent.hub.records.audit import CONTACT, note
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Sos, SosState, Who
@@ -46,7 +46,7 @@ def acknowledge_as(db: Db, found: Sos, who: Who, text: str, now: float) -> Sos:
     _see(db, found, who, now)
     member, name = who.member, "" if who.member else who.name
     sos.note_event(db, found.id, "seen", now, member=member, name=name, detail=text)
-    ledger.owe_word(db, found, Said.SEEN, who.name, text, now)
+    owed.owe_word(db, found, Said.SEEN, who.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {who.name}")
     note(db, found.workspace, actor, "sos acknowledge", f"{found.id}{whose}", now)
     return _again(db, found)
@@ -62,7 +62,7 @@ def take_over(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
     sos.set_seen(db, found.id, Who(member, name), now)
     detail = f"from {before}{f': {text}' if text else ''}"
     sos.note_event(db, found.id, "taken over", now, member=member, detail=detail)
-    ledger.owe_word(db, found, Said.SEEN, name, text, now)
+    owed.owe_word(db, found, Said.SEEN, name, text, now)
     note(db, found.workspace, str(member), "sos take over", f"{found.id} from {before}", now)
     return _again(db, found)
 
@@ -75,7 +75,7 @@ def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
         _see(db, found, Who(member, _name(db, member)), now)
     sos.set_closed(db, found.id, now)
     sos.note_event(db, found.id, "closed", now, member=member, detail=reason)
-    ledger.owe_word(db, found, Said.CLOSED, _name(db, member), reason, now)
+    owed.owe_word(db, found, Said.CLOSED, _name(db, member), reason, now)
     note(db, found.workspace, str(member), "sos close", str(found.id), now)
     return _again(db, found)
 

@@ -19,7 +19,7 @@ from fieldagent.hub.api import sos_desk
 from fieldagent.hub.escalation import alarm_link, notice
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.ledger import WORD_MAX
+from fieldagent.hub.records.owed import WORD_MAX
 from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import clock_time

@@ -27,7 +27,8 @@ from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.records import alarm, sos
-from fieldagent.hub.records.ledger import WORD_MAX, Posting
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.records.owed import WORD_MAX
 from fieldagent.hub.records.sos import Sos, Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message

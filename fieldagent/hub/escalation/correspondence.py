@@ -20,7 +20,8 @@ from fieldagent.hub.escalation import words_down
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.records import ledger, outward
-from fieldagent.hub.records.ledger import THE_HUB, Posting
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message
 from fieldagent.package.reach import Rung

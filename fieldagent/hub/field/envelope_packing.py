@@ -12,7 +12,8 @@ from dataclasses import field, replace
 
 from fieldagent.hub.access.directory import proof_keys_of
 from fieldagent.hub.contract import Device
-from fieldagent.hub.records.ledger import THE_HUB, WAITS, stored_entry
+from fieldagent.hub.records.ledger import WAITS, stored_entry
+from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import ROWS, Db, one_of
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity

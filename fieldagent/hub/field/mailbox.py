@@ -24,7 +24,8 @@ from fieldagent.hub.field.envelope_packing import (
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records import commands, contact, earshot, kit_report
-from fieldagent.hub.records.ledger import announce_mail, confirm_all, mail_topic
+from fieldagent.hub.records.ledger import confirm_all
+from fieldagent.hub.records.owed import announce_mail, mail_topic
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError

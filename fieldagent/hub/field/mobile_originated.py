@@ -41,18 +41,8 @@ from fieldagent.hub.records import (
     slices,
     sos,
 )
-from fieldagent.hub.records.ledger import (
-    THE_HUB,
-    Posting,
-    answer_again,
-    confirm,
-    enter,
-    note_carrier,
-    note_rung,
-    owe_receipt,
-    say_again,
-    stored_entry,
-)
+from fieldagent.hub.records.ledger import Posting, confirm, enter, note_rung, stored_entry
+from fieldagent.hub.records.owed import THE_HUB, answer_again, note_carrier, owe_receipt, say_again
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import (
     CheckIn,

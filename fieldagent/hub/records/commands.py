@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fieldagent.hub.records import audit
-from fieldagent.hub.records.ledger import announce_mail
+from fieldagent.hub.records.owed import announce_mail
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass

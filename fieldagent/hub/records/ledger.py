@@ -15,15 +15,13 @@ from typing import NamedTuple
 
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.records import alarm, ring_alerts, sos
+from fieldagent.hub.records.owed import RECEIPT, announce_answer, announce_mail, owe_receipt
 from fieldagent.hub.store.contract import ROWS, Db, earliest, few_rows, insert, one_of
 from fieldagent.package.package import IncidentWord, Item, Message, Person, Said, Waypoint
 from fieldagent.package.reach import Rung
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
-
-THE_HUB = 0
-"""Stands where a member does: the hub itself, and what is behind it."""
 
 WAITS = "('waiting', 'packed', 'sent')"
 """States of a delivery that the device has not confirmed: `packed` is in a message to the satellite
@@ -159,9 +157,28 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
     return entered
 
 
-def raise_alarm(db: Db, posting: Posting, device: int, now: float, kind: str) -> int:
-    """Raise the hub's own alarm about a device, which goes to webhooks; return its number."""
-    ((item, _),) = _store(db, [(posting, device)], now)
+def enter_of(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
+    """Enter what a device has said that gives its items no numbers, for webhooks, and for kits
+    where that costs nothing: the words `free` say so to people. Return the item."""
+    entered = _store(db, [(posting, device)], now)
+    item = entered[0].item
+    _deliver_to_devices(db, [posting], entered, now, 0.0)
+    keep_from_costing(db, item, free)
+    _collapse(db, [posting], entered, now)
+    _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
+    return item
+
+
+def raise_alarm(
+    db: Db, posting: Posting, device: int, now: float, kind: str, *, free: str = ""
+) -> int:
+    """Raise an incident about a device, which goes to webhooks; return its number. With `free` it
+    goes to kits too, where that costs nothing: those words say so to people."""
+    entered = _store(db, [(posting, device)], now)
+    item = entered[0].item
+    if free:
+        _deliver_to_devices(db, [posting], entered, now, 0.0)
+        keep_from_costing(db, item, free)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
     raised = sos.raise_of(db, posting.workspace, device, item, now, kind=kind)
     alarm.begin(db, raised, now)
@@ -238,6 +255,7 @@ def _deliver_to_devices(
     numbered = db.execute(
         f"{table} UPDATE device SET next_sequence = next_sequence + {_COUNT} WHERE id IN"
         f" (SELECT id FROM device WHERE {column} {among} AND disabled IS NULL"
+        " AND link_token IS NOT NULL"  # a tracker has none, and nothing reaches it
         f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
         f" ORDER BY id{db.for_update}) RETURNING id, workspace, member, next_sequence,"
         " CASE WHEN imei IS NULL OR operator IS NULL THEN 0 ELSE 1 END,"
@@ -414,9 +432,6 @@ def confirm_all(db: Db, deliveries: Collection[tuple[int, int]], way: Bearer, no
         _confirm(db, told[first : first + ROWS], way, now)
 
 
-_RECEIPT = ("device", "sequence", "member", "at", "urgent", "state", "digest")
-
-
 def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -> None:
     table, numbers = few_rows(db, "told", ("item", "device"), told)
     confirmed = db.execute(
@@ -450,39 +465,11 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
                 sos.note_stored(db, item, members[by], now)
         elif incident is not None and source is None:
             sos.note_reached(db, item, members[by], now)
-    insert(db, "receipt", _RECEIPT, owed)
+    insert(db, "receipt", RECEIPT, owed)
     if told := [item for item, row in sent.items() if row[-1]]:
         _tell_webhooks_of_a_step(db, told)
     for sender in {row[0] for row in owed}:
-        _announce_answer(db, sender)
-
-
-def owe_receipt(
-    db: Db,
-    device: int,
-    sequence: int,
-    digest: bytes,
-    member: int,
-    now: float,
-    *,
-    urgent: bool,
-    rung: Rung = Rung.STORED,
-    text: str = "",
-) -> None:
-    """An urgent one is worth a satellite message of its own."""
-    row = (
-        device,
-        sequence,
-        member,
-        now,
-        int(urgent),
-        "waiting",
-        digest,
-        rung,
-        _cut(text, WORD_MAX),
-    )
-    insert(db, "receipt", (*_RECEIPT, "rung", "text"), [row])
-    _announce_answer(db, device)
+        announce_answer(db, sender)
 
 
 def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float) -> bool:
@@ -504,110 +491,6 @@ def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float)
         digest = digest_of(replace(stored_entry(body), sequence=sequence))
         owe_receipt(db, device, sequence, digest, member, now, urgent=False, rung=rung, text=text)
     return True
-
-
-WORD_MAX = 120
-"""Characters of a word's text on its way to a kit: it fits one satellite message, with the name."""
-NAME_MAX = 40
-
-
-def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
-    """The kit of an incident is to be told what a person here says of it; so are the neighbours
-    that brought it, as it may have no other way, and, where that costs nothing, all that ring."""
-    if found.number is None:
-        return
-    urgent = dict.fromkeys([found.device, *sos.carriers(db, found.id)], 1)
-    told = dict.fromkeys(sos.heard_at(db, found.id), 0) | urgent
-    says_so = (says, _cut(by, NAME_MAX), _cut(text, WORD_MAX))
-    rows = [
-        (
-            device,
-            found.number,
-            THE_HUB,
-            now,
-            worth,
-            "waiting",
-            b"",
-            *says_so,
-            _about(found, device),
-        )
-        for device, worth in sorted(told.items())
-    ]
-    insert(db, "receipt", _WORD, rows)
-    for device in told:
-        _announce_answer(db, device)
-
-
-_WORD = (*_RECEIPT, "says", "by_name", "text", "about")
-
-
-def _about(found: sos.Sos, device: int) -> int:
-    """Of its own a kit needs no telling whose it is."""
-    return 0 if device == found.device else found.device
-
-
-def note_carrier(db: Db, found: sos.Sos, device: int, now: float) -> None:
-    """A neighbour's device has brought something of an incident: what was said of that before, it
-    is to bring down."""
-    if not sos.add_carrier(db, found.id, device):
-        return
-    db.execute(
-        "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest, says, by_name,"
-        " text, about) SELECT ?, sequence, member, ?, 1, 'waiting', digest, says, by_name, text,"
-        " device FROM receipt WHERE device = ? AND sequence = ? AND says <> '' AND about = 0"
-        " ORDER BY id",
-        *(device, now, found.device, found.number),
-    )
-    _announce_answer(db, device)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _announce_answer(db: Db, device: int) -> None:
-    announce_mail(db, device)
-    db.announce("satellite")
-
-
-ANSWERED_AGAIN = 120.0
-"""Seconds: a repeat that left earlier has met the answer on its way."""
-
-
-def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:
-    """An SOS comes once more that was answered: the answer was lost, and goes again. Ever more
-    rarely: who plays back a recording must not run up costs."""
-    again = db.execute(
-        "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND digest = ?"
-        " AND urgent = 1 AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
-        device,
-        sequence,
-        digest,
-        now - ANSWERED_AGAIN,
-        now,
-    )
-    if again:
-        _announce_answer(db, device)
-
-
-def say_again(db: Db, found: sos.Sos, now: float) -> None:
-    """Its kit takes it for open, and a person has it, or has closed it: that word was lost, and
-    goes again, ever more rarely, by whoever it was to go by."""
-    again = db.execute(
-        "UPDATE receipt SET state = 'waiting' WHERE sequence = ? AND says <> ''"
-        " AND device IN (SELECT ? UNION SELECT device FROM sos_carrier WHERE sos = ?)"
-        " AND about = CASE device WHEN ? THEN 0 ELSE ? END"
-        " AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING device",
-        found.number,
-        found.device,
-        found.id,
-        found.device,
-        found.device,
-        now - ANSWERED_AGAIN,
-        now,
-    )
-    for (device,) in again:
-        _announce_answer(db, device)
 
 
 def stored_entry(body: bytes) -> Entry:
@@ -685,12 +568,3 @@ def forget_remembered(db: Db, *, before: float) -> int:
             )
         )
     return dropped
-
-
-def announce_mail(db: Db, device: int) -> None:
-    db.announce(mail_topic(device))
-
-
-def mail_topic(device: int) -> str:
-    """What is announced when something may wait for a device."""
-    return f"device {device}"

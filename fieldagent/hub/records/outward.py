@@ -6,7 +6,7 @@ import uuid
 from typing import NamedTuple
 
 from fieldagent.hub.records import ledger
-from fieldagent.hub.records.ledger import THE_HUB
+from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.reach import Rung
 

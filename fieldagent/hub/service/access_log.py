@@ -54,6 +54,7 @@ _CALLS = {
 
 
 _LINKS = "/answer/"
+_TRACKERS = "/source/"
 _ADMINISTRATION = (
     "audit",
     "contacts",
@@ -71,6 +72,8 @@ def call_of(path: str, method: str) -> str:
         return "console"
     if path.startswith("/operator/"):
         return "operator"
+    if path.startswith(_TRACKERS):
+        return "tracker"
     subject = path.removeprefix("/api/").partition("/")[0] if path.startswith("/api/") else ""
     if subject in _ADMINISTRATION or (subject in ("devices", "users") and method != "GET"):
         return "administration"
@@ -78,7 +81,10 @@ def call_of(path: str, method: str) -> str:
 
 
 def _without_secret(path: str) -> str:
-    """The link of a contact is theirs alone, until it was used; so is the end of an operator's."""
+    """The link of a contact is theirs alone, until it was used; so is the end of an operator's and
+    of the address of trackers."""
+    if path.startswith(_TRACKERS) and path.count("/") > 2:
+        return f"{path[: path.index('/', len(_TRACKERS))]}/…"
     if path.startswith("/operator/") and path.count("/") > 2:
         return f"{path[: path.index('/', 10)]}/…"
     return f"{_LINKS}…" if path.startswith(_LINKS) else path

@@ -105,4 +105,18 @@ CREATE INDEX parcel_carrier ON parcel (carrier);
 """
 """What the hub had for a kit waited for a way of that kit's own."""
 
-FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO
+_TRACKERS = """
+CREATE TABLE tracker ( -- a device that is a tracker of somebody else's, and no kit
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    ident TEXT NOT NULL, -- what it calls itself
+    every {int} NOT NULL, -- seconds between two positions that people are told of
+    alarm TEXT NOT NULL DEFAULT '', -- that its last report had
+    at {real} NOT NULL DEFAULT 0, -- of its newest position
+    told {real} NOT NULL DEFAULT 0, -- of the newest that people were told of
+    UNIQUE (workspace, ident)
+);
+"""
+"""Who carries no kit was not there."""
+
+FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO + _TRACKERS

@@ -41,7 +41,7 @@ from fieldagent.hub.bridge.tak.outward import ToldPosition
 from fieldagent.hub.bridge.tak.records import KitUser, OpenAlert, OutEvent, OwedTick
 from fieldagent.hub.bridge.tak.users import Alarm, UserLink
 from fieldagent.hub.records import ledger
-from fieldagent.hub.records.ledger import THE_HUB
+from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import ANYTHING, Db
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.reach import Rung

@@ -1,0 +1,89 @@
+"""The command line of whoever calls the hub: keys of programs, tokens of people, trackers."""
+
+from __future__ import annotations
+
+from fieldagent.cli.argument_types import wait
+from fieldagent.cli.hub.action import KINDS, action, number
+from fieldagent.cli.subcommand import Subparsers, command, count
+
+
+def add_callers(actions: Subparsers) -> None:
+    """Add `key`, `token`, `source` and `tracker`."""
+    _add_key(actions)
+    _add_token(actions)
+    _add_source(actions)
+    _add_tracker(actions)
+
+
+def _add_key(actions: Subparsers) -> None:
+    key = command(actions, "key", None, "keys of the push API").add_subparsers(metavar="ACTION")
+    add = action(key, "add", ("cli.hub.credentials", "key_add"), "add a key; it is shown once")
+    add.add_argument("name")
+    add.add_argument(
+        "--kind", action="append", choices=KINDS, help="what it may push (all, unless it may read)"
+    )
+    add.add_argument("--read", action="store_true", help="it may read items, devices, positions")
+    add.add_argument(
+        "--acknowledge", action="store_true", help="a dispatcher may acknowledge an SOS with it"
+    )
+    add.add_argument(
+        "--administer", action="store_true", help="an administrator may say who is who with it"
+    )
+    add.add_argument("--per-minute", type=count, default=60, help="calls a minute (60)")
+    add.add_argument("--burst", type=count, default=60, help="calls at once (60)")
+    add.add_argument("--days", type=float, help="days until it expires (never)")
+    rate = action(
+        key, "rate", ("cli.hub.credentials", "key_rate"), "change how often a key may be used"
+    )
+    rate.add_argument("id", type=number)
+    rate.add_argument("--per-minute", type=count, help="calls a minute")
+    rate.add_argument("--burst", type=count, help="calls at once")
+    _add_credential(key, "key")
+
+
+def _add_token(actions: Subparsers) -> None:
+    token = command(actions, "token", None, "Bearer tokens of users").add_subparsers(
+        metavar="ACTION"
+    )
+    add = action(
+        token, "add", ("cli.hub.credentials", "token_add"), "add a token; it is shown once"
+    )
+    add.add_argument("name")
+    add.add_argument("--user", required=True, help="whom it speaks for")
+    add.add_argument("--days", type=float, help="days until it expires (never)")
+    _add_credential(token, "token")
+
+
+def _add_source(actions: Subparsers) -> None:
+    summary = "addresses to which trackers of others report"
+    source = command(actions, "source", None, summary).add_subparsers(metavar="ACTION")
+    summary = "add an address; it is shown once"
+    add = action(source, "add", ("cli.hub.tracker", "source_add"), summary)
+    add.add_argument("name", help="for people: whose trackers report there")
+    _add_credential(source, "source")
+
+
+def _add_tracker(actions: Subparsers) -> None:
+    summary = "trackers of others: positions and alarms of who carries no kit"
+    tracker = command(actions, "tracker", None, summary).add_subparsers(metavar="ACTION")
+    add = action(tracker, "add", ("cli.hub.tracker", "add"), "add a tracker of a user")
+    add.add_argument("name", help="for people")
+    add.add_argument("--id", required=True, help="what it calls itself: an IMEI, USER/DEVICE, …")
+    add.add_argument("--user", required=True, help="who carries it")
+    add.add_argument(
+        "--every",
+        type=wait,
+        default=60,
+        metavar="1m",
+        help="people are told of one position in so long (1m); the map has each",
+    )
+    action(tracker, "list", ("cli.hub.tracker", "listing"), "list trackers")
+
+
+def _add_credential(actions: Subparsers, what: str) -> None:
+    action(
+        actions, "list", ("cli.hub.credentials", "credential_list"), f"list {what}s"
+    ).set_defaults(what=what)
+    revoke = action(actions, "revoke", ("cli.hub.credentials", "revoke"), f"revoke a {what}")
+    revoke.add_argument("id", type=number)
+    revoke.set_defaults(what=what)

@@ -1,0 +1,48 @@
+"""`fieldagent hub source` and `tracker`: who carries no kit is on the map all the same."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.hub.access import directory
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.tracker import records
+from fieldagent.hub.tracker.known import tracker_kinds
+from fieldagent.hub.tracker.service import PATH
+
+
+def source_add(given: argparse.Namespace) -> int:
+    def add(settings: HubSettings, store: Store) -> int:
+        id_, secret = store.once(
+            lambda db: records.add_source(
+                db, directory.workspace_of(db, given.workspace), given.name, now=time.time()
+            )
+        )
+        hub = settings.console_address or "https://YOUR-HUB"
+        places = {name: f"{hub}{PATH}{name}/{secret}" for name in tracker_kinds()}
+        return show(given, {"id": id_, **places}, secret_names=tuple(places))
+
+    return with_store(given, add)
+
+
+def add(given: argparse.Namespace) -> int:
+    def carry_out(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.user)
+        ident = given.id.strip()
+        id_ = records.add(db, workspace, member, given.name, ident, every=given.every, now=now)
+        return show(given, {"id": id_, "tracker": ident})
+
+    return once(given, carry_out)
+
+
+def listing(given: argparse.Namespace) -> int:
+    return once(
+        given,
+        lambda db, now: show_list(
+            given, records.listing(db, directory.workspace_of(db, given.workspace))
+        ),
+    )

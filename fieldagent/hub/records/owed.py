@@ -1,0 +1,159 @@
+"""What kits are owed by the hub: receipts for what they sent, and what people say of an SOS.
+
+They are rows of `receipt`, and go by whatever bearer a kit is reached by first. What was lost goes
+again, ever more rarely.
+"""
+
+from __future__ import annotations
+
+from fieldagent.hub.records import sos
+from fieldagent.hub.store.contract import Db, insert
+from fieldagent.package.package import Said
+from fieldagent.package.reach import Rung
+
+THE_HUB = 0
+"""Stands where a member does: the hub itself, and what is behind it."""
+
+RECEIPT = ("device", "sequence", "member", "at", "urgent", "state", "digest")
+"""Columns."""
+
+
+def announce_mail(db: Db, device: int) -> None:
+    db.announce(mail_topic(device))
+
+
+def mail_topic(device: int) -> str:
+    """What is announced when something may wait for a device."""
+    return f"device {device}"
+
+
+def owe_receipt(
+    db: Db,
+    device: int,
+    sequence: int,
+    digest: bytes,
+    member: int,
+    now: float,
+    *,
+    urgent: bool,
+    rung: Rung = Rung.STORED,
+    text: str = "",
+) -> None:
+    """An urgent one is worth a satellite message of its own."""
+    row = (
+        device,
+        sequence,
+        member,
+        now,
+        int(urgent),
+        "waiting",
+        digest,
+        rung,
+        _cut(text, WORD_MAX),
+    )
+    insert(db, "receipt", (*RECEIPT, "rung", "text"), [row])
+    announce_answer(db, device)
+
+
+WORD_MAX = 120
+"""Characters of a word's text on its way to a kit: it fits one satellite message, with the name."""
+NAME_MAX = 40
+
+
+def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
+    """The kit of an incident is to be told what a person here says of it; so are the neighbours
+    that brought it, as it may have no other way, and, where that costs nothing, all that ring."""
+    if found.number is None:
+        return
+    urgent = dict.fromkeys([found.device, *sos.carriers(db, found.id)], 1)
+    told = dict.fromkeys(sos.heard_at(db, found.id), 0) | urgent
+    says_so = (says, _cut(by, NAME_MAX), _cut(text, WORD_MAX))
+    rows = [
+        (
+            device,
+            found.number,
+            THE_HUB,
+            now,
+            worth,
+            "waiting",
+            b"",
+            *says_so,
+            _about(found, device),
+        )
+        for device, worth in sorted(told.items())
+    ]
+    insert(db, "receipt", _WORD, rows)
+    for device in told:
+        announce_answer(db, device)
+
+
+_WORD = (*RECEIPT, "says", "by_name", "text", "about")
+
+
+def _about(found: sos.Sos, device: int) -> int:
+    """Of its own a kit needs no telling whose it is."""
+    return 0 if device == found.device else found.device
+
+
+def note_carrier(db: Db, found: sos.Sos, device: int, now: float) -> None:
+    """A neighbour's device has brought something of an incident: what was said of that before, it
+    is to bring down."""
+    if not sos.add_carrier(db, found.id, device):
+        return
+    db.execute(
+        "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest, says, by_name,"
+        " text, about) SELECT ?, sequence, member, ?, 1, 'waiting', digest, says, by_name, text,"
+        " device FROM receipt WHERE device = ? AND sequence = ? AND says <> '' AND about = 0"
+        " ORDER BY id",
+        *(device, now, found.device, found.number),
+    )
+    announce_answer(db, device)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def announce_answer(db: Db, device: int) -> None:
+    announce_mail(db, device)
+    db.announce("satellite")
+
+
+ANSWERED_AGAIN = 120.0
+"""Seconds: a repeat that left earlier has met the answer on its way."""
+
+
+def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:
+    """An SOS comes once more that was answered: the answer was lost, and goes again. Ever more
+    rarely: who plays back a recording must not run up costs."""
+    again = db.execute(
+        "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND digest = ?"
+        " AND urgent = 1 AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
+        device,
+        sequence,
+        digest,
+        now - ANSWERED_AGAIN,
+        now,
+    )
+    if again:
+        announce_answer(db, device)
+
+
+def say_again(db: Db, found: sos.Sos, now: float) -> None:
+    """Its kit takes it for open, and a person has it, or has closed it: that word was lost, and
+    goes again, ever more rarely, by whoever it was to go by."""
+    again = db.execute(
+        "UPDATE receipt SET state = 'waiting' WHERE sequence = ? AND says <> ''"
+        " AND device IN (SELECT ? UNION SELECT device FROM sos_carrier WHERE sos = ?)"
+        " AND about = CASE device WHEN ? THEN 0 ELSE ? END"
+        " AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING device",
+        found.number,
+        found.device,
+        found.id,
+        found.device,
+        found.device,
+        now - ANSWERED_AGAIN,
+        now,
+    )
+    for (device,) in again:
+        announce_answer(db, device)

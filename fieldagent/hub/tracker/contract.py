@@ -1,0 +1,124 @@
+"""A tracker of somebody else's, as the hub sees it: what brings its reports, and what they say.
+
+A kind is one module with a `TrackerKind`, named in `known.KINDS`. It reads reports and decides
+nothing: `intake` does. Which there are, and what becomes of each report, is in docs/trackers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any, NamedTuple
+
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.package.reading import ITEMS, WrongValue
+
+KNOTS, KMH = 0.514444, 1 / 3.6
+"""Of a speed, in m/s."""
+IDENT_MAX = 100
+"""Characters of the name that a tracker has for itself."""
+
+
+class TrackerReport(NamedTuple):
+    """What a tracker said once."""
+
+    ident: str
+    """What it calls itself."""
+    at: datetime | None = None
+    """When it was there; None: now."""
+    place: Mapping[str, float] | None = None
+    """Members of a location (`package.reading`), in its units; None: it had no position."""
+    alarm: str = ""
+    """Such as `sos`, in the sender's own word."""
+
+
+class TrackerKind(NamedTuple):
+    name: str
+    """The last but one part of its address."""
+    title: str
+    methods: tuple[str, ...]
+    read: Callable[[Request], list[TrackerReport]]
+    """Returns the reports of one request, none where it holds none. Raises Problem 400 with what is
+    wrong and how it should be."""
+    answer: bytes = b""
+    """What it takes for an answer: JSON, or nothing."""
+
+
+def number_of(value: Any, name: str) -> float | None:
+    """Return a number, written as one or as text; None where there is none.
+
+    Raises Problem 400.
+    """
+    if value is None or value == "":
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if isinstance(value, bool) or not isfinite(found):
+        raise Problem(400, f"{name} must be a number, not {str(value)[:40]!r}")
+    return found
+
+
+def ident_of(value: Any, name: str) -> str:
+    """Return what a tracker calls itself. Raises Problem 400."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip() or len(value) > IDENT_MAX:
+        raise Problem(400, f"{name} must be 1 to {IDENT_MAX} characters: which tracker it is")
+    return value.strip()
+
+
+_MILLISECONDS = 1e11
+"""Numbers beyond it are no Unix seconds: they would be of the year 5138."""
+
+
+def time_of(value: Any, name: str) -> datetime | None:
+    """Return a time: Unix seconds or milliseconds, or ISO 8601; None where there is none, or one
+    that no clock should show. Raises Problem 400."""
+    if value is None or value == "":
+        return None
+    try:
+        if isinstance(value, str) and not value.lstrip("-").replace(".", "", 1).isdigit():
+            found = datetime.fromisoformat(value)
+            found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        else:
+            seconds = number_of(value, name) or 0.0
+            seconds = seconds / 1000 if seconds > _MILLISECONDS else seconds
+            found = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise Problem(400, f"{name} must be Unix seconds or an ISO 8601 time") from None
+    return found if 2000 <= found.year <= 2100 else None
+
+
+_READ = {name: field.read for name, field in ITEMS["location"][2].items()}
+_NEEDED = ("latitude", "longitude")
+
+
+def place_of(found: Mapping[str, float | None]) -> dict[str, float] | None:
+    """Return the members of a location that are there; None where it has no latitude and longitude,
+    or both are 0, as of a receiver that has found nothing yet. Of the others, what is out of bounds
+    is left out: a receiver's nonsense about its height must not cost its position.
+
+    Raises Problem 400 for a latitude or longitude out of bounds.
+    """
+    at = [found.get(name) for name in _NEEDED]
+    if None in at or at == [0, 0]:
+        return None
+    place = {}
+    for name, value in found.items():
+        if value is None:
+            continue
+        try:
+            place[name] = float(_READ[name](value))
+        except WrongValue as wrong:
+            if name in _NEEDED:
+                raise Problem(400, f"{name} {wrong}, not {value:g}") from None
+    return place
+
+
+def faster(value: float | None, unit: float) -> float | None:
+    """Return a speed in m/s; None where there is none."""
+    return None if value is None else value * unit

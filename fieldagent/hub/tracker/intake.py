@@ -1,0 +1,123 @@
+"""What becomes of a tracker's report.
+
+1. A tracker that nobody has added is not taken in: it is counted, and the log names it once.
+2. A position is on the map at once. People, their kits and webhooks are told of one in `every`
+   seconds: kits by their links alone, as nothing that a tracker says is worth a credit.
+3. An alarm in ALARMS raises an SOS, once until a person has closed it: what the tracker says
+   meanwhile joins it. Another alarm is a message, once until there is another or none.
+
+No word reaches a tracker, and nothing is delivered to one: its SOS says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.field import check_in
+from fieldagent.hub.records import contact, ledger, sos
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.tracker import records
+from fieldagent.hub.tracker.contract import TrackerReport
+from fieldagent.hub.tracker.records import Tracker
+from fieldagent.package.package import SOS_PRIORITY, Location, Message
+from fieldagent.package.reading import ITEMS
+from fieldagent.package.writing import clock_time
+
+ALARMS = frozenset({"sos", "fallDown", "accident"})
+"""Words of Traccar's (its `Position`) for somebody who needs help."""
+WAY = "tracker"
+"""How a device was heard of."""
+PRIORITY = 10
+FREE = "waits for a link: a tracker said it"
+STALE, OVER = 3_600.0, 86_400.0
+"""Seconds after which a kit gets a position, or words, no more."""
+AHEAD = 300.0
+"""Seconds by which a tracker's clock may be ahead: beyond it, a position is of now."""
+_MEMBERS = {name: field.attribute for name, field in ITEMS["location"][2].items()}
+
+
+def take_in(db: Db, workspace: int, report: TrackerReport, now: float) -> Became:
+    """Take in one report; nothing of it is lost on return."""
+    tracker = records.find(db, workspace, report.ident)
+    if tracker is None:
+        return Became.REFUSED
+    at = now if report.at is None else report.at.timestamp()
+    at = now if at > now + AHEAD else min(at, now)
+    if report.alarm == tracker.alarm and at <= tracker.at:
+        return Became.REPEATED
+    place = None if report.place is None else _location(report.place, at)
+    _note_heard(db, tracker, place, at, now)
+    incident = records.open_incident(db, tracker.device)
+    told = tracker.told
+    if report.alarm in ALARMS and tracker.alarm not in ALARMS and incident is None:
+        incident = _raise(db, tracker, report.alarm, place, at, now)
+    elif report.alarm not in ("", tracker.alarm):
+        said = Message(f"{tracker.name}: {_readable(report.alarm)}")
+        _tell(db, tracker, said, at, incident, now)
+    if place is not None and at >= told + tracker.every:
+        _tell(db, tracker, place, at, incident, now)
+        told = at
+    records.note(db, tracker, alarm=report.alarm, at=max(at, tracker.at), told=told)
+    return Became.TAKEN
+
+
+def _location(place: Mapping[str, float], at: float) -> Location:
+    members: dict[str, Any] = {_MEMBERS[name]: value for name, value in place.items()}
+    return Location(**members, timestamp=datetime.fromtimestamp(int(at), UTC))
+
+
+def _note_heard(db: Db, tracker: Tracker, place: Location | None, at: float, now: float) -> None:
+    contact.note(db, tracker.device, WAY, now)
+    if place is not None:
+        contact.note_position(db, tracker.device, place, int(at), now)
+    check_in.heard(db, tracker.device, now)
+
+
+def _raise(
+    db: Db, tracker: Tracker, alarm: str, place: Location | None, at: float, now: float
+) -> int:
+    """Raise an SOS: at the desk, at contacts and webhooks as any other, and at kits with a link."""
+    where = "at a place that it did not tell"
+    if place is not None:
+        where = f"at {place.latitude:.5f} {place.longitude:.5f}"
+    words = (
+        f"Alarm {_readable(alarm)} of the tracker {tracker.name}, {where}, {clock_time(at)}."
+        " No answer can be sent to a tracker: reach its carrier in another way."
+    )
+    posting = Posting(
+        tracker.workspace, tracker.member, Message(words), int(at), SOS_PRIORITY, sos=True
+    )
+    return ledger.raise_alarm(db, posting, tracker.device, now, "sos", free=FREE)
+
+
+def _tell(
+    db: Db,
+    tracker: Tracker,
+    item: Location | Message,
+    at: float,
+    incident: int | None,
+    now: float,
+) -> None:
+    """Enter a position, of which a kit without a link gets the newest alone, or words."""
+    is_place = isinstance(item, Location)
+    posting = Posting(
+        tracker.workspace,
+        tracker.member,
+        item,
+        int(at),
+        PRIORITY,
+        collapse_key=-tracker.device if is_place else None,
+        expires=now + (STALE if is_place else OVER),
+    )
+    entered = ledger.enter_of(db, posting, tracker.device, now, free=FREE)
+    if incident is not None:
+        sos.belongs(db, entered, incident)
+
+
+def _readable(alarm: str) -> str:
+    """A stranger's word, for a line of text."""
+    return "".join(each if each.isprintable() else "?" for each in alarm)[:40]

@@ -1,0 +1,97 @@
+"""OsmAnd's live tracking, which Traccar Client and many trackers speak too: one position each, by a
+query or a form (Traccar's documentation, "OsmAnd protocol"), or by JSON, as Traccar Client sends it
+since version 9."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub.tracker.contract import (
+    KNOTS,
+    TrackerKind,
+    TrackerReport,
+    faster,
+    ident_of,
+    number_of,
+    place_of,
+    time_of,
+)
+from fieldagent.package.strict_json import NotJson, load_document
+
+_HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&timestamp=1790000000"
+
+
+def read(request: Request) -> list[TrackerReport]:
+    """Return the report of a query, a form or a JSON object. Raises Problem 400."""
+    given = dict(request.query)
+    if request.body.lstrip()[:1] == b"{":
+        try:
+            document = load_document(request.body)
+        except NotJson as error:
+            raise Problem(400, f"the body is not JSON: {error}") from None
+        return [_from_json(document)]
+    given |= parse_qsl(request.body.decode("utf-8", "replace"))
+    if not given:
+        raise Problem(400, _HOW)
+    return [_from_pairs(given)]
+
+
+def _from_pairs(given: Mapping[str, str]) -> TrackerReport:
+    latitude, longitude = given.get("lat"), given.get("lon")
+    if "location" in given:
+        latitude, _, longitude = given["location"].partition(",")
+    if given.get("valid") in ("0", "false"):
+        latitude = longitude = None
+    return TrackerReport(
+        ident_of(given.get("id", given.get("deviceid")), "id"),
+        time_of(given.get("timestamp"), "timestamp"),
+        place_of(
+            {
+                "latitude": number_of(latitude, "lat"),
+                "longitude": number_of(longitude, "lon"),
+                "altitude": number_of(given.get("altitude"), "altitude"),
+                "speedOverGround": faster(number_of(given.get("speed"), "speed"), KNOTS),
+                "courseOverGround": number_of(
+                    given.get("bearing", given.get("heading")), "bearing"
+                ),
+            }
+        ),
+        given.get("alarm", ""),
+    )
+
+
+def _from_json(document: Any) -> TrackerReport:
+    """Of a receiver's library: what it does not know is null, or less than 0."""
+    location = document.get("location") if isinstance(document, dict) else None
+    coordinates = location.get("coords") if isinstance(location, dict) else None
+    if not isinstance(coordinates, dict) or not isinstance(location, dict):
+        raise Problem(400, f"the body must hold device_id and location.coords; or {_HOW}")
+    known = {
+        name: value
+        for name in ("latitude", "longitude", "altitude", "speed", "heading")
+        if (value := number_of(coordinates.get(name), name)) is not None
+        and (name not in ("speed", "heading") or value >= 0)
+    }
+    extras = location.get("extras")
+    alarm = extras.get("alarm", "") if isinstance(extras, dict) else ""
+    return TrackerReport(
+        ident_of(document.get("device_id"), "device_id"),
+        time_of(location.get("timestamp"), "location.timestamp"),
+        place_of(
+            {
+                "latitude": known.get("latitude"),
+                "longitude": known.get("longitude"),
+                "altitude": known.get("altitude"),
+                "speedOverGround": known.get("speed"),
+                "courseOverGround": known.get("heading"),
+            }
+        ),
+        alarm if isinstance(alarm, str) else "",
+    )
+
+
+KIND = TrackerKind("osmand", "OsmAnd and Traccar Client", ("GET", "POST"), read)

@@ -1,0 +1,56 @@
+"""OwnTracks in its HTTP mode: positions by JSON (its booklet, "JSON" and "HTTP")."""
+
+from __future__ import annotations
+
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub.tracker.contract import (
+    KMH,
+    TrackerKind,
+    TrackerReport,
+    faster,
+    ident_of,
+    number_of,
+    place_of,
+    time_of,
+)
+from fieldagent.package.strict_json import NotJson, load_document
+
+
+def read(request: Request) -> list[TrackerReport]:
+    """Return the report of a position; none of what else the app sends. It is `USER/DEVICE`, as its
+    settings have them. Raises Problem 400."""
+    try:
+        document = load_document(required_body(request))
+    except NotJson as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise Problem(400, "the body must be a JSON object, as OwnTracks sends it")
+    if document.get("_type") == "encrypted":
+        raise Problem(400, "the position is encrypted: take the encryption key out of OwnTracks")
+    if document.get("_type") != "location":
+        return []
+    topic = document.get("topic")
+    user, device = (request.headers.get(f"x-limit-{part}", "") for part in "ud")
+    if isinstance(topic, str) and topic.count("/") >= 2:
+        user, device = topic.split("/")[1:3]
+    ident = f"{user}/{device}" if user and device else document.get("tid")
+    return [
+        TrackerReport(
+            ident_of(ident, "the user and device of OwnTracks' settings"),
+            time_of(document.get("tst"), "tst"),
+            place_of(
+                {
+                    "latitude": number_of(document.get("lat"), "lat"),
+                    "longitude": number_of(document.get("lon"), "lon"),
+                    "altitude": number_of(document.get("alt"), "alt"),
+                    "speedOverGround": faster(number_of(document.get("vel"), "vel"), KMH),
+                    "courseOverGround": number_of(document.get("cog"), "cog"),
+                }
+            ),
+        )
+    ]
+
+
+KIND = TrackerKind("owntracks", "OwnTracks", ("POST",), read, answer=b"[]")

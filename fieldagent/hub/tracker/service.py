@@ -1,0 +1,106 @@
+"""Where trackers report: `/source/KIND/SECRET`, an address for each workspace that wants one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.attempts import too_many
+from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.tracker import intake, records
+from fieldagent.hub.tracker.contract import TrackerKind, TrackerReport
+from fieldagent.hub.tracker.known import tracker_kinds
+from fieldagent.hub.tracker.records import ReportAddress
+
+log = logging.getLogger(__name__)
+
+PATH = "/source/"
+BODY = 65_536
+"""Bytes of a report at most."""
+TOLD_MAX = 1_000
+"""Trackers that nobody has added of which the log has told once."""
+
+
+class TrackerDoor:
+    """Takes reports. `clock` is Unix time; `wrong` counts a wrong address against its caller, and
+    says what they are told."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float],
+        wrong: Callable[[Request], Awaitable[Problem]],
+        note: Callable[[str, Became], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._wrong = wrong
+        self._note = note
+        self._told: set[tuple[int, str]] = set()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                method,
+                f"{PATH}{kind.name}/{{secret}}",
+                partial(self.take, kind),
+                body=BODY,
+                forms=True,
+            )
+            for kind in tracker_kinds().values()
+            for method in kind.methods
+        ]
+
+    async def take(self, kind: TrackerKind, request: Request, secret: str) -> Response:
+        """Answer 200 once what it says is stored; 404 for a wrong address and for a tracker that
+        nobody has added, 400 for what cannot be read, 429 with Retry-After."""
+        source = await self._store.read(lambda db: records.source_of(db, secret))
+        if source is None:
+            raise await self._wrong(request)
+        reports = kind.read(request)
+        refused = [each for each in reports if await self._take(kind, source, each) is not None]
+        if refused:
+            raise Problem(
+                404,
+                f"nobody has added the tracker {refused[0].ident!r}: `fieldagent hub tracker add`",
+            )
+        return Response(200, kind.answer)
+
+    async def _take(
+        self, kind: TrackerKind, source: ReportAddress, report: TrackerReport
+    ) -> TrackerReport | None:
+        """Return the report where nobody knows its tracker."""
+
+        def carry_out(db: Db) -> Became | float:
+            now = self._clock()
+            return records.charge_call(db, source, now) or intake.take_in(
+                db, source.workspace, report, now
+            )
+
+        became = await self._store.commit(carry_out)
+        if not isinstance(became, Became):
+            self._note(kind.name, Became.LIMITED)
+            raise too_many("this address has been used too often", became)
+        self._note(kind.name, became)
+        if became is not Became.REFUSED:
+            return None
+        self._tell_once(kind, source, report.ident)
+        return report
+
+    def _tell_once(self, kind: TrackerKind, source: ReportAddress, ident: str) -> None:
+        if (source.workspace, ident) in self._told or len(self._told) >= TOLD_MAX:
+            return
+        self._told.add((source.workspace, ident))
+        log.warning(
+            "%s brings the tracker %r, which nobody has added: `fieldagent hub tracker add NAME"
+            " --id %r --user USER` does",
+            kind.title,
+            ident,
+            ident,
+        )

@@ -1,0 +1,222 @@
+"""What trackers of others say, as each kind of them writes it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.http.target import query_pairs
+from fieldagent.hub.tracker.contract import TrackerReport
+from fieldagent.hub.tracker.known import tracker_kinds
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+SECONDS = int(NOON.timestamp())
+THERE = {"latitude": 45.91, "longitude": 7.61}
+TRACCAR = {
+    "position": {
+        "id": 18336,
+        "attributes": {"batteryLevel": 80},
+        "deviceId": 7,
+        "protocol": "gl200",
+        "fixTime": "2026-11-22T12:00:00.000+0000",
+        "valid": True,
+        "latitude": 45.91,
+        "longitude": 7.61,
+        "altitude": 2100.0,
+        "speed": 10.0,
+        "course": 270.0,
+    },
+    "device": {"id": 7, "name": "Dog", "uniqueId": "867567"},
+}
+"""As its server forwards a position."""
+CLIENT = {
+    "location": {
+        "timestamp": "2026-11-22T12:00:00.000Z",
+        "coords": {
+            "latitude": 45.91,
+            "longitude": 7.61,
+            "accuracy": 5,
+            "speed": -1,
+            "heading": -1,
+            "altitude": 2100.0,
+        },
+        "is_moving": False,
+        "battery": {"level": 0.8, "is_charging": False},
+        "extras": {},
+    },
+    "device_id": "123456",
+}
+"""As Traccar Client 9 sends it."""
+PHONE = {
+    "_type": "location",
+    "lat": 45.91,
+    "lon": 7.61,
+    "tst": SECONDS,
+    "acc": 5,
+    "alt": 2100,
+    "vel": 36,
+    "cog": 270,
+    "batt": 80,
+    "tid": "ad",
+    "topic": "owntracks/ada/phone",
+}
+
+
+def with_(document: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
+    """A copy, with another value there."""
+    found: dict[str, Any] = json.loads(json.dumps(document))
+    inner = found
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    return found
+
+
+def asked(query: str = "", body: Any = None, **headers: str) -> Request:
+    """A request, as the server hands it over; text is sent as it is."""
+    if body is None:
+        return Request("POST", "/", query_pairs(query), {})
+    text = body if isinstance(body, str) else json.dumps(body)
+    head = {"content-length": str(len(text)), **headers}
+    return Request("POST", "/", query_pairs(query), head, text.encode())
+
+
+FULL = {**THERE, "altitude": 2100.0, "speedOverGround": 10.0, "courseOverGround": 270.0}
+
+
+def near(report: TrackerReport) -> TrackerReport:
+    """With rounded numbers: knots are no round ones."""
+    place = report.place and {name: round(value, 3) for name, value in report.place.items()}
+    return report._replace(place=place)
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_", "reports"),
+    [
+        (
+            "osmand",
+            asked(f"id=7&lat=45.91&lon=7.61&timestamp={SECONDS}"),
+            [TrackerReport("7", NOON, THERE)],
+        ),
+        (
+            "osmand",
+            asked(f"deviceid=7&location=45.91,7.61&timestamp={SECONDS}000"),
+            [TrackerReport("7", NOON, THERE)],
+        ),
+        (
+            "osmand",
+            asked(
+                "id=7&lat=45.91&lon=7.61&timestamp=2026-11-22T12:00:00Z&speed=19.438&bearing=270"
+                "&altitude=2100&accuracy=5&batt=80&hdop=1.2"
+            ),
+            [TrackerReport("7", NOON, FULL)],
+        ),
+        (
+            "osmand",
+            asked(body="id=7&lat=45.91&lon=7.61&alarm=sos"),
+            [TrackerReport("7", None, THERE, "sos")],
+        ),
+        ("osmand", asked("id=7&alarm=sos"), [TrackerReport("7", None, None, "sos")]),
+        ("osmand", asked("id=7&lat=0&lon=0&valid=1"), [TrackerReport("7")]),
+        ("osmand", asked("id=7&lat=45.91&lon=7.61&valid=false"), [TrackerReport("7")]),
+        (
+            "osmand",
+            asked("id=7&lat=45.91&lon=7.61&altitude=-99999"),
+            [TrackerReport("7", None, THERE)],
+        ),
+        (
+            "osmand",
+            asked("id=7&lat=45.91&lon=7.61&timestamp=12"),
+            [TrackerReport("7", None, THERE)],
+        ),
+        (
+            "osmand",
+            asked(body=CLIENT),
+            [TrackerReport("123456", NOON, {**THERE, "altitude": 2100.0})],
+        ),
+        (
+            "osmand",
+            asked(body=with_(CLIENT, "location", "extras", value={"alarm": "sos"})),
+            [TrackerReport("123456", NOON, {**THERE, "altitude": 2100.0}, "sos")],
+        ),
+        (
+            "traccar",
+            asked(body=TRACCAR),
+            [TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144})],
+        ),
+        (
+            "traccar",
+            asked(body=with_(TRACCAR, "position", "attributes", "alarm", value="sos")),
+            [TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, "sos")],
+        ),
+        (
+            "traccar",
+            asked(
+                body={
+                    **TRACCAR,
+                    "event": {"id": 1, "type": "alarm", "attributes": {"alarm": "fallDown"}},
+                }
+            ),
+            [TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, "fallDown")],
+        ),
+        ("traccar", asked(body={**TRACCAR, "event": {"id": 1, "type": "geofenceEnter"}}), []),
+        (
+            "traccar",
+            asked(body=with_(TRACCAR, "position", "valid", value=False)),
+            [TrackerReport("867567", NOON)],
+        ),
+        ("owntracks", asked(body=PHONE), [TrackerReport("ada/phone", NOON, FULL)]),
+        ("owntracks", asked(body={"_type": "lwt", "tst": 1}), []),
+        (
+            "owntracks",
+            asked(body={"_type": "location", "tid": "ad", "lat": 45.91, "lon": 7.61}),
+            [TrackerReport("ad", None, THERE)],
+        ),
+    ],
+)
+def test_a_report_is_read(kind: str, request_: Request, reports: list[TrackerReport]) -> None:
+    assert [near(each) for each in tracker_kinds()[kind].read(request_)] == reports
+
+
+def test_owntracks_says_by_its_head_whose_phone_it_is() -> None:
+    body = {"_type": "location", "lat": 45.91, "lon": 7.61}
+    head = {"x-limit-u": "ada", "x-limit-d": "phone"}
+    (report,) = tracker_kinds()["owntracks"].read(asked(body=body, **head))
+    assert report.ident == "ada/phone"
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_", "why"),
+    [
+        ("osmand", asked(), "send id, lat, lon and timestamp"),
+        ("osmand", asked("lat=45.91&lon=7.61"), "id must be 1 to 100 characters"),
+        ("osmand", asked("id=7&lat=north&lon=7.61"), "lat must be a number, not 'north'"),
+        ("osmand", asked("id=7&lat=nan&lon=7.61"), "lat must be a number"),
+        ("osmand", asked("id=7&lat=95&lon=7.61"), "latitude must be from -90 to 90"),
+        ("osmand", asked("id=7&lat=45&lon=7&timestamp=noon"), "timestamp must be Unix seconds"),
+        ("osmand", asked(f"id={'7' * 101}&lat=45&lon=7"), "id must be 1 to 100 characters"),
+        ("osmand", asked(body="{"), "the body is not JSON"),
+        ("osmand", asked(body={"device_id": "7"}), "must hold device_id and location.coords"),
+        ("traccar", asked(), "send a body"),
+        ("traccar", asked(body=[]), "must hold device and position"),
+        ("traccar", asked(body=with_(TRACCAR, "device", "uniqueId", value="")), "device.uniqueId"),
+        (
+            "traccar",
+            asked(body=with_(TRACCAR, "position", "latitude", value="x")),
+            "position.latitude must be a number",
+        ),
+        ("owntracks", asked(body="[" * 9), "the body is not JSON"),
+        ("owntracks", asked(body=[1]), "must be a JSON object"),
+        ("owntracks", asked(body={"_type": "encrypted", "data": "x"}), "the position is encrypted"),
+        ("owntracks", asked(body={"_type": "location", "lat": 1, "lon": 1}), "user and device"),
+    ],
+)
+def test_what_cannot_be_read_is_told(kind: str, request_: Request, why: str) -> None:
+    with pytest.raises(Problem) as told:
+        tracker_kinds()[kind].read(request_)
+    assert told.value.status in (400, 411) and why in told.value.detail

@@ -1,0 +1,268 @@
+"""Trackers of others at the hub: who is on the map, whom an alarm reaches, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api import reading, sos_desk
+from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.field import check_in
+from fieldagent.hub.field.check_in import Rule
+from fieldagent.hub.records import sos
+from fieldagent.hub.records.sos import SosState
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.tracker import intake, records
+from fieldagent.hub.tracker.contract import TrackerReport
+from fieldagent.package.package import Location
+from tests.hub.field import START, Field, collect, field_of, said
+from tests.hub.test_contacts import kit_of, settle_in
+from tests.hub.test_journey import receiver
+from tests.hub.test_read_api import hub_caller
+from tests.processes import Hub, administer, agent, hub, until
+
+DOG = "867567"
+ROUND = 60
+
+
+def report(at: float, alarm: str = "", *, north: float = 45.91, ident: str = DOG) -> TrackerReport:
+    when = datetime.fromtimestamp(at, UTC)
+    return TrackerReport(ident, when, {"latitude": north, "longitude": 7.61}, alarm)
+
+
+async def tracked(alps: Field) -> int:
+    """Cleo, who has kit 3, carries a tracker as well: device 4."""
+    add = partial(records.add, workspace=1, member=3, name="Dog", ident=DOG, now=alps.now)
+    device: int = await alps.store.commit(add)
+    return device
+
+
+async def says(alps: Field, what: TrackerReport) -> Became:
+    return await alps.store.commit(lambda db: intake.take_in(db, 1, what, alps.now))
+
+
+async def incidents(alps: Field) -> list[Any]:
+    return [
+        *await alps.store.read(
+            lambda db: sos.listing(db, workspace=1, state=None, before=99, limit=9)
+        )
+    ]
+
+
+async def closed(alps: Field) -> None:
+    """The newest incident, by Ben."""
+    found = (await incidents(alps))[0]
+    await alps.store.commit(
+        partial(sos_desk.close, found=found, member=2, reason="found", now=alps.now)
+    )
+
+
+async def words_for_ada(alps: Field) -> list[str]:
+    return [text for _, text in said(await collect(alps.mailbox(1)))]
+
+
+async def items(alps: Field) -> list[Any]:
+    rows = await alps.rows("SELECT kind, sos, source_device, incident FROM item ORDER BY id")
+    return [tuple(row) for row in rows]
+
+
+async def test_the_map_has_each_position_and_people_are_told_of_one_a_minute(store: Store) -> None:
+    async with field_of(store) as alps:
+        device = await tracked(alps)
+        for seconds in range(0, 121, 10):
+            alps.now = START + seconds
+            here = report(alps.now, north=45.0 + seconds / 1000)
+            assert await says(alps, here) is Became.TAKEN
+        assert await items(alps) == [("location", 0, device, None)] * 3
+        found, _ = await store.read(
+            lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
+        )
+        dog = next(each for each in found if each["id"] == device)
+        assert dog["position"]["latitude"] == 45.12 and (dog["lastContact"], dog["over"]) == (
+            alps.now,
+            "tracker",
+        )
+        # A kit that was away has the newest alone; the tracker's own carrier has none of them.
+        (one,) = await collect(alps.mailbox(1))
+        places = [entry.content for entry in one.entries if isinstance(entry.content, Location)]
+        assert [place.latitude for place in places] == [45.12]
+        assert await collect(alps.mailbox(3)) == []
+        assert await alps.rows("SELECT count(*) FROM delivery WHERE device = ?", device) == [(0,)]
+        assert await alps.rows("SELECT count(*) FROM receipt") == [(0,)]
+
+
+async def test_what_comes_again_or_late_is_told_once_and_moves_nobody_back(store: Store) -> None:
+    async with field_of(store) as alps:
+        await tracked(alps)
+        alps.now += 1000
+        assert await says(alps, report(START + 900, north=46.0)) is Became.TAKEN
+        assert await says(alps, report(START + 900, north=46.0)) is Became.REPEATED
+        assert await says(alps, report(START + 100, north=45.0)) is Became.REPEATED
+        # One whose clock is ahead is where it says, now.
+        assert await says(alps, report(START + 9e7, north=47.0)) is Became.TAKEN
+        assert await alps.rows("SELECT latitude, position_at FROM contact WHERE device = 4") == [
+            (47.0, START + 1000)
+        ]
+        assert await says(alps, report(START, ident="of nobody")) is Became.REFUSED
+        assert len(await items(alps)) == 2
+
+
+async def test_an_alarm_is_one_sos_until_a_person_has_closed_it(store: Store) -> None:
+    async with field_of(store) as alps:
+        device = await tracked(alps)
+        await says(alps, report(START))
+        for seconds in (10, 20, 80):
+            alps.now = START + seconds
+            await says(alps, report(alps.now, "sos"))
+        (found,) = await incidents(alps)
+        assert (found.device, found.state, found.kind) == (device, "open", "sos")
+        assert (await items(alps))[1:] == [
+            ("message", 1, device, found.id),
+            ("location", 0, device, found.id),
+        ]
+        # The desk closes it; a button that is stuck rings no more, one that is pressed anew does.
+        await closed(alps)
+        alps.now += 100
+        await says(alps, report(alps.now, "sos"))
+        assert [each.state for each in await incidents(alps)] == [SosState.CLOSED]
+        await says(alps, report(alps.now + 1))
+        alps.now += 10
+        await says(alps, report(alps.now, "fallDown"))
+        assert [each.state for each in await incidents(alps)] == [SosState.OPEN, SosState.CLOSED]
+
+
+async def test_an_alarm_without_a_position_or_without_a_newer_one_rings(store: Store) -> None:
+    async with field_of(store) as alps:
+        await tracked(alps)
+        await says(alps, report(START))
+        # At the same second as the position before it: a button, and no new fix.
+        assert await says(alps, report(START, "sos")) is Became.TAKEN
+        await closed(alps)
+        await says(alps, TrackerReport(DOG))
+        assert await says(alps, TrackerReport(DOG, alarm="sos")) is Became.TAKEN
+        (raised, _) = await incidents(alps)
+        one, two = await words_for_ada(alps)
+        assert "at 45.91000 7.61000" in one and "at a place that it did not tell" in two
+        assert "No answer can be sent to a tracker" in two
+        assert raised.state == "open"
+
+
+async def test_nothing_of_a_tracker_is_paid_for(store: Store) -> None:
+    """Kit 2 asks for what others send by satellite too, and an SOS is worth it elsewhere."""
+    async with field_of(store) as alps:
+        await tracked(alps)
+        await store.commit(
+            lambda db: db.execute("UPDATE membership SET over_satellite = 1 WHERE member = 2")
+        )
+        await says(alps, report(START, "sos"))
+        await says(alps, report(START + 1, "lowBattery"))
+        alps.now += 3600
+        await alps.satellite()
+        assert alps.sky.calls == []
+        got = await collect(alps.mailbox(2))
+        assert said(got)[1] == (3, "Dog: lowBattery") and len(said(got)) == 2
+        assert [entry.sos for each in got for entry in each.entries].count(True) == 1
+
+
+async def test_another_alarm_is_told_once(store: Store) -> None:
+    async with field_of(store) as alps:
+        await tracked(alps)
+        for seconds, alarm in enumerate(["lowBattery", "lowBattery", "", "lowBattery", "tow\n"]):
+            await says(alps, report(START + seconds, alarm))
+        assert await words_for_ada(alps) == ["Dog: lowBattery", "Dog: lowBattery", "Dog: tow?"]
+        assert await incidents(alps) == []
+
+
+async def test_a_tracker_that_falls_silent_is_overdue_as_a_kit_is(store: Store) -> None:
+    async with field_of(store) as alps:
+        device = await tracked(alps)
+        rule = Rule(every=3600.0)
+        await store.commit(lambda db: check_in.begin(db, device, rule, now=alps.now))
+        alps.now += 3000
+        await says(alps, report(alps.now))
+        alps.now += 3599
+        assert await store.commit(lambda db: check_in.look(db, alps.now)) == []
+        alps.now += 1
+        (warning,) = await store.commit(lambda db: check_in.look(db, alps.now))
+        assert warning.startswith("No word from Dog since")
+
+
+async def test_a_name_is_of_one_tracker(store: Store) -> None:
+    async with field_of(store) as alps:
+        await tracked(alps)
+        with pytest.raises(Refused, match="is 'Dog' already"):
+            await tracked(alps)
+
+
+def send(address: str, body: Any = None, query: str = "") -> tuple[int, bytes]:
+    data = None if body is None else json.dumps(body).encode()
+    head = {} if body is None else {"Content-Type": "application/json"}
+    try:
+        with urlopen(Request(address + query, data, head), timeout=60) as answer:
+            return answer.status, answer.read()
+    except HTTPError as refused:
+        return refused.code, refused.read()
+
+
+def addresses(running: Hub, database: str) -> dict[str, str]:
+    """By kind; the number of all of them as `id`."""
+    added = administer(database, "source", "add", "the dogs")
+    return {
+        name: str(value).replace("https://YOUR-HUB", running.address)
+        for name, value in added.items()
+    }
+
+
+def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
+    tmp_path: Path, database: str
+) -> None:
+    """Ben carries a phone with Traccar Client, Mia one with OwnTracks, and no kit."""
+    token = settle_in(database)
+    for name, ident in (("Ben", "123456"), ("Mia", "mia/phone")):
+        administer(database, "user", "add", name)
+        administer(database, "tracker", "add", f"{name}'s phone", "--id", ident, "--user", name)
+    settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+    with hub(tmp_path, settings) as running, receiver() as desk:
+        administer(database, "webhook", "add", desk.url, "--unsigned", "--untried")
+        given = addresses(running, database)
+        with agent(tmp_path, kit_of(running, token)) as kit:
+
+            def came() -> str:
+                return json.dumps(kit.call("GET", "/api/inbound").body)
+
+            place = "?id=123456&lat=45.91&lon=7.61&timestamp=1790000000"
+            assert send(given["osmand"], query=place) == (200, b"")
+            phone = {"_type": "location", "topic": "owntracks/mia/phone", "lat": 46.0, "lon": 7.5}
+            assert send(given["owntracks"], phone) == (200, b"[]")
+            until(lambda: came().count('"latitude"') == 2)
+            assert send(given["osmand"], query=f"{place}&alarm=sos")[0] == 200
+            until(
+                lambda: "No answer can be sent" in json.dumps(kit.call("GET", "/api/inbound").body)
+            )
+        (raised,) = administer(database, "sos", "list")
+        assert (raised["device"]["name"], raised["state"]) == ("Ben's phone", "open")
+        until(lambda: len(desk.got) >= 3)
+        shown = administer(database, "tracker", "list")
+        assert [(row["name"], row["tracker"], row["alarm"]) for row in shown] == [
+            ("Ben's phone", "123456", "sos"),
+            ("Mia's phone", "mia/phone", ""),
+        ]
+        # What a stranger sends, and a tracker that nobody has added.
+        status, told = send(given["osmand"], query="?id=7&lat=45.91&lon=7.61")
+        assert status == 404 and b"nobody has added the tracker '7'" in told
+        running.expect("`fieldagent hub tracker add NAME --id '7' --user USER`")
+        wrong = f"{running.address}/source/osmand/source_wrong"
+        assert send(wrong, query=place)[0] == 404
+        assert send(f"{running.address}/source/rocket/x", {})[0] == 404
+        administer(database, "source", "revoke", given["id"])
+        assert send(given["osmand"], query=place)[0] == 404
+    secret = given["osmand"].rpartition("/")[2]
+    assert secret.startswith("source_") and secret not in "\n".join(running.output())
