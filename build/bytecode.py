@@ -30,7 +30,10 @@ OFTEN = (
     ),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
-    *(f"fieldagent/cli/hub/{name}.py" for name in ("__init__", "arguments")),
+    *(
+        f"fieldagent/cli/hub/{name}.py"
+        for name in ("__init__", "action", "arguments", "caller_arguments")
+    ),
     *(f"fieldagent/kit/{name}.py" for name in ("__init__", "local_http")),
 )
 """Of what `SELDOM` names, what starts with each agent, or with each command."""

@@ -35,6 +35,15 @@ def wait(text: str) -> int:
     return seconds
 
 
+def watch_hours(text: str) -> tuple[int, int] | None:
+    """Minutes of the day at which they begin and end, the same for always; None for `none`."""
+    if text in ("always", "none"):
+        return (0, 0) if text == "always" else None
+    begins, ends = text.split("-")
+    return minute(begins), minute(ends)
+
+
+watch_hours.__name__ = "hours such as 06:00-22:00, always or none"
 wait.__name__ = "time such as 30s, 5m or 2h, from 10s to 168h"
 minute.__name__ = "time of day such as 18:00"
 

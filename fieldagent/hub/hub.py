@@ -31,6 +31,7 @@ from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
+from fieldagent.hub.api.watch_api import WatchApi
 from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.known import bridges
 from fieldagent.hub.console import Console
@@ -177,6 +178,7 @@ class Hub:
             *self.api.routes(),
             *ReadApi(store, authentication, clock=time.time).routes(),
             *SosApi(store, authentication, clock=time.time).routes(),
+            *WatchApi(store, authentication, clock=time.time).routes(),
             *administration.routes(
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,

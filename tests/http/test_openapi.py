@@ -26,6 +26,7 @@ from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
+from fieldagent.hub.api.watch_api import WatchApi
 from fieldagent.hub.console import Console
 from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.field.ip_link import Links
@@ -80,6 +81,7 @@ def routes(name: str) -> list[Route]:
         Acts(nothing, nothing, clock=lambda: 0.0), nothing, nothing, nothing
     )
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")
+    routes += WatchApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += TrackerDoor(nothing, clock=lambda: 0.0, wrong=nothing, note=nothing).routes()
     routes += Console(nothing, nothing, settings, clock=lambda: 0.0).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]

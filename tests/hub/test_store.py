@@ -318,6 +318,8 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 OF_VERSION_35 = """
 DROP TABLE tracker;
+DROP TABLE shift;
+DROP TABLE watch_hours;
 DROP TABLE operator_balance;
 ALTER TABLE webhook DROP COLUMN steps;
 ALTER TABLE webhook_delivery DROP COLUMN steps;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from fieldagent.cli.argument_types import batch, minute, minutes, tries, wait
+from fieldagent.cli.argument_types import batch, minute, minutes, tries, wait, watch_hours
 from fieldagent.cli.hub.action import action, add_listing, add_store, number
 from fieldagent.cli.hub.caller_arguments import add_callers
 from fieldagent.cli.subcommand import (
@@ -47,6 +47,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_contact(actions)
     _add_chain(actions)
     _add_sos(actions)
+    _add_watch(actions)
     summary = "say that the database was put back from a copy: no number is given twice"
     add_listing(command(actions, "restored", ("cli.hub.database", "restored"), summary))
     summary = "copy the database to FILE, whether a hub runs or not"
@@ -565,6 +566,33 @@ def _add_sos(actions: Subparsers) -> None:
         parser.add_argument("id", type=number)
         parser.add_argument("text", metavar=text.upper(), nargs="?" if text == "note" else None)
         parser.add_argument("--by", default="", help="who does (the only dispatcher)")
+
+
+def _add_watch(actions: Subparsers) -> None:
+    watch = command(actions, "watch", None, "who is on watch at the desk").add_subparsers(
+        metavar="ACTION"
+    )
+    action(watch, "show", ("cli.hub.watch", "standing"), "who is, and who hands over to whom")
+    take = action(watch, "take", ("cli.hub.watch", "take"), "let a dispatcher be on watch")
+    take.add_argument("user")
+    take.add_argument(
+        "--for", dest="length", type=wait, default=28_800, metavar="8h", help="how long (8h)"
+    )
+    over = action(
+        watch,
+        "hand-over",
+        ("cli.hub.watch", "hand_over"),
+        "ask another to take it: until they do, it stays",
+    )
+    over.add_argument("user", help="who is on watch")
+    over.add_argument("to", help="who is to be")
+    over.add_argument("--note", default="", help="what they must know")
+    end = action(watch, "end", ("cli.hub.watch", "end"), "let who is on watch end it")
+    end.add_argument("user")
+    end.add_argument("--note", default="")
+    summary = "when somebody is to be on watch (UTC): nobody for five minutes of it is an alarm"
+    hours = action(watch, "hours", ("cli.hub.watch", "hours"), summary)
+    hours.add_argument("hours", type=watch_hours, metavar="06:00-22:00|always|none")
 
 
 def _sos_action(actions: Subparsers, name: str, summary: str) -> CommandParser:

@@ -7,10 +7,10 @@ from typing import Any
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import number, refuse_others
 from fieldagent.http.routes import Route
+from fieldagent.hub.access.bodies import choice, line, read_body, whole, wrong
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import LISTED, LISTED_MAX, Acts
-from fieldagent.hub.administration.bodies import choice, line, read_body, whole, wrong
 from fieldagent.hub.administration.devices import device_of
 from fieldagent.hub.field.command_cost import CommandCost, cost
 from fieldagent.hub.field.command_giving import SET, costs_something, give

@@ -11,10 +11,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.bodies import (
+from fieldagent.hub.access.bodies import (
     identity,
     line,
     matching,
@@ -22,6 +19,9 @@ from fieldagent.hub.administration.bodies import (
     unknown,
     whole,
 )
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
 from fieldagent.hub.escalation.known import Reach, kind_of

@@ -11,10 +11,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import directory, imei_claims, imeis, secret
-from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.access.subject import Subject
-from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.bodies import (
+from fieldagent.hub.access.bodies import (
     choice,
     identity,
     line,
@@ -27,6 +24,9 @@ from fieldagent.hub.administration.bodies import (
     whole,
     wrong,
 )
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.subject import Subject
+from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import check_in, kept_letters

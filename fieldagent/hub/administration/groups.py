@@ -8,9 +8,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import people
-from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.bodies import (
+from fieldagent.hub.access.bodies import (
     identity,
     line,
     read_body,
@@ -18,6 +16,8 @@ from fieldagent.hub.administration.bodies import (
     read_user,
     unknown,
 )
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
 

@@ -10,10 +10,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import credentials, directory
-from fieldagent.hub.access.caller import Caller, Purpose
-from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.bodies import (
+from fieldagent.hub.access.bodies import (
     identity,
     line,
     read_body,
@@ -23,6 +20,9 @@ from fieldagent.hub.administration.bodies import (
     whole,
     wrong,
 )
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS, Field
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import number, page, refuse_others
 from fieldagent.http.routes import Route
+from fieldagent.hub.access.bodies import identity, unknown
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import Acts, place
-from fieldagent.hub.administration.bodies import identity, unknown
 from fieldagent.hub.field import dead_letters, kept_letters
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records import audit

@@ -14,11 +14,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import directory, people, secret
-from fieldagent.hub.access.caller import ROLES, Caller
-from fieldagent.hub.access.directory import ONE_TIME_LASTS, TYPES, Refused
-from fieldagent.hub.access.subject import Subject
-from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.bodies import (
+from fieldagent.hub.access.bodies import (
     choice,
     identity,
     line,
@@ -26,6 +22,10 @@ from fieldagent.hub.administration.bodies import (
     read_flag,
     unknown,
 )
+from fieldagent.hub.access.caller import ROLES, Caller
+from fieldagent.hub.access.directory import ONE_TIME_LASTS, TYPES, Refused
+from fieldagent.hub.access.subject import Subject
+from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import kept_letters

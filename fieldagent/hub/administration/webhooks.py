@@ -10,10 +10,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.bodies import (
+from fieldagent.hub.access.bodies import (
     identity,
     line,
     read_body,
@@ -21,6 +18,9 @@ from fieldagent.hub.administration.bodies import (
     unknown,
     whole,
 )
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook

@@ -54,6 +54,7 @@ NAMES = (
     "trouble.js",
     "usage.js",
     "users.js",
+    "watch.js",
     "webhooks.js",
     "words.js",
     "worker.js",

@@ -12,6 +12,7 @@ import { setUpHistory } from "./history.js";
 import { here as place, setUpPlace } from "./place.js";
 import { follow } from "./stream.js";
 import { by, plain } from "./text.js";
+import { setUpWatch, showWatch } from "./watch.js";
 import { chooseKit, loadPeople, setUpWriting } from "./write.js";
 
 /** Milliseconds after which a hub that was away is asked again. */
@@ -60,7 +61,7 @@ function later() {
 const load = async () => {
   // An SOS is there, and rings, whatever is wrong with the rest.
   await loadDesk();
-  await Promise.all([loadTalk(), loadPeople(), showFleet()]);
+  await Promise.all([loadTalk(), loadPeople(), showFleet(), showWatch()]);
   await lookAtPlace();
 };
 
@@ -179,6 +180,7 @@ setUpTalk(kitOf);
 setUpWriting();
 setUpFleet();
 setUpHands();
+setUpWatch();
 setUpPlace(went);
-setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), loadPeople(), showHands()]).catch(trouble), 60000);
+setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), loadPeople(), showHands(), showWatch()]).catch(trouble), 60000);
 offerPasskey().catch(trouble).finally(begin);

@@ -83,9 +83,10 @@ function kept(sos) {
   return cards.get(sos.id).card;
 }
 
-const KINDS = { sos: "SOS", overdue: "Overdue", operator: "Satellite operator" };
-const title = sos => `${KINDS[sos.kind]} ${sos.id}:`
-  + ` ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`;
+const KINDS = { sos: "SOS", overdue: "Overdue", operator: "Satellite operator", watch: "Nobody on watch" };
+/** What is about no one kit names the first, of which no person needs to know. */
+const title = sos => `${KINDS[sos.kind]} ${sos.id}`
+  + (sos.kind === "watch" ? "" : `: ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`);
 
 /** All that is known of one, with nothing to press: of one that is closed. */
 export const closedCard = sos => element("article", {}, lines(sos), element("ol", {}, sos.timeline.map(happened)));

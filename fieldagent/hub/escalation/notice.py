@@ -15,7 +15,7 @@ from fieldagent.package.writing import clock_time
 
 WORDS = 300
 """Characters of what was said, at most."""
-_KINDS = {"sos": "SOS", "overdue": "Overdue", "operator": "Satellite operator"}
+_KINDS = {"sos": "SOS", "overdue": "Overdue", "operator": "Satellite operator", "watch": "Watch"}
 
 
 _WHY = {

@@ -72,11 +72,14 @@ def _behind(db: Db, place: int, room: int) -> list[_Step]:
     return [_Step(number, float(at), _line(db, number, device)) for number, at, device in rows]
 
 
+_KINDS = {"overdue": "overdue", "watch": "nobody on watch"}
+
+
 def _line(db: Db, number: int, device: str) -> str:
     found, event = sos.of_event(db, number), sos_desk.event_of(db, number)
     if found is None or event["event"] in SILENT:
         return ""
-    what = "overdue" if found.kind == "overdue" else "SOS"
+    what = _KINDS.get(found.kind, "SOS")
     line = f"{what} {found.id} of {device}: {event['event']}{_by(event)}"
     if event["event"] == "raised" and not sos_desk.dispatchers(db, found.workspace):
         line += (

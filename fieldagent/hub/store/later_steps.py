@@ -119,4 +119,27 @@ CREATE TABLE tracker ( -- a device that is a tracker of somebody else's, and no 
 """
 """Who carries no kit was not there."""
 
-FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO + _TRACKERS
+_SHIFTS = """
+CREATE TABLE shift ( -- of a dispatcher on watch at the desk
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    begun {real} NOT NULL,
+    until {real} NOT NULL, -- when it ends by itself
+    ended {real},
+    heir {int} REFERENCES member ON DELETE SET NULL, -- who is asked to take it
+    note TEXT NOT NULL DEFAULT '' -- what they must know
+);
+CREATE INDEX shift_of_workspace ON shift (workspace, id);
+CREATE TABLE watch_hours ( -- in which somebody is to be on watch
+    workspace {int} PRIMARY KEY REFERENCES workspace ON DELETE CASCADE,
+    begins {int} NOT NULL, -- minutes of a UTC day
+    ends {int} NOT NULL,
+    alone {real}, -- since when nobody is
+    alarm {int}, -- that was raised for it
+    due {real} NOT NULL -- when to look again
+);
+"""
+"""Nobody said who was on watch."""
+
+FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO + _TRACKERS + _SHIFTS

@@ -1,4 +1,4 @@
-"""Bodies of an administrator's calls: their members by a table, every fault named at once."""
+"""Bodies of calls that change something: members by a table, every fault named at once."""
 
 from __future__ import annotations
 

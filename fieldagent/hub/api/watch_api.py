@@ -1,0 +1,94 @@
+"""Who is on watch at the desk, as dispatchers say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.bodies import read_body
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api import watch_desk
+from fieldagent.hub.records import shifts
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.reading import Field, read_seconds, read_text
+
+TAKING = {"seconds": Field(read_seconds, "seconds", required=True)}
+ENDING = {"note": Field(read_text, "note")}
+HANDING = {"to": Field(read_text, "to", required=True), **ENDING}
+
+Deed = Callable[[Db, Caller, dict[str, Any], float], None]
+"""What a dispatcher does about the watch. Raises Refused."""
+
+
+class WatchApi:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._judge = authentication.judge
+
+    def routes(self) -> list[Route]:
+        answer = partial(Route, "POST", judge=self._judge(Purpose.ACKNOWLEDGE))
+        return [
+            Route("GET", "/api/watch", self.look, judge=self._judge(Purpose.READ)),
+            answer("/api/watch/take", partial(self.act, TAKING, _take)),
+            answer("/api/watch/hand-over", partial(self.act, HANDING, _hand_over)),
+            answer("/api/watch/end", partial(self.act, ENDING, _end)),
+        ]
+
+    async def look(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        told = await self._store.read(
+            lambda db: shifts.standing(db, caller.workspace, self._clock())
+        )
+        return json_response(told)
+
+    async def act(
+        self, members: dict[str, Field], deed: Deed, request: Request, caller: Caller
+    ) -> Response:
+        """Answer how it stands then; 409 where it cannot be."""
+        given = read_body(request, members)
+        if len(given.get("note", "")) > shifts.NOTE_MAX:
+            raise Problem(422, f"note has at most {shifts.NOTE_MAX} characters")
+
+        def carry_out(db: Db) -> dict[str, Any] | Problem:
+            now = self._clock()
+            try:
+                deed(db, caller, given, now)
+            except Refused as refused:
+                return Problem(409, str(refused))
+            return shifts.standing(db, caller.workspace, now)
+
+        told = await self._store.commit(carry_out)
+        if isinstance(told, Problem):
+            raise told
+        return json_response(told)
+
+
+def _take(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
+    watch_desk.take(db, caller.workspace, caller.member, given["seconds"], now)
+
+
+def _hand_over(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
+    if not re.fullmatch(r"[0-9]{1,18}", given["to"]):
+        raise Refused("to is the number of a user, as text")
+    watch_desk.hand_over(db, caller.workspace, caller.member, int(given["to"]), _note(given), now)
+
+
+def _end(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
+    watch_desk.end(db, caller.workspace, caller.member, _note(given), now)
+
+
+def _note(given: dict[str, Any]) -> str:
+    return str(given.get("note", "")).replace("\0", " ")

@@ -1,0 +1,36 @@
+"""What a dispatcher does about the watch: take it, hand it over, end it. Raises Refused."""
+
+from __future__ import annotations
+
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api.sos_desk import dispatchers
+from fieldagent.hub.records import shifts
+from fieldagent.hub.store.contract import Db
+
+
+def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
+    """See `shifts.take`."""
+    _must_answer(db, workspace, member)
+    shifts.take(db, workspace, member, seconds, now)
+
+
+def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: float) -> None:
+    """See `shifts.hand_over`."""
+    _must_answer(db, workspace, heir)
+    if member == heir:
+        raise Refused("nobody hands over to themselves: end the watch instead")
+    if not shifts.hand_over(db, workspace, member, heir, note, now):
+        raise Refused("only who is on watch hands it over: take it first")
+
+
+def end(db: Db, workspace: int, member: int, note: str, now: float) -> None:
+    """See `shifts.end`."""
+    if not shifts.end(db, workspace, member, note, now):
+        raise Refused("they are not on watch: `fieldagent hub watch show` says who is")
+
+
+def _must_answer(db: Db, workspace: int, member: int) -> None:
+    if member not in dispatchers(db, workspace):
+        raise Refused(
+            f"user {member} answers no SOS here: `fieldagent hub user role {member} dispatcher`"
+        )

@@ -1,0 +1,61 @@
+// Who is on watch at the desk: a dispatcher takes it, hands it over with what the next must know, or
+// ends it. Until the next has taken it, it stays.
+
+import { all } from "./acts.js";
+import { call, me, Refused, trouble } from "./hub.js";
+import { by, clock, element, put, tell } from "./text.js";
+
+/** Seconds of a watch that is taken here. */
+const SHIFT = 8 * 3600;
+const ANSWERING = ["dispatcher", "administrator"];
+
+const mine = told => told.onWatch.find(each => each.user.id === me.id);
+const offered = told => told.onWatch.find(each => each.handsOverTo?.id === me.id);
+
+const inWords = ({ user, until, handsOverTo, note }) => `${user.name} until ${clock(until)} UTC`
+  + (handsOverTo ? `, who asks ${handsOverTo.name} to take it${note ? `: ${note}` : ""}` : "");
+
+function show(told) {
+  const nobody = told.hours ? `Nobody is on watch, and somebody is to be: ${told.hours}.` : "";
+  by("watch").hidden = !told.hours && !told.onWatch.length && !me.mayAnswer;
+  tell("watch-told", told.onWatch.length ? `On watch: ${told.onWatch.map(inWords).join("; ")}.` : nobody || "Nobody has said to be on watch.");
+  by("watch-told").classList.toggle("fault", told.nobodySince !== null);
+  const from = offered(told);
+  by("watch-take").textContent = from ? `Take the watch from ${from.user.name}` : mine(told) ? "Stay on watch for 8 hours" : "Take the watch for 8 hours";
+  by("watch-take").hidden = !me.mayAnswer;
+  for (const id of ["watch-end", "watch-over"]) by(id).hidden = !me.mayAnswer || !mine(told);
+  by("watch-before").hidden = !told.before.length;
+  put("watch-list", told.before.map(({ user, since, ended, note }) =>
+    element("li", {}, `${user.name}, ${clock(since)} to ${clock(ended)} UTC`, note ? element("p", {}, note) : null)));
+}
+
+export const showWatch = async () => show(await call("GET", "/api/watch"));
+
+async function act(path, body) {
+  tell("watch-fault", "");
+  try {
+    show(await call("POST", `/api/watch/${path}`, body));
+  } catch (error) {
+    if (error instanceof Refused) tell("watch-fault", error.message);
+    else trouble(error);
+  }
+}
+
+async function listOthers() {
+  if (!by("watch-over").open) return;
+  const others = (await all("/api/users?limit=1000", "users")).filter(each => each.id !== me.id && !each.disabled && ANSWERING.includes(each.role));
+  by("watch-to").replaceChildren(...others.map(each => element("option", { value: each.id }, each.name)));
+  if (!others.length) tell("watch-fault", "There is no other dispatcher: an administrator makes somebody one.");
+}
+
+export function setUpWatch() {
+  by("watch-take").addEventListener("click", () => act("take", { seconds: SHIFT }));
+  by("watch-end").addEventListener("click", () => act("end", { note: "" }));
+  by("watch-over").addEventListener("toggle", () => listOthers().catch(trouble));
+  by("watch-form").addEventListener("submit", event => {
+    event.preventDefault();
+    act("hand-over", { to: by("watch-to").value, note: by("watch-note").value });
+    by("watch-note").value = "";
+    by("watch-over").open = false;
+  });
+}

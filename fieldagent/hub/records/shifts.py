@@ -1,0 +1,234 @@
+"""Who is on watch at the desk: shifts, who hands over to whom, and that there is nobody.
+
+A shift begins when a dispatcher takes the watch. It ends when they say so, at the time that they
+have said, or when whom they hand over to has taken it: until then it is theirs. Several may be on
+watch at one time. Where a workspace has hours in which somebody is to be, an alarm is raised once
+there has been nobody for five minutes of them.
+
+Each function is one operation for `Store.commit`, `read` or `once`. Times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, NamedTuple
+
+from fieldagent.hub.records import audit, ledger, sos
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.package.package import SOS_PRIORITY, Message
+from fieldagent.package.writing import clock_time
+
+ALARM = "watch"
+"""The kind of such an alarm, among the SOS."""
+PATIENCE = 300.0
+"""Seconds for which nobody is on watch before that is an alarm."""
+LONGEST = 7 * 86_400.0
+"""Seconds of a shift at most: nobody is awake for longer, and a forgotten one must end."""
+SHOWN = 10
+"""Shifts that have ended, the newest."""
+NOTE_MAX = 2_000
+"""Characters."""
+_DAY, _MINUTE = 86_400.0, 60
+_ON = "ended IS NULL AND until > ?"
+
+
+class Hours(NamedTuple):
+    """In which somebody is to be on watch: minutes of a UTC day, over midnight where the end is
+    before the beginning, the whole day where both are one."""
+
+    begins: int
+    ends: int
+
+    def __str__(self) -> str:
+        if self.begins == self.ends:
+            return "always"
+        return " to ".join(f"{each // 60:02}:{each % 60:02}" for each in self) + " UTC"
+
+    def hold(self, now: float) -> bool:
+        """Return whether now is among them."""
+        minute = now % _DAY / _MINUTE
+        if self.begins < self.ends:
+            return self.begins <= minute < self.ends
+        return minute >= self.begins or minute < self.ends
+
+    def next_change(self, now: float) -> float:
+        """Return when they begin or end next."""
+        if self.begins == self.ends:
+            return inf
+        today = now - now % _DAY
+        return min(
+            at
+            for day in (today, today + _DAY)
+            for minute in self
+            if (at := day + minute * _MINUTE) > now
+        )
+
+
+def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
+    """Let a dispatcher be on watch for so long, from whoever hands over to them. Who is on watch
+    already is so for that long from now."""
+    until = now + min(seconds, LONGEST)
+    db.execute(
+        f"UPDATE shift SET ended = ? WHERE workspace = ? AND {_ON} AND heir = ?",
+        *(now, workspace, now, member),
+    )
+    if not db.execute(
+        f"UPDATE shift SET until = ? WHERE workspace = ? AND member = ? AND {_ON} RETURNING id",
+        *(until, workspace, member, now),
+    ):
+        db.execute(
+            "INSERT INTO shift (workspace, member, begun, until) VALUES (?, ?, ?, ?)",
+            *(workspace, member, now, until),
+        )
+    audit.note(db, workspace, str(member), "watch take", f"until {clock_time(until)}", now)
+    _look_soon(db, workspace)
+
+
+def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: float) -> bool:
+    """Let who is on watch ask another dispatcher to take it, with what they must know; return False
+    where they are not."""
+    if not db.execute(
+        f"UPDATE shift SET heir = ?, note = ? WHERE workspace = ? AND member = ? AND {_ON}"
+        " RETURNING id",
+        *(heir, note, workspace, member, now),
+    ):
+        return False
+    audit.note(db, workspace, str(member), "watch hand over", f"to {heir}", now)
+    return True
+
+
+def end(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
+    """Let who is on watch end it; return False where they are not."""
+    if not db.execute(
+        "UPDATE shift SET ended = ?, note = CASE WHEN ? = '' THEN note ELSE ? END"
+        f" WHERE workspace = ? AND member = ? AND {_ON} RETURNING id",
+        *(now, note, note, workspace, member, now),
+    ):
+        return False
+    audit.note(db, workspace, str(member), "watch end", "", now)
+    _look_soon(db, workspace)
+    return True
+
+
+def set_hours(
+    db: Db, workspace: int, hours: Hours | None, now: float, by: str = audit.ADMINISTRATION
+) -> None:
+    """Set the hours in which somebody is to be on watch; None: nobody has to be."""
+    db.execute("DELETE FROM watch_hours WHERE workspace = ?", workspace)
+    if hours is not None:
+        db.execute(
+            "INSERT INTO watch_hours (workspace, begins, ends, due) VALUES (?, ?, ?, 0)",
+            *(workspace, *hours),
+        )
+        _look_soon(db, workspace)
+    audit.note(db, workspace, by, "watch hours", str(hours or "none"), now)
+
+
+def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
+    """Return who is on watch, the last that were, and the hours."""
+    rows = db.execute(
+        "SELECT shift.member, own.name, begun, until, heir, other.name, note FROM shift"
+        " JOIN member own ON own.id = shift.member LEFT JOIN member other ON other.id = heir"
+        f" WHERE shift.workspace = ? AND {_ON} ORDER BY shift.id",
+        *(workspace, now),
+    )
+    before = db.execute(
+        "SELECT shift.member, name, begun, CASE WHEN ended IS NULL THEN until ELSE ended END, note"
+        f" FROM shift JOIN member ON member.id = shift.member WHERE workspace = ? AND NOT ({_ON})"
+        " ORDER BY shift.id DESC LIMIT ?",
+        *(workspace, now, SHOWN),
+    )
+    hours = db.execute("SELECT begins, ends, alone FROM watch_hours WHERE workspace = ?", workspace)
+    return {
+        "onWatch": [
+            {
+                "user": {"id": str(member), "name": name},
+                "since": begun,
+                "until": until,
+                "handsOverTo": None if heir is None else {"id": str(heir), "name": heirs_name},
+                "note": note,
+            }
+            for member, name, begun, until, heir, heirs_name, note in rows
+        ],
+        "before": [
+            {
+                "user": {"id": str(member), "name": name},
+                "since": begun,
+                "ended": ended,
+                "note": note,
+            }
+            for member, name, begun, ended, note in before
+        ],
+        "hours": str(Hours(*hours[0][:2])) if hours else None,
+        "nobodySince": hours[0][2] if hours and not rows else None,
+    }
+
+
+def next_due(db: Db) -> float:
+    """When `look` finds something."""
+    return earliest(db, "SELECT min(due) FROM watch_hours")
+
+
+def look(db: Db, now: float) -> list[str]:
+    """Warn where nobody is on watch and somebody is to be, and raise the alarm where that stays so;
+    what to log."""
+    due = db.execute(
+        f"SELECT workspace FROM watch_hours WHERE due <= ? ORDER BY workspace{db.skip_locked}", now
+    )
+    told = [_settle(db, workspace, now) for (workspace,) in due]
+    return [line for line in told if line]
+
+
+def _look_soon(db: Db, workspace: int) -> None:
+    db.execute("UPDATE watch_hours SET due = 0 WHERE workspace = ?", workspace)
+    db.announce(sos.EVENTS)
+
+
+def _settle(db: Db, workspace: int, now: float) -> str:
+    """See how it stands; return what to log."""
+    rows = db.execute(
+        "SELECT begins, ends, alone, alarm, name FROM watch_hours"
+        " JOIN workspace ON workspace.id = workspace WHERE workspace = ?",
+        workspace,
+    )
+    if not rows:
+        return ""
+    begins, ends, alone, alarm, name = rows[0]
+    hours, told = Hours(begins, ends), ""
+    ((until,),) = db.execute(
+        f"SELECT max(until) FROM shift WHERE workspace = ? AND {_ON}", *(workspace, now)
+    )
+    due = min(hours.next_change(now), until or inf)
+    if until is not None or not hours.hold(now):
+        if alarm is not None and until is not None:
+            sos.note_event(db, alarm, "heard", now, detail="somebody is on watch again")
+        alone = alarm = None
+    elif alone is None:
+        alone, due = now, min(due, now + PATIENCE)
+        told = f"nobody is on watch in {name}; the alarm is raised in {PATIENCE / 60:g} min"
+    elif alarm is None and now < alone + PATIENCE:
+        due = min(due, alone + PATIENCE)
+    elif alarm is None:
+        text = f"Nobody is on watch in {name} since {clock_time(alone)} (hours: {hours})"
+        alarm = _raise(db, workspace, text, now)
+        told = text if alarm is None else f"{text}: alarm {alarm}"
+    db.execute(
+        "UPDATE watch_hours SET alone = ?, alarm = ?, due = ? WHERE workspace = ?",
+        *(alone, alarm, min(due, now + _DAY), workspace),
+    )
+    return told
+
+
+def _raise(db: Db, workspace: int, text: str, now: float) -> int | None:
+    """Raise it about the first kit there, as an alarm is about one; None where there is none."""
+    first = db.execute(
+        "SELECT id, member FROM device WHERE workspace = ? AND disabled IS NULL ORDER BY id"
+        " LIMIT 1",
+        workspace,
+    )
+    if not first:
+        return None
+    device, member = first[0]
+    posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
+    return ledger.raise_alarm(db, posting, device, now, ALARM)

@@ -1,0 +1,193 @@
+"""Who is on watch at the desk, who hands over to whom, and the alarm where nobody is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api import watch_desk
+from fieldagent.hub.records import shifts, sos
+from fieldagent.hub.records.shifts import PATIENCE, Hours
+from fieldagent.hub.store.contract import Db, Store
+from tests.hub.field import START, Field, field_of
+from tests.hub.test_console import call, settle_in, sign_in
+from tests.processes import administer, hub
+
+HOUR = 3600.0
+NOON = 1_790_078_400.0
+"""Unix time of a noon."""
+
+
+@pytest.mark.parametrize(
+    ("hours", "at", "holds", "change"),
+    [
+        (Hours(360, 1320), 0, True, 10 * HOUR),
+        (Hours(360, 720), 0, False, 18 * HOUR),
+        (Hours(720, 780), 0, True, HOUR),
+        (Hours(1320, 360), 0, False, 10 * HOUR),
+        (Hours(1320, 360), 11 * HOUR, True, 18 * HOUR),
+        (Hours(1320, 360), 13 * HOUR, True, 18 * HOUR),
+        (Hours(0, 0), 0, True, None),
+    ],
+)
+def test_hours_hold_over_midnight(hours: Hours, at: float, holds: bool, change: float) -> None:
+    assert hours.hold(NOON + at) is holds
+    expected = float("inf") if change is None else NOON + change
+    assert hours.next_change(NOON + at) == expected
+
+
+async def office(alps: Field) -> None:
+    """Ben and Cleo are dispatchers, somebody is always to be on watch."""
+
+    def settle(db: Db) -> None:
+        for member in (2, 3):
+            directory.set_role(db, 1, member, "dispatcher", now=alps.now)
+
+    await alps.store.commit(settle)
+
+
+async def act(alps: Field, deed: Any, *what: Any) -> None:
+    await alps.store.commit(lambda db: deed(db, 1, *what, alps.now))
+
+
+async def look(alps: Field) -> list[str]:
+    """As the hub does, where there is something to see."""
+    if await alps.store.read(shifts.next_due) > alps.now:
+        return []
+    return await alps.store.commit(lambda db: shifts.look(db, alps.now))
+
+
+async def on_watch(alps: Field) -> list[tuple[str, str | None, str]]:
+    told = await alps.store.read(lambda db: shifts.standing(db, 1, alps.now))
+    return [
+        (each["user"]["name"], (each["handsOverTo"] or {}).get("name"), each["note"])
+        for each in told["onWatch"]
+    ]
+
+
+async def alarms(alps: Field) -> list[tuple[str, str]]:
+    found = await alps.store.read(
+        lambda db: sos.listing(db, workspace=1, state=None, before=99, limit=9)
+    )
+    return [(each.kind, each.state) for each in found]
+
+
+async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
+    async with field_of(store) as alps:
+        await office(alps)
+        await act(alps, watch_desk.take, 2, 8 * HOUR)
+        assert await on_watch(alps) == [("Ben", None, "")]
+        await act(alps, watch_desk.hand_over, 2, 3, "Ada is late at the hut")
+        assert await on_watch(alps) == [("Ben", "Cleo", "Ada is late at the hut")]
+        alps.now += HOUR
+        await act(alps, watch_desk.take, 3, 8 * HOUR)
+        assert await on_watch(alps) == [("Cleo", None, "")]
+        told = await store.read(lambda db: shifts.standing(db, 1, alps.now))
+        (before,) = told["before"]
+        assert (before["ended"], before["note"]) == (alps.now, "Ada is late at the hut")
+        # Two may be on watch; one of them ends it, the other's time is over.
+        await act(alps, watch_desk.take, 2, 2 * HOUR)
+        await act(alps, watch_desk.end, 3, "")
+        assert await on_watch(alps) == [("Ben", None, "")]
+        alps.now += 2 * HOUR
+        assert await on_watch(alps) == []
+
+
+@pytest.mark.parametrize(
+    ("deed", "what", "why"),
+    [
+        (watch_desk.take, (1, HOUR), "answers no SOS here"),
+        (watch_desk.hand_over, (2, 3, ""), "only who is on watch"),
+        (watch_desk.hand_over, (2, 1, ""), "answers no SOS here"),
+        (watch_desk.hand_over, (2, 2, ""), "nobody hands over to themselves"),
+        (watch_desk.end, (2, ""), "they are not on watch"),
+    ],
+)
+async def test_what_cannot_be_is_told(store: Store, deed: Any, what: Any, why: str) -> None:
+    async with field_of(store) as alps:
+        await office(alps)
+        with pytest.raises(Refused, match=why):
+            await act(alps, deed, *what)
+
+
+async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> None:
+    async with field_of(store) as alps:
+        await office(alps)
+        alps.now = NOON
+        await act(alps, watch_desk.take, 2, HOUR)
+        await act(alps, shifts.set_hours, Hours(360, 1320))
+        assert await look(alps) == []
+        # His time is over: five minutes for whoever comes late.
+        alps.now += HOUR
+        (warning,) = await look(alps)
+        assert warning == "nobody is on watch in Alps; the alarm is raised in 5 min"
+        alps.now += PATIENCE - 1
+        assert await look(alps) == [] and await alarms(alps) == []
+        alps.now += 1
+        (told,) = await look(alps)
+        assert told.startswith("Nobody is on watch in Alps since 2026-") and "alarm 1" in told
+        alps.now += HOUR
+        assert await look(alps) == [] and await alarms(alps) == [("watch", "open")]
+        # Somebody comes: the alarm says so, and a person closes it. Then they go again.
+        await act(alps, watch_desk.take, 3, HOUR)
+        assert await look(alps) == []
+        assert ("heard", "somebody is on watch again") in [
+            tuple(row) for row in await alps.rows("SELECT event, detail FROM sos_event")
+        ]
+        await act(alps, watch_desk.end, 3, "")
+        assert len(await look(alps)) == 1
+        alps.now += PATIENCE
+        assert len(await look(alps)) == 1 and len(await alarms(alps)) == 2
+        # At night nobody has to be.
+        await act(alps, watch_desk.take, 3, HOUR)
+        alps.now = NOON + 11 * HOUR
+        for _ in range(40):
+            alps.now += 600
+            if alps.now < NOON + 18 * HOUR:
+                assert await look(alps) == []
+        assert len(await alarms(alps)) == 2
+        alps.now = NOON + 18 * HOUR
+        assert len(await look(alps)) == 1
+
+
+async def test_late_after_the_hub_was_away(store: Store) -> None:
+    async with field_of(store) as alps:
+        await office(alps)
+        await act(alps, shifts.set_hours, Hours(0, 0))
+        assert len(await look(alps)) == 1
+        alps.now = START + 86_400
+        assert len(await look(alps)) == 1
+        assert await alarms(alps) == [("watch", "open")]
+
+
+def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> None:
+    settle_in(database)
+    administer(database, "watch", "hours", "always")
+    with hub(tmp_path, {"database": database}) as running:
+        _, headers, _ = sign_in(running, "olga@example.org")
+        mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
+
+        def said(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+            status, _, told = call(running, method, path, body, **mine)
+            return status, json.loads(told)
+
+        running.expect("nobody is on watch in Alps")
+        status, told = said("GET", "/api/watch")
+        assert status == 200 and told["onWatch"] == [] and told["nobodySince"]
+        status, told = said("POST", "/api/watch/take", {"seconds": 28_800})
+        assert status == 200 and told["nobodySince"] is None
+        assert told["onWatch"][0]["user"]["name"] == "Olga"
+        status, told = said("POST", "/api/watch/hand-over", {"to": "1", "note": "x"})
+        assert status == 409 and "answers no SOS here" in told["detail"]
+        assert said("POST", "/api/watch/hand-over", {"to": "all"})[0] == 409
+        assert said("POST", "/api/watch/take", {"seconds": 0})[0] == 422
+        assert said("POST", "/api/watch/end", {"note": "n" * 2001})[0] == 422
+        shown = administer(database, "watch", "show")
+        assert shown["hours"] == "always" and shown["onWatch"][0]["user"]["name"] == "Olga"
+        assert administer(database, "watch", "end", "Olga", "--note", "quiet")["onWatch"] == []
+        assert administer(database, "watch", "hours", "none") == {"hours": "none"}
