@@ -134,8 +134,8 @@ def _add_user(actions: Subparsers) -> None:
     role.add_argument("user")
     role.add_argument(
         "role",
-        choices=("member", "dispatcher", "administrator"),
-        help="a dispatcher sees all and answers an SOS; an administrator says who is who, too",
+        choices=("member", "observer", "dispatcher", "administrator"),
+        help="an observer sees all, a dispatcher answers an SOS too, an administrator says who is who",
     )
     radio = action(
         user, "radio", ("cli.hub.people", "user_radio"), "name the radios that a user carries"

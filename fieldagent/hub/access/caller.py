@@ -67,19 +67,21 @@ class Caller:
 
     @property
     def sees_all(self) -> bool:
-        """Whether also what is between others: an Integration and a dispatcher do."""
-        return self.type == "Integration" or self.may_answer
+        """Whether also what is between others: an Integration, an observer and a dispatcher do."""
+        return self.type == "Integration" or self.role == OBSERVER or self.may_answer
 
     @property
     def may_answer(self) -> bool:
         return self.role in ANSWERING
 
 
+OBSERVER = "observer"
+"""The role of who sees all of the workspace, and answers nothing."""
 DISPATCHER = "dispatcher"
 """The role of who sees all of the workspace, and may acknowledge an SOS."""
 ADMINISTRATOR = "administrator"
 """The role of who may do all that a dispatcher may, and administers the workspace."""
-ROLES = ("member", DISPATCHER, ADMINISTRATOR)
+ROLES = ("member", OBSERVER, DISPATCHER, ADMINISTRATOR)
 ANSWERING = (DISPATCHER, ADMINISTRATOR)
 """The roles of who answers an SOS."""
 

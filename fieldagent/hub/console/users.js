@@ -4,7 +4,7 @@ import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, 
 import { call, me } from "./hub.js";
 import { by, clock } from "./text.js";
 
-const ROLES = [["member", "member: sees what is theirs"], ["dispatcher", "dispatcher: sees all, answers an SOS"],
+const ROLES = [["member", "member: sees what is theirs"], ["observer", "observer: sees all, answers nothing"], ["dispatcher", "dispatcher: sees all, answers an SOS"],
   ["administrator", "administrator: says who is who, too"]];
 const TYPES = [["User", "person"], ["Integration", "program that sees all"], ["Resource", "resource"], ["Device", "device"]];
 

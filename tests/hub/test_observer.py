@@ -1,0 +1,71 @@
+"""An observer sees all of the workspace, and answers nothing: every route that answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from fieldagent.hub.access.caller import ROLES, Caller, Purpose
+from fieldagent.hub.api.sos_api import SosApi
+from fieldagent.hub.api.watch_api import WatchApi
+from tests.hub.test_console import call, settle_in, sign_in
+from tests.hub.test_contacts import kit_of
+from tests.processes import administer, agent, hub, until
+
+
+def answering() -> list[str]:
+    """The paths of what is for a dispatcher alone: what comes later is in it by itself."""
+    asked: dict[object, Purpose] = {}
+
+    def judge(purpose: Purpose) -> object:
+        token = object()
+        asked[token] = purpose
+        return token
+
+    authentication = Mock(judge=judge)
+    routes = [
+        *SosApi(Mock(), authentication, clock=lambda: 0.0).routes(),
+        *WatchApi(Mock(), authentication, clock=lambda: 0.0).routes(),
+    ]
+    return [
+        route.pattern.replace("{id}", "1")
+        for route in routes
+        if asked[route.judge] is Purpose.ACKNOWLEDGE
+    ]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_who_sees_all_and_who_answers(role: str) -> None:
+    caller = Caller(1, "", 1, frozenset(), 2, "User", "Ben", role, True)
+    assert (caller.sees_all, caller.may_answer) == {
+        "member": (False, False),
+        "observer": (True, False),
+        "dispatcher": (True, True),
+        "administrator": (True, True),
+    }[role]
+
+
+def test_an_observer_sees_an_sos_of_somebody_else_and_may_not_answer_it(
+    tmp_path: Path, database: str
+) -> None:
+    token = settle_in(database)
+    administer(database, "user", "role", "Olga", "observer")
+    with hub(tmp_path, {"database": database}) as running:
+        _, headers, _ = sign_in(running, "olga@example.org")
+        mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            until(lambda: administer(database, "sos", "list"))
+        status, _, told = call(running, "GET", "/api/sos/1", **mine)
+        assert status == 200 and json.loads(told)["state"] == "open"
+        assert b"leg broken" in call(running, "GET", "/api/items", **mine)[2]
+        paths = answering()
+        assert len(paths) >= 8
+        for path in paths:
+            status, _, told = call(running, "POST", path, {}, **mine)
+            assert status == 403, (path, told)
+        (found,) = administer(database, "sos", "list")
+        assert found["state"] == "open"
