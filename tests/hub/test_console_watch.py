@@ -1,13 +1,15 @@
-"""Two dispatchers at their consoles: who is on watch, handed over with a note, and nobody."""
+"""Two dispatchers at their consoles: the watch, and an SOS, go from one to the other."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests import browser
 from tests.hub.test_console import SECRET, console, settle_in, sign_in_as_olga
 from tests.hub.test_console_administration import sign_in
-from tests.processes import administer, hub
+from tests.hub.test_contacts import kit_of
+from tests.processes import administer, agent, hub, until
 
 
 def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
@@ -46,3 +48,34 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
         browser.keep(bens, "console-watch-1280-light")
         bens.get_by_role("button", name="End my watch").click()
         bens.locator("#watch-told.fault, #watch-told").get_by_text("Nobody is on watch").wait_for()
+
+
+def test_an_sos_goes_from_one_to_the_next(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    ben = str(administer(database, "user", "add", "Ben")["id"])
+    administer(database, "user", "password", "Ben", secret=SECRET)
+    administer(database, "user", "role", "Ben", "dispatcher")
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "390-dark") as olgas,
+        console(opened, running, "1280-light") as bens,
+        agent(tmp_path, kit_of(running, token)) as kit,
+    ):
+        sign_in_as_olga(olgas)
+        sign_in(bens, ben, SECRET.strip())
+        kit.call("POST", "/api/sos", {"text": "leg broken"})
+        olgas.get_by_role("button", name="Acknowledge").click()
+        olgas.get_by_role("button", name="Hand it over").click()
+        olgas.get_by_label("Who is to take 1").select_option("Ben")
+        olgas.get_by_label("What they must know of 1").fill("heli at 14:00")
+        olgas.get_by_role("button", name="Ask them to take it").click()
+        asked = bens.locator("#sos .thread").get_by_text("handed over by Olga")
+        asked.get_by_text("to Ben, once they take it: heli at 14:00").wait_for()
+        assert browser.faults(olgas) == []
+        # It is hers, and her kit reckons with her, until he has taken it.
+        assert administer(database, "sos", "list")[0]["seen"]["by"]["name"] == "Olga"
+        bens.get_by_role("button", name="Take it over").click()
+        olgas.locator("#sos").get_by_text("Seen by Ben").wait_for()
+        until(lambda: "Ben" in json.dumps(kit.call("GET", "/api/sos").body))

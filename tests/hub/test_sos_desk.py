@@ -152,6 +152,28 @@ async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(st
         assert (await hub.call("POST", "/api/sos/1/take-over", who=1)).status == 403
 
 
+async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        asked = {"to": "3", "note": "heli at 14:00"}
+        refused = await hub.call("POST", "/api/sos/1/hand-over", asked)
+        assert refused.status == 409 and b"only who has SOS 1" in refused.body
+        await hub.told("POST", "/api/sos/1/acknowledge")
+        assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
+        for to in ("1", "2", "77"):
+            refused = await hub.call("POST", "/api/sos/1/hand-over", {"to": to})
+            assert refused.status == 409 and b"no other dispatcher" in refused.body
+        told = await hub.told("POST", "/api/sos/1/hand-over", asked)
+        # It is Ben's until Cleo has taken it, and their kit reckons with him.
+        assert (told["state"], told["seen"]["by"]["name"]) == ("seen", "Ben")
+        last = told["timeline"][-1]
+        assert (last["event"], last["by"]["name"]) == ("handed over", "Ben")
+        assert last["detail"] == "to Cleo, once they take it: heli at 14:00"
+        assert await told_to_the_kit(hub.alps, 1) == []
+        told = await hub.told("POST", "/api/sos/1/take-over", who=3)
+        assert told["seen"]["by"]["name"] == "Cleo"
+
+
 def recorded(seconds: int) -> datetime:
     return datetime.fromtimestamp(START + seconds, UTC)
 

@@ -184,7 +184,7 @@ def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> N
         assert told["onWatch"][0]["user"]["name"] == "Olga"
         status, told = said("POST", "/api/watch/hand-over", {"to": "1", "note": "x"})
         assert status == 409 and "answers no SOS here" in told["detail"]
-        assert said("POST", "/api/watch/hand-over", {"to": "all"})[0] == 409
+        assert said("POST", "/api/watch/hand-over", {"to": "all"})[0] == 422
         assert said("POST", "/api/watch/take", {"seconds": 0})[0] == 422
         assert said("POST", "/api/watch/end", {"note": "n" * 2001})[0] == 422
         shown = administer(database, "watch", "show")

@@ -135,7 +135,7 @@ def _add_user(actions: Subparsers) -> None:
     role.add_argument(
         "role",
         choices=("member", "observer", "dispatcher", "administrator"),
-        help="an observer sees all, a dispatcher answers an SOS too, an administrator says who is who",
+        help="an observer sees all, a dispatcher answers, an administrator says who is who",
     )
     radio = action(
         user, "radio", ("cli.hub.people", "user_radio"), "name the radios that a user carries"
@@ -566,6 +566,11 @@ def _add_sos(actions: Subparsers) -> None:
         parser.add_argument("id", type=number)
         parser.add_argument("text", metavar=text.upper(), nargs="?" if text == "note" else None)
         parser.add_argument("--by", default="", help="who does (the only dispatcher)")
+    over = _sos_action(sos, "hand-over", "ask another dispatcher to take it over")
+    over.add_argument("id", type=number)
+    over.add_argument("to", help="who is to take it")
+    over.add_argument("--note", dest="text", default="", help="what they must know")
+    over.add_argument("--by", default="", help="who has it (the only dispatcher)")
 
 
 def _add_watch(actions: Subparsers) -> None:

@@ -105,6 +105,14 @@ def take_over(given: argparse.Namespace) -> int:
     return _answer(given, sos_desk.take_over)
 
 
+def hand_over(given: argparse.Namespace) -> int:
+    def deed(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
+        heir = directory.member_of(db, found.workspace, given.to)
+        return sos_desk.hand_over(db, found, member, heir, text, now)
+
+    return _answer(given, deed)
+
+
 def close(given: argparse.Namespace) -> int:
     return _answer(given, sos_desk.close)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.bodies import line, matching, read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk, sos_table
@@ -21,6 +23,7 @@ from fieldagent.hub.records import sos
 from fieldagent.hub.records.sos import Sos, SosState
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package import canned
+from fieldagent.package.reading import Field
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 
@@ -28,6 +31,11 @@ LISTED, LISTED_MAX = 50, 200
 EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50
 TEXT_MAX = 200
 """Characters that are searched for."""
+
+HANDING = {
+    "to": Field(matching(re.compile("[0-9]{1,18}"), "the number of a user"), "to", required=True),
+    "note": Field(line(sos_desk.TEXT_MAX, 0), "note"),
+}
 
 Deed = Callable[[Db, Sos, int, str, float], Sos]
 """What a member does about one, with what text, when. Raises Refused."""
@@ -52,6 +60,7 @@ class SosApi:
             Route("GET", "/api/sos/{id}", self.look, judge=may_read),
             answer("/api/sos/{id}/acknowledge", self.acknowledge),
             answer("/api/sos/{id}/take-over", self.take_over),
+            answer("/api/sos/{id}/hand-over", self.hand_over),
             answer("/api/sos/{id}/close", self.close),
             answer("/api/sos/{id}/note", self.note),
             answer("/api/sos/{id}/answer", self.answer),
@@ -123,6 +132,15 @@ class SosApi:
     async def take_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         return await self._answer(request, id, caller, sos_desk.take_over, "note", required=False)
 
+    async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        given = read_body(request, HANDING)
+        heir, text = given["to"], given.get("note", "").replace("\0", " ")
+
+        def deed(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
+            return sos_desk.hand_over(db, found, member, int(heir), text, now)
+
+        return await self._carry_out(id, caller, deed, text)
+
     async def close(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         return await self._answer(request, id, caller, sos_desk.close, "reason")
 
@@ -142,7 +160,11 @@ class SosApi:
         *,
         required: bool = True,
     ) -> Response:
-        text, number_ = _text(request, member, required=required), _number(id_)
+        text = _text(request, member, required=required)
+        return await self._carry_out(id_, caller, deed, text)
+
+    async def _carry_out(self, id_: str, caller: Caller, deed: Deed, text: str) -> Response:
+        number_ = _number(id_)
 
         def carry_out(db: Db) -> dict[str, Any] | Problem | None:
             found = sos.named(db, caller.workspace, number_, locked=True)

@@ -67,6 +67,19 @@ def take_over(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
     return _again(db, found)
 
 
+def hand_over(db: Db, found: Sos, member: int, heir: int, text: str, now: float) -> Sos:
+    """Let who has it ask another dispatcher to take it over: until they do, it stays theirs. Raises
+    Refused where they do not have it, or the other answers none."""
+    if found.state != SosState.SEEN or found.seen_by != member:
+        raise Refused(f"only who has SOS {found.id} hands it over")
+    if heir == member or heir not in dispatchers(db, found.workspace):
+        raise Refused(f"user {heir} is no other dispatcher of this workspace")
+    detail = f"to {_name(db, heir)}, once they take it{f': {text}' if text else ''}"
+    sos.note_event(db, found.id, "handed over", now, member=member, detail=detail)
+    note(db, found.workspace, str(member), "sos hand over", f"{found.id} to {heir}", now)
+    return found
+
+
 def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
     """Raises Refused where it is closed already."""
     if found.state == SosState.CLOSED:

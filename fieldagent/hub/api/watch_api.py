@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,13 +15,13 @@ from fieldagent.hub.access.bodies import read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import watch_desk
+from fieldagent.hub.api.sos_api import HANDING
 from fieldagent.hub.records import shifts
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.reading import Field, read_seconds, read_text
 
 TAKING = {"seconds": Field(read_seconds, "seconds", required=True)}
 ENDING = {"note": Field(read_text, "note")}
-HANDING = {"to": Field(read_text, "to", required=True), **ENDING}
 
 Deed = Callable[[Db, Caller, dict[str, Any], float], None]
 """What a dispatcher does about the watch. Raises Refused."""
@@ -81,8 +80,6 @@ def _take(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
 
 
 def _hand_over(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
-    if not re.fullmatch(r"[0-9]{1,18}", given["to"]):
-        raise Refused("to is the number of a user, as text")
     watch_desk.hand_over(db, caller.workspace, caller.member, int(given["to"]), _note(given), now)
 
 

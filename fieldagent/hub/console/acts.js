@@ -1,6 +1,6 @@
 // What every act of an administrator goes through: done, told, and looked at again.
 
-import { call, Refused, trouble } from "./hub.js";
+import { call, me, Refused, trouble } from "./hub.js";
 import { by, element, put, tell } from "./text.js";
 
 const opened = new Set();
@@ -101,3 +101,7 @@ export async function all(path, name) {
 }
 
 export const list = (id, nodes, nothing) => put(id, nodes.length ? nodes : [element("li", { class: "quiet" }, nothing)]);
+
+/** Who else answers an SOS here. */
+export const otherDispatchers = async () => (await all("/api/users?limit=1000", "users"))
+  .filter(each => each.id !== me.id && !each.disabled && ["dispatcher", "administrator"].includes(each.role));

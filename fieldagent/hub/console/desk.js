@@ -1,7 +1,7 @@
 // The SOS desk: one card for each incident that is not closed, the open ones first. A card is a
 // thread: words and positions of its kit, words to it, who was told, what was done.
 
-import { all } from "./acts.js";
+import { all, otherDispatchers } from "./acts.js";
 import { call, me, trouble } from "./hub.js";
 import { here } from "./place.js";
 import { notify, ring } from "./ring.js";
@@ -167,9 +167,21 @@ function deeds(sos) {
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "acknowledge") }, "Acknowledge"));
     else if (sos.seen?.by.id !== me.id)
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "take-over") }, "Take it over"));
+    else row.append(element("button", { type: "button", class: "plain", onclick: () => chooseHeir(sos.id, row).catch(trouble) }, "Hand it over"));
     row.append(reason, element("button", { type: "button", onclick: close }, "Close"));
   }
   return row;
+}
+
+/** In the place of the buttons, until the card is drawn anew. */
+async function chooseHeir(id, row) {
+  const others = await otherDispatchers();
+  if (!others.length) return trouble(new Error("There is no other dispatcher: an administrator makes somebody one."));
+  const to = element("select", { "aria-label": `Who is to take ${id}` }, others.map(each => element("option", { value: each.id }, each.name)));
+  const words = element("input", { "aria-label": `What they must know of ${id}`, placeholder: "what they must know", maxlength: "2000" });
+  const ask = event => { event.preventDefault(); answer(id, "hand-over", { to: to.value, note: words.value }); };
+  row.replaceChildren(element("form", { class: "deeds", onsubmit: ask }, to, words, element("button", {}, "Ask them to take it")));
+  to.focus();
 }
 
 // What happened, step by step, and what people write down; looked at when somebody opens it.
@@ -215,7 +227,7 @@ const STEPS = {
   raised: "raised", item: "went on", webhook: "told to", escalated: "escalated to", "heard by": "heard by the kit of",
   told: "told to", "not told": "not told to", "nobody reached": "no dispatcher could be reached", answered: "written to its kit by",
   "answer on the kit": "the words are on the kit of",
-  "seen at a kit": "seen at the kit of", heard: "heard of again", "called off": "called off by", seen: "seen by", "taken over": "taken over by", note: "noted by", closed: "closed by",
+  "seen at a kit": "seen at the kit of", heard: "heard of again", "called off": "called off by", seen: "seen by", "taken over": "taken over by", "handed over": "handed over by", note: "noted by", closed: "closed by",
 };
 
 const happened = ({ at, event, by: who, detail }) => element("li", {},

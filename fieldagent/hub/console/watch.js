@@ -1,13 +1,12 @@
 // Who is on watch at the desk: a dispatcher takes it, hands it over with what the next must know, or
 // ends it. Until the next has taken it, it stays.
 
-import { all } from "./acts.js";
+import { otherDispatchers } from "./acts.js";
 import { call, me, Refused, trouble } from "./hub.js";
 import { by, clock, element, put, tell } from "./text.js";
 
 /** Seconds of a watch that is taken here. */
 const SHIFT = 8 * 3600;
-const ANSWERING = ["dispatcher", "administrator"];
 
 const mine = told => told.onWatch.find(each => each.user.id === me.id);
 const offered = told => told.onWatch.find(each => each.handsOverTo?.id === me.id);
@@ -43,7 +42,7 @@ async function act(path, body) {
 
 async function listOthers() {
   if (!by("watch-over").open) return;
-  const others = (await all("/api/users?limit=1000", "users")).filter(each => each.id !== me.id && !each.disabled && ANSWERING.includes(each.role));
+  const others = await otherDispatchers();
   by("watch-to").replaceChildren(...others.map(each => element("option", { value: each.id }, each.name)));
   if (!others.length) tell("watch-fault", "There is no other dispatcher: an administrator makes somebody one.");
 }
