@@ -565,7 +565,9 @@ def _add_fleet(kinds: Subparsers) -> None:
 def _add_drill(commands: Subparsers) -> None:
     summary = "a team's week in minutes: real agents and hub, and a report"
     drill = command(commands, "drill", ("cli.drill", "drill"), summary)
-    drill.add_argument("plan", type=Path, metavar="FILE", help="kits, people and what fails (TOML)")
+    drill.add_argument(
+        "plan", type=Path, nargs="+", metavar="FILE", help="kits, people and what fails (TOML)"
+    )
     drill.add_argument("--seed", type=int, default=1, help="the same seed, the same week (1)")
     drill.add_argument("--days", type=_positive, metavar="D", help="instead of the file's")
     drill.add_argument(

@@ -9,14 +9,13 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fieldagent.drill import report
 from fieldagent.drill.findings import BrokenPromise, find
 from fieldagent.drill.plan import BadPlan, Plan, changed, load_toml, read_plan
 from fieldagent.drill.report import Run
 from fieldagent.drill.world import drill as let_pass
-from fieldagent.system.exit_codes import ERROR, MISSING, OK, USAGE
+from fieldagent.system.exit_codes import ERROR, IO_FAILED, MISSING, OK, USAGE
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped
@@ -26,41 +25,57 @@ MEMORY = Path("/dev/shm")
 """Where journals are kept meanwhile: no disk fails in a drill."""
 
 
+class _NotRun(Exception):
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
+
+
 def drill(given: argparse.Namespace) -> int:
     try:
-        values = load_toml(given.plan.read_text())
-        plans = [("the plan", read_plan(values))]
-        if given.against:
-            plans.append((given.against, read_plan(changed(values, given.against))))
-    except (OSError, UnicodeDecodeError) as error:
-        complain(f"{given.plan}: {reason_of(error) if isinstance(error, OSError) else 'no text'}")
-        return MISSING
-    except BadPlan as bad:
-        complain(escaped(f"{given.plan}: {bad}"))
-        return USAGE
-    try:
-        runs = [
-            _run(label, plan, seed, given)
-            for label, plan in plans
-            for seed in range(given.seed, given.seed + (given.weeks if given.budget else 1))
-        ]
-    except InvalidSettings as wrong:
-        complain(escaped(f"{given.plan}: settings: {'; '.join(wrong.faults)}"))
-        return USAGE
-    except BrokenPromise as broken:
-        complain(f"a promise is broken: {escaped(str(broken).splitlines()[0])}")
-        print(escaped_lines(str(broken)), file=sys.stderr)
-        return ERROR
-    _tell(given, runs)
+        drills = [(path.name, _plans(path, given)) for path in given.plan]
+        runs = [(name, _runs(name, plans, given)) for name, plans in drills]
+        _tell(given, runs)
+    except _NotRun as none:
+        complain(escaped(str(none).partition("\n")[0]))
+        for line in str(none).splitlines()[1:]:
+            print(escaped(line), file=sys.stderr)
+        return none.code
     return OK
 
 
-def _run(label: str, plan: Plan, seed: int, given: argparse.Namespace) -> Run:
-    def tell(line: str) -> None:
-        print(f"[drill] {label}, seed {seed}: {line}", file=sys.stderr, flush=True)
-
+def _plans(path: Path, given: argparse.Namespace) -> list[tuple[str, Plan]]:
+    try:
+        values = load_toml(path.read_text())
+        plans = [("the plan", read_plan(values))]
+        if given.against:
+            plans.append((given.against, read_plan(changed(values, given.against))))
+    except OSError as error:
+        raise _NotRun(f"{path}: {reason_of(error)}", MISSING) from None
+    except UnicodeDecodeError:
+        raise _NotRun(f"{path}: it is no text", USAGE) from None
+    except BadPlan as bad:
+        raise _NotRun(f"{path}: {bad}", USAGE) from None
     if given.days:
-        plan = replace(plan, days=given.days)
+        return [(label, replace(plan, days=given.days)) for label, plan in plans]
+    return plans
+
+
+def _runs(name: str, plans: list[tuple[str, Plan]], given: argparse.Namespace) -> list[Run]:
+    seeds = range(given.seed, given.seed + (given.weeks if given.budget else 1))
+    try:
+        return [_run(name, label, plan, seed) for label, plan in plans for seed in seeds]
+    except InvalidSettings as wrong:
+        raise _NotRun(f"{name}: settings: {'; '.join(wrong.faults)}", USAGE) from None
+    except BrokenPromise as broken:
+        raise _NotRun(f"{name}: a promise is broken: {broken}", ERROR) from None
+
+
+def _run(name: str, label: str, plan: Plan, seed: int) -> Run:
+    def tell(line: str) -> None:
+        about = escaped(f"{name}, {label}, seed {seed}: {line}")
+        print(f"[drill] {about}", file=sys.stderr, flush=True)
+
     began = time.monotonic()
     where = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="fieldagent-drill-", dir=where) as home:
@@ -69,22 +84,21 @@ def _run(label: str, plan: Plan, seed: int, given: argparse.Namespace) -> Run:
     return Run(label, plan, seed, found)
 
 
-def _tell(given: argparse.Namespace, runs: list[Run]) -> None:
-    source = given.plan.name
+def _tell(given: argparse.Namespace, drills: list[tuple[str, list[Run]]]) -> None:
     if given.json:
-        told: dict[str, Any] = report.as_json(source, runs)
-        if given.budget:
-            told["budget"] = report.budget(runs)
-        text = json.dumps(told)
+        told = [
+            report.as_json(name, runs) | ({"budget": report.budget(runs)} if given.budget else {})
+            for name, runs in drills
+        ]
+        text = json.dumps(told[0] if len(told) == 1 else told) + "\n"
     elif given.budget:
-        text = report.budget_text(runs)
+        text = "\n".join(report.budget_text(name, runs) for name, runs in drills)
     else:
-        text = report.markdown(source, runs)
+        text = report.page([report.markdown(name, runs) for name, runs in drills])
     if given.out is None:
-        print(escaped_lines(text))
-    else:
+        print("\n".join(map(escaped, text.splitlines())))
+        return
+    try:
         given.out.write_text(text)
-
-
-def escaped_lines(text: str) -> str:
-    return "\n".join(map(escaped, text.splitlines()))
+    except OSError as error:
+        raise _NotRun(f"--out {given.out}: {reason_of(error)}", IO_FAILED) from None

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fieldagent.drill.kit import Kit, Posted
-from fieldagent.drill.outage import DAY
-from fieldagent.drill.world import START, World
+from fieldagent.drill.outage import DAY, START
+from fieldagent.drill.world import World
 from fieldagent.package.package import Channel
 
 OFTEN = 0.1
@@ -80,7 +80,7 @@ class Findings(NamedTuple):
 
 def find(world: World) -> Findings:
     """Return what came of it. Raises BrokenPromise."""
-    failed = [f"{kit.plan.name}: {each}" for kit in world.kits for each in kit.faults]
+    failed = [f"{kit.plan.name}: {each}" for kit in world.kits for each in kit.record.faults]
     failed += [f"the hub: {each}" for each in world.faults]
     if failed:
         raise BrokenPromise("\n".join(failed))
@@ -101,7 +101,7 @@ def find(world: World) -> Findings:
         written,
         [_bill(world, kit) for kit in world.kits if Channel.SATELLITE in kit.plan.bearers],
         {kit.plan.name: float(world.air.seconds[kit.number]) for kit in has_radio},
-        {kit.plan.name: kit.unposted for kit in world.kits if kit.unposted},
+        {kit.plan.name: kit.record.unposted for kit in world.kits if kit.record.unposted},
     )
 
 
@@ -129,7 +129,7 @@ def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> No
         " 'Satellite') AND sequence NOT IN (SELECT sequence FROM carried)"
     )
     delivered = {number for (number,) in said}
-    for number in kit.posted:
+    for number in kit.record.posted:
         if number not in there:
             raise _broken(kit, journal, number, "was accepted and is lost")
         if number in delivered and not at_hub[number]:
@@ -147,7 +147,7 @@ def _broken(kit: Kit, journal: sqlite3.Connection, number: int, what: str) -> Br
         (number,),
     )
     lines = [(at - START, f"{channel}: {event} {detail}") for at, channel, event, detail in story]
-    lines += [(at, text) for at, text in kit.log if str(number) in text or "power" in text]
+    lines += [(at, text) for at, text in kit.record.log if str(number) in text or "power" in text]
     trace = "\n".join(f"  {clock(at)}  {text}" for at, text in sorted(lines))
     return BrokenPromise(f"{kit.plan.name}: message {number} {what}\n{trace}")
 
@@ -194,13 +194,15 @@ def _sent(
             "SELECT source_sequence, accepted FROM item WHERE source_device = ?", (kit.number,)
         )
     )
-    newest = max((n for n, p in kit.posted.items() if n in at_hub and _is_position(p)), default=0)
+    newest = max(
+        (n for n, p in kit.record.posted.items() if n in at_hub and _is_position(p)), default=0
+    )
     found = []
-    for number, posted in kit.posted.items():
+    for number, posted in kit.record.posted.items():
         if posted.sos:
             continue
         came = _since(at_hub.get(number))
-        position = _is_position(posted)
+        position = number in positions
         replaced = position and came is None and number < newest
         why = ""
         if not replaced and (came is None or came - posted.at > world.plan.late):
@@ -222,6 +224,12 @@ def _why(
     waited: tuple[float, float],
 ) -> str:
     begin, end = waited
+    day = int(begin // DAY)
+    if Channel.SATELLITE in kit.plan.bearers and int(end // DAY) > day:
+        # What its credits are enough for leaves on its day.
+        limit = kit.plan.credits_per_day - kit.plan.sos_reserve
+        if kit.account.bill[day] >= limit - 1:
+            return "the day's credits were spent"
     needs = {
         "sky": Channel.SATELLITE,
         "network": Channel.CELLULAR,
@@ -241,11 +249,6 @@ def _why(
     ).fetchall()
     if reasons:
         return str(reasons[0][0])
-    if Channel.SATELLITE in kit.plan.bearers:
-        limit = kit.plan.credits_per_day - kit.plan.sos_reserve
-        day = int(begin // DAY)
-        if kit.account.bill[day] >= limit - 2:
-            return "the day's credits were spent"
     if kit.plan.bearers == (Channel.RADIO,):
         return "no kit in earshot brought it to the hub"
     return "waited for its turn"

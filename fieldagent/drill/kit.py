@@ -6,8 +6,9 @@ import json
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import InitVar, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
@@ -18,7 +19,7 @@ from fieldagent.agent import agent as shipped
 from fieldagent.agent import drivers
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.drill.lines import Wire
-from fieldagent.drill.outage import DAY, HOUR, Condition
+from fieldagent.drill.outage import DAY, HOUR, START, Condition
 from fieldagent.drill.plan import KitPlan
 from fieldagent.drill.sky import Account
 from fieldagent.drill.steady import SteadyJournal
@@ -26,6 +27,7 @@ from fieldagent.package.package import SOS_PRIORITY, Channel
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.pty_port import PtyPort
 from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lived_time import Reading
 from fieldagent.system.supervisor import Supervisor
@@ -58,6 +60,22 @@ class Posted:
     sos: bool
 
 
+@dataclass(slots=True)
+class Record:
+    """What happened to a kit."""
+
+    posted: dict[int, Posted] = field(default_factory=dict)
+    """By number, what the kit has accepted."""
+    unposted: int = 0
+    """Packages that nobody could post, as the kit had no power."""
+    log: list[tuple[float, str]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """Of the agent's parts: each is a mistake of the program's."""
+
+    def tell(self, what: str) -> None:
+        self.log.append((trio.current_time(), what))
+
+
 @dataclass(eq=False)
 class Kit:
     number: int
@@ -66,24 +84,16 @@ class Kit:
     home: Path
     random: Random
     account: Account
-    start: float
-    """Unix time at which the drill begins."""
-    session: float
+    session: InitVar[float]
     """Seconds that one takes over satellite."""
     token: str = ""
     wire: Wire | None = None
     agent: shipped.Agent | None = None
-    posted: dict[int, Posted] = field(default_factory=dict)
-    unposted: int = 0
-    """Packages that nobody could post, as the kit had no power."""
-    log: list[tuple[float, str]] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-    """Of the agent's parts: each is a mistake of the program's."""
+    record: Record = field(default_factory=Record)
 
-    def __post_init__(self) -> None:
-        self.key = self.random.randbytes(32)
-        self.modem = SimulatedModem(self.account, imei=self.account.imei)
-        self.port = PtyPort(self.modem, self.home / "modem", latency=self.session)
+    def __post_init__(self, session: float) -> None:
+        modem = SimulatedModem(self.account, imei=self.account.imei)
+        self.port = PtyPort(modem, self.home / "modem", latency=session)
         outages = {
             "sky": ("no satellite in sight", self.plan.sky),
             "network": ("no cellular network", self.plan.network),
@@ -101,12 +111,14 @@ class Kit:
         """What it calls the hub, by which the drill knows who calls."""
         return f"hub-of-{self.number}.invalid"
 
-    def tell(self, what: str) -> None:
-        self.log.append((trio.current_time(), what))
+    @property
+    def key(self) -> bytes:
+        """By which its satellite messages are authentic."""
+        return sha256(self.plan.name.encode()).digest()
 
     def read_clocks(self) -> Reading:
         now = trio.current_time()
-        return Reading("drill", now, self.start + now, "network")
+        return Reading("drill", now, START + now, "network")
 
     def is_away(self, name: str) -> bool:
         return self.conditions[name].away
@@ -115,7 +127,7 @@ class Kit:
 
     async def keep_sky(self) -> NoReturn:
         def tell(away: bool) -> None:
-            self.modem.set_service(not away)
+            self.port.modem.set_service(not away)
             self.port.poke()
 
         await self.conditions["sky"].keep(tell)
@@ -127,7 +139,7 @@ class Kit:
         def tell(away: bool) -> None:
             if away:
                 self.cut_link()
-                self.modem.brown_out()
+                self.port.modem.brown_out()
                 self._power.cancel()
 
         await self.conditions["power"].keep(tell)
@@ -176,7 +188,7 @@ class Kit:
             await trio.sleep(STARTING)
 
     async def _one_life(self, settings: Settings, *, first: bool) -> None:
-        self.tell("the kit starts")
+        self.record.tell("the kit starts")
         journal = SteadyJournal(self.home / "journal.sqlite3", self.read_clocks)
         try:
             async with trio.open_nursery() as last:
@@ -189,7 +201,7 @@ class Kit:
         finally:
             self.agent = None
             journal.close()
-            self.tell("the kit has no power")
+            self.record.tell("the kit has no power")
 
     async def _run(self, agent: shipped.Agent) -> None:
         keep = agent.supervisor.keep
@@ -206,7 +218,7 @@ class Kit:
             try:
                 await trio.sleep_forever()
             finally:
-                self.faults += faults_of(agent.supervisor)
+                self.record.faults += faults_of(agent.supervisor)
 
     # Its people.
 
@@ -236,7 +248,9 @@ class Kit:
 
     async def _write(self) -> None:
         if self._is_awake(trio.current_time() % DAY / HOUR):
-            text = f"{self.plan.name} {len(self.posted)}: ".ljust(self.plan.message_length, "x")
+            text = f"{self.plan.name} {len(self.record.posted)}: ".ljust(
+                self.plan.message_length, "x"
+            )
             await self._post({"message": {"content": text[: self.plan.message_length]}})
 
     async def _call_for_help(self) -> None:
@@ -247,22 +261,22 @@ class Kit:
         await self._post({"message": {"content": text}, "priority": SOS_PRIORITY})
 
     async def _send_positions(self, until: float) -> None:
-        await trio.sleep(self.random.uniform(0, self.plan.position_every))
+        await waits.sleep(self.random.uniform(0, self.plan.position_every))
         while trio.current_time() < until:
             drift = self.random.gauss(0, 0.01)
             place = {"latitude": 46.5 + drift, "longitude": 8.0 - drift}
             await self._post({"location": place, "collapseKey": COLLAPSE_KEY})
-            await trio.sleep(self.plan.position_every)
+            await waits.sleep(self.plan.position_every)
 
     async def _post(self, body: dict[str, Any]) -> None:
         if self.agent is None:
-            self.unposted += 1
+            self.record.unposted += 1
             return
         at = trio.current_time()
         # What the power takes in this moment nobody was told to be accepted.
         standing = await self.agent.parts.intake.accept(read_package(body))
-        self.posted[standing.sequence] = Posted(at, body, "priority" in body)
-        self.tell(f"posted {standing.sequence}: {json.dumps(body)[:100]}")
+        self.record.posted[standing.sequence] = Posted(at, body, "priority" in body)
+        self.record.tell(f"posted {standing.sequence}: {json.dumps(body)[:100]}")
 
 
 def faults_of(supervisor: Supervisor) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -112,14 +113,22 @@ def markdown(source: str, runs: Sequence[Run]) -> str:
     parts = [
         f"# {plan.name}\n",
         f"{plan.text.strip()}\n" if plan.text else "",
-        f"fieldagent {__version__}, `{source}`, seed {first.seed}: {len(plan.kits)} kits,"
-        f" {plan.days:g} days.\n",
+        f"fieldagent {__version__}, `{source}`, seed {first.seed}:"
+        f" {counted(len(plan.kits), 'kit')}, {plan.days:g} days.\n",
         "## In short\n",
         _compared(runs),
     ]
     for run in runs:
         parts += [f"# With {run.label}\n" if len(runs) > 1 else "", *_one(run)]
-    return "\n".join(part for part in (*parts, UNKNOWN) if part)
+    return "\n".join(part for part in parts if part)
+
+
+def page(reports: Sequence[str]) -> str:
+    """Return one page of a report or several, and what no drill knows."""
+    if len(reports) == 1:
+        return f"{reports[0]}\n{UNKNOWN}"
+    lower = [re.sub(r"^#", "##", each, flags=re.MULTILINE) for each in reports]
+    return "\n".join(["# Drills\n", *lower, UNKNOWN])
 
 
 def _compared(runs: Sequence[Run]) -> str:
@@ -218,19 +227,22 @@ def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     """Return the credits a day that suffice on so many per cent of a plan's days, by kit: whole
     days of all runs; `sos` is the mean of what messages with an SOS took for each SOS raised."""
     found: dict[str, dict[str, float]] = {}
-    for kit in [bill.kit for bill in runs[0].found.bills]:
-        bills = [bill for run in runs for bill in run.found.bills if bill.kit == kit]
-        whole = max(1, int(runs[0].plan.days))
+    several = len({run.label for run in runs}) > 1
+    for label, kit in dict.fromkeys((run.label, b.kit) for run in runs for b in run.found.bills):
+        own = [run for run in runs if run.label == label]
+        bills = [bill for run in own for bill in run.found.bills if bill.kit == kit]
+        whole = max(1, int(own[0].plan.days))
         days = [spent for bill in bills for spent in bill.days[:whole]]
-        calls = sum(call.kit == kit for run in runs for call in run.found.calls)
-        found[kit] = {f"{share}": percentile(days, share) for share in SHARES}
-        found[kit]["days"] = len(days)
+        calls = sum(call.kit == kit for run in own for call in run.found.calls)
+        name = f"{kit}, {label}" if several else kit
+        found[name] = {f"{share}": percentile(days, share) for share in SHARES}
+        found[name]["days"] = len(days)
         if calls:
-            found[kit]["sos"] = round(sum(bill.for_sos for bill in bills) / calls, 1)
+            found[name]["sos"] = round(sum(bill.for_sos for bill in bills) / calls, 1)
     return found
 
 
-def budget_text(runs: Sequence[Run]) -> str:
+def budget_text(source: str, runs: Sequence[Run]) -> str:
     told = budget(runs)
     heads = ("kit", *(f"{share} % of days" for share in SHARES), "each SOS", "days")
     rows = [
@@ -245,7 +257,7 @@ def budget_text(runs: Sequence[Run]) -> str:
     days = min((values["days"] for values in told.values()), default=0)
     worst = "" if days >= 100 else " With fewer than 100 days, 99 % is the dearest of them."
     return (
-        "## Credits a day\n\n"
+        f"# Credits a day: {source}\n\n"
         + _table(heads, rows)
         + "\nBy the simulated operator's bill, which each kit's own count agrees with: messages"
         " both ways and looks into the mailbox, within the plan's `credits-per-day`. Each SOS is"

@@ -26,7 +26,7 @@ from fieldagent.agent.satellites import sbd
 from fieldagent.drill.desk import Desk
 from fieldagent.drill.kit import Kit, faults_of
 from fieldagent.drill.lines import Lines, Wire
-from fieldagent.drill.outage import Condition
+from fieldagent.drill.outage import DAY, START, Condition
 from fieldagent.drill.plan import Plan
 from fieldagent.drill.sky import Account, Sky
 from fieldagent.drill.steady import SteadyStore, at_once, lent, seed_trio
@@ -44,9 +44,6 @@ from fieldagent.simulator import pty_port
 from fieldagent.simulator.air import Fades, Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
 
-START = 1_790_035_200.0
-"""Unix time of the first midnight: 22 September 2026."""
-DAY = 86_400.0
 HUB_PARTS = (
     "the leases of links",
     "housekeeping",
@@ -76,13 +73,11 @@ class World:
         self, plan: Plan, seed: int, home: Path, tell: Callable[[str], None] = lambda line: None
     ) -> None:
         self.plan = plan
-        self.seed = seed
         self.home = home
         self.random = Random(seed)
         self._tell = tell
         self.sky = Sky()
         self.lines = Lines()
-        self.database = str(home / "hub.sqlite3")
         self.away = Condition("the hub was away", plan.hub, self._chance())
         self.desk = Desk(plan.dispatchers, self.time, self._chance())
         self.kits = [self._kit(number, each) for number, each in enumerate(plan.kits, 1)]
@@ -96,6 +91,11 @@ class World:
         """Until its end: after the last day nobody posts for a while, so that what still waits may
         arrive."""
 
+    @property
+    def database(self) -> str:
+        """The hub's."""
+        return str(self.home / "hub.sqlite3")
+
     def _chance(self) -> Random:
         return Random(self.random.getrandbits(32))
 
@@ -103,9 +103,9 @@ class World:
         home = self.home / plan.name
         home.mkdir()
         account = Account(f"3002340100{number:05}")
-        kit = Kit(number, plan, home, self._chance(), account, START, self.plan.session)
+        kit = Kit(number, plan, home, self._chance(), account, self.plan.session)
         self.sky.accounts[account.imei] = account
-        self.sky.ports[account.imei] = kit.modem, kit.port
+        self.sky.ports[account.imei] = kit.port.modem, kit.port
         return kit
 
     def _air(self) -> MeasuredAir:
@@ -283,7 +283,7 @@ class World:
         while True:
             await trio.sleep(TELL_EVERY)
             day, rest = divmod(trio.current_time(), DAY)
-            posted = sum(len(kit.posted) for kit in self.kits)
+            posted = sum(len(kit.record.posted) for kit in self.kits)
             self._tell(f"day {int(day) + 1}, {int(rest // 3600):02}:00  {posted} posted")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -102,7 +104,7 @@ def test_the_bill_is_the_operator_s_and_the_kit_counts_the_same(
 
 
 def test_all_that_was_posted_is_told_of(world: World, found: Findings) -> None:
-    posted = sum(not each.sos for kit in world.kits for each in kit.posted.values())
+    posted = sum(not each.sos for kit in world.kits for each in kit.record.posted.values())
     assert len(found.sent) == posted > 8
     with closing(sqlite3.connect(world.database)) as hub:
         ((at_hub,),) = hub.execute("SELECT count(*) FROM item WHERE sos = 0 AND source_device > 0")
@@ -114,9 +116,12 @@ def test_what_the_desk_writes_is_told_by_what_the_kit_has(found: Findings) -> No
     assert any(each.on_kit is not None and each.on_kit > each.at for each in found.written)
 
 
-def test_a_message_that_is_gone_stops_the_run_with_its_trace(tmp_path: Path) -> None:
-    world = simulated(tmp_path)
-    number = next(number for number, each in world.kits[1].posted.items() if not each.sos)
+def test_a_message_that_is_gone_stops_the_run_with_its_trace(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(world.home, tmp_path / "copy")
+    monkeypatch.setattr(world, "home", tmp_path / "copy")
+    number = next(number for number, each in world.kits[1].record.posted.items() if not each.sos)
     with closing(sqlite3.connect(world.database)) as hub, hub:
         hub.execute("DELETE FROM item WHERE source_device = 2 AND source_sequence = ?", (number,))
     with pytest.raises(BrokenPromise) as broken:
@@ -126,10 +131,18 @@ def test_a_message_that_is_gone_stops_the_run_with_its_trace(tmp_path: Path) -> 
     assert f"posted {number}" in told
 
 
-def test_a_bill_that_the_kit_did_not_count_stops_it(tmp_path: Path) -> None:
-    world = simulated(tmp_path)
-    world.kits[0].account.bill[0] += 1
+def test_a_bill_that_the_kit_did_not_count_stops_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bill = world.kits[0].account.bill
+    monkeypatch.setitem(bill, 0, bill[0] + 1)
     with pytest.raises(BrokenPromise, match="the operator bills"):
+        find(world)
+
+
+def test_a_part_that_failed_stops_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world.kits[1].record, "faults", ["Cellular: KeyError"])
+    with pytest.raises(BrokenPromise, match="car: Cellular: KeyError"):
         find(world)
 
 
@@ -138,7 +151,7 @@ def test_the_same_seed_gives_the_same_report(plan: Path, tmp_path: Path) -> None
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
     assert f"fieldagent {__version__}, `two.toml`, seed 1: 2 kits" in first.stdout
-    assert "[drill] the plan, seed 1: done" in first.stderr
+    assert "[drill] two.toml, the plan, seed 1: done" in first.stderr
 
 
 def test_two_settings_stand_side_by_side(plan: Path, tmp_path: Path) -> None:
@@ -186,3 +199,38 @@ def test_how_long_something_was_away() -> None:
     assert condition.seconds(0, 1000) == 800
     assert condition.seconds(150, 250) == 50
     assert condition.seconds(210, 290) == 0
+
+
+DRILLS = sorted(ROOT.glob("examples/drills/*.toml"))
+
+
+def published() -> dict[str, str]:
+    """The reports of docs/drills.md by their file, without the version."""
+    parts = re.split(r"^(?=## )", (ROOT / "docs/drills.md").read_text(), flags=re.MULTILINE)
+    named = {re.findall(r"`(\w+\.toml)`, seed 1: ", part)[0]: part for part in parts[1:-1]}
+    return {name: re.sub(r"^fieldagent \S+,", "", text, flags=re.M) for name, text in named.items()}
+
+
+def test_a_report_is_published_of_each_example() -> None:
+    text = (ROOT / "docs/drills.md").read_text()
+    assert len(re.findall(r"^fieldagent \S+, `\w+\.toml`, seed \d+: ", text, re.M)) == len(DRILLS)
+    assert published().keys() == {path.name for path in DRILLS}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.name, marks=() if path.stem == "hut" else pytest.mark.long)
+        for path in DRILLS
+    ],
+)
+def test_what_is_published_is_what_the_command_says(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "report.md"
+    subprocess.run(
+        [sys.executable, "-m", "fieldagent", "drill", f"examples/drills/{name}", "--out", out],
+        cwd=ROOT,
+        check=True,
+        timeout=1800,
+    )
+    report = re.sub(r"^#", "##", out.read_text(), flags=re.M).split("### What a drill")[0]
+    assert re.sub(r"^fieldagent \S+,", "", report, flags=re.M).strip() == published()[name].strip()
