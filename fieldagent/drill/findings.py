@@ -194,9 +194,8 @@ def _sent(
             "SELECT source_sequence, accepted FROM item WHERE source_device = ?", (kit.number,)
         )
     )
-    newest = max(
-        (n for n, p in kit.record.posted.items() if n in at_hub and _is_position(p)), default=0
-    )
+    positions = {number for number, each in kit.record.posted.items() if _is_position(each)}
+    newest = max(positions & at_hub.keys(), default=0)
     found = []
     for number, posted in kit.record.posted.items():
         if posted.sos:
