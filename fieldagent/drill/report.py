@@ -95,6 +95,7 @@ def figures(run: Run) -> dict[str, str]:
         "Messages from the desk, on the disk of their kit": f"{len(down)} of {len(found.written)}",
         "– median / worst time   ": typical(down),
     }
+    told = {name: value for name, value in told.items() if value not in ("–", "0 of 0")}
     if found.bills:
         told["Credits in all"] = str(sum(sum(bill.days) for bill in found.bills))
         told["– for messages with an SOS, from the kits"] = str(
