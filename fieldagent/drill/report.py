@@ -28,6 +28,10 @@ Median and worst are of those that got there; whoever waits still is counted bes
 last day nobody posts for one more (or as long as a shorter drill took), so that what waits can
 arrive; the table has its credits, too.
 """
+WHY = """\
+The reason is what was away longest during the wait, or what the kit itself says. Whether who relays
+for a kit with radio alone had credits left is seen in the bill of that one.
+"""
 SHARES = (50, 90, 99)
 
 
@@ -182,8 +186,7 @@ def _why(found: Findings) -> list[str]:
         [kit, why, str(count), "not at the hub" if lost else "late"]
         for (kit, why, lost), count in sorted(reasons.items())
     ]
-    note = "The reason is what was away for most of the wait, or what the kit itself says.\n"
-    return ["## Late or lost, and why\n", _table(("kit", "why", "how many", ""), rows), note]
+    return ["## Late or lost, and why\n", _table(("kit", "why", "how many", ""), rows), WHY]
 
 
 def _credits(found: Findings) -> list[str]:
