@@ -38,7 +38,7 @@ OFTEN = (
 )
 """Of what `SELDOM` names, what starts with each agent, or with each command."""
 SELDOM = (
-    *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/simulator/"),
+    *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/simulator/", "fieldagent/drill/"),
     *(f"fieldagent/agent/journal/{name}.py" for name in ("carry_over", "salvage")),
     "fieldagent/system/as_owner.py",
     *("fieldagent/store/pages.py", "fieldagent/hub/administration/export.py"),

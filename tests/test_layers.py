@@ -18,7 +18,7 @@ GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "web
 """What both programs use, lowest first: each may import those before it."""
 WINGS = ["agent", "hub"]
 """The two programs. Each stands on the ground, and neither names the other."""
-TOP = ["simulator", "kit", "cli", "__main__"]
+TOP = ["simulator", "drill", "kit", "cli", "__main__"]
 """May import whatever stands below, lowest first."""
 
 PURE = {
@@ -164,7 +164,7 @@ INSIDE = {
     ],
     "cli": [
         *("argument_types", "subcommand", "command_tree", "ask_password", "qr_code", "item"),
-        *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "simulate_fleet"),
+        *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "simulate_fleet", "drill"),
         *("demo_team", "demo"),
         *("arguments", "completion", "manual"),
     ],

@@ -82,6 +82,7 @@ def build_parser(called: str | None = None) -> CommandParser:
     _add_radio(commands)
     _add_setup(commands)
     _add_simulate(commands)
+    _add_drill(commands)
     _add_help(commands)
     add_hub(commands, named_alone=called not in ("hub", None))
     add_push(commands, named_alone=called not in ("push", None))
@@ -559,6 +560,29 @@ def _add_fleet(kinds: Subparsers) -> None:
     )
     fleet.add_argument("--ca-file", type=Path, metavar="FILE", help="as hub-ca-file")
     fleet.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _add_drill(commands: Subparsers) -> None:
+    summary = "a team's week in minutes: real agents and hub, and a report"
+    drill = command(commands, "drill", ("cli.drill", "drill"), summary)
+    drill.add_argument(
+        "plan", type=Path, nargs="+", metavar="FILE", help="kits, people and what fails (TOML)"
+    )
+    drill.add_argument("--seed", type=int, default=1, help="the same seed, the same week (1)")
+    drill.add_argument("--days", type=_positive, metavar="D", help="instead of the file's")
+    drill.add_argument(
+        "--against",
+        metavar="KEY=VALUE",
+        help="also with this setting of the file, side by side: kits.credits-per-day=20",
+    )
+    drill.add_argument(
+        "--budget", action="store_true", help="print the credits a day that a kit needs"
+    )
+    drill.add_argument(
+        "--weeks", type=count, default=4, metavar="N", help="of --budget, one a seed (4)"
+    )
+    drill.add_argument("--json", action="store_true", help="print the report as JSON")
+    drill.add_argument("--out", type=Path, metavar="FILE", help="write the report there")
 
 
 def _pace(value: str) -> float:

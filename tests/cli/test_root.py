@@ -81,6 +81,7 @@ COMMANDS: Mapping[str, str] = {
     "simulate satellite": "",
     "simulate node": "",
     "simulate gsm": "",
+    "drill": "{home}/file --json",
     "simulate fleet": "--hub http://127.0.0.1:9 --tokens {home}/file --json",
     "help": "status",
     "completion": "bash",

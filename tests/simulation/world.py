@@ -34,7 +34,6 @@ from fieldagent.agent.channels import (
 )
 from fieldagent.agent.channels.connecting import Unreachable
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh import repeating, station
 from fieldagent.agent.outbound import incident_repeat, piggyback
 from fieldagent.agent.outbound import missing_fragments as gaps
@@ -43,6 +42,8 @@ from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
 from fieldagent.agent.satellites.imt import kind as imt_kind
 from fieldagent.agent.settings import parse
+from fieldagent.drill.lines import Lines, Wire
+from fieldagent.drill.steady import SteadyJournal, at_once, seed_trio
 from fieldagent.http import link_session as ip_link
 from fieldagent.http.link_session import LinkSession
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Message, Said
@@ -59,7 +60,6 @@ from fieldagent.system.supervisor import Part
 from fieldagent.wire.envelope import Entry, Receipt, decode, encode
 from tests import autojump
 from tests.simulation.far_side import Collector, HubPost, Neighbour, Operator
-from tests.simulation.lines import Lines, Wire
 from tests.simulation.mistakes import CALLS, Mistake, Mistakes
 
 START = 1_790_000_000.0
@@ -116,18 +116,6 @@ WITH_CHANCE = (drivers, imt_kind, piggyback, repeating, sbd, station)
 
 class Violated(AssertionError):
     """A promise was broken; the text says which, the world's log how it came about."""
-
-
-class SteadyJournal(Journal):
-    """Commits at once instead of in a thread: one order of events for each seed."""
-
-    async def _commit_all(self) -> None:
-        orders, self._orders = self._orders, []
-        self._carry_out(orders)
-        for order in orders:
-            if order.caller is not None:
-                trio.lowlevel.reschedule(order.caller)
-        await trio.lowlevel.checkpoint()
 
 
 @dataclass(slots=True)
@@ -711,7 +699,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(gaps, "ASK_AFTER", 7200.0)
         put(gaps, "LOOK_EVERY", 1800.0)
         put(shipped, "time", world)
-        put(trio.to_thread, "run_sync", _at_once)
+        put(trio.to_thread, "run_sync", at_once)
         for module in WITH_CHANCE:
             put(module, *world.chance_of(module))
         put(sbd_modem, "open_serial", world.lines.open_serial)
@@ -724,12 +712,6 @@ def _replaced(world: World) -> Iterator[None]:
         for call in CALLS:
             put(ChannelOutbox, call, world.mistakes.making(call, getattr(ChannelOutbox, call)))
         yield
-
-
-async def _at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> Any:
-    """In this thread, as one of its own would end whenever the machine lets it."""
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)
 
 
 def _watched(world: World, load: Callable[[ChannelOutbox, int], Any]) -> Callable[..., Any]:
@@ -755,10 +737,7 @@ def _rate(seed: int) -> float:
 
 def simulate(seed: int, home: Path, *instruments: trio.abc.Instrument) -> World:
     """Run one seed. Raises Violated, or whatever the agent raises; `World.log` is the trace."""
-    # trio puts tasks that are ready at one moment in an order of its own chance.
-    trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
-    trio._core._run._r.seed(seed)
-    random.seed(seed)
+    seed_trio(seed)
     world = World(seed, home)
     clock = trio.testing.MockClock(_rate(seed), autojump_threshold=0)
     with _replaced(world):

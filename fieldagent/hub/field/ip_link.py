@@ -74,8 +74,7 @@ class Links:
         if ("check", "") in request.query:
             return accept(request, _end_check, max_size=OVERHEAD)
         version = request.headers.get("user-agent", "").removeprefix("fieldagent/")
-        post = _MailboxPost(self.mailbox(device, version[:VERSION_MAX]), self.note_bytes)
-        serve = partial(self._serve, device, token, post)
+        serve = partial(self.serve, device, token, version[:VERSION_MAX])
         return accept(request, serve, max_size=BODY_BYTES + OVERHEAD)
 
     async def _device(self, request: Request, token: str) -> Device:
@@ -94,9 +93,9 @@ class Links:
             with trio.move_on_after(HELD_LOOK):
                 await self.stopping.wait()
 
-    async def _serve(
-        self, device: Device, token: str, post: _MailboxPost, socket: WebSocket
-    ) -> None:
+    async def serve(self, device: Device, token: str, version: str, socket: WebSocket) -> None:
+        """Hold the link of a device, whose agent is of that version, until it ends."""
+        post = _MailboxPost(self.mailbox(device, version), self.note_bytes)
         try:
             await self._serve_as_holder(device, token, post, socket)
         except* NOT_STORED:

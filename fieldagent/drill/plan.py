@@ -1,0 +1,359 @@
+"""What a drill is about, as a TOML file says it: kits and their people, what fails, who answers.
+
+A file is read into plain values here; each fault is told by its key, with what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any, TypeVar
+
+from fieldagent.package.package import Channel
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.span import read_span
+
+T = TypeVar("T")
+HOUR = 3600.0
+KITS_MOST = 40
+
+_HOURS = re.compile(r"([01]?[0-9]|2[0-4])-([01]?[0-9]|2[0-4])", re.ASCII)
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,23}", re.ASCII)
+
+
+class BadPlan(ValueError):
+    """The text says which key is wrong, and what is allowed there."""
+
+
+class Hours:
+    """Hours of the day, from one up to another, over midnight too."""
+
+    def __init__(self, text: str) -> None:
+        found = _HOURS.fullmatch(text)
+        if found is None:
+            raise ValueError
+        self.text = text
+        self._from, self._to = int(found[1]), int(found[2])
+
+    def has(self, hour: float) -> bool:
+        if self._from <= self._to:
+            return self._from <= hour < self._to
+        return hour >= self._from or hour < self._to
+
+
+@dataclass(frozen=True, slots=True)
+class Outages:
+    """When something is away: at the same hours each day, and by chance."""
+
+    hours: tuple[Hours, ...] = ()
+    lost: float = 0.0
+    """The share of the time that it is away by chance."""
+    lasting: float = 600.0
+    """Seconds that this takes on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class KitPlan:
+    name: str
+    bearers: tuple[Channel, ...]
+    credits_per_day: int = 50
+    sos_reserve: int = 20
+    messages_per_day: float = 6.0
+    message_length: int = 40
+    """Characters."""
+    position_every: float = 0.0
+    """Seconds; 0: none is sent."""
+    sos_per_week: float = 1.0
+    awake: tuple[Hours, ...] = (Hours("7-21"),)
+    """When its people write. An SOS comes at any hour."""
+    sky: Outages = Outages()
+    network: Outages = Outages()
+    earshot: Outages = Outages()
+    power: Outages = Outages()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of agent.properties, as they stand there."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherPlan:
+    name: str
+    shift: tuple[Hours, ...] = ()
+    """When they are at the desk; empty: always."""
+    answers_in: float = 180.0
+    """Seconds that they take on average once they could see it."""
+    messages_per_day: float = 0.0
+    """To each kit."""
+
+
+@dataclass(frozen=True, slots=True)
+class AirPlan:
+    bit_rate: float = 9600.0
+    loss: float = 0.05
+    fades: Outages = Outages(lost=0.0, lasting=60.0)
+    pairs: tuple[tuple[str, str, float], ...] = ()
+    """Who hears whom, and what share is lost; empty: each hears all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    name: str
+    text: str
+    days: float
+    late: float
+    """Seconds after which a message that the hub has not is late."""
+    kits: tuple[KitPlan, ...]
+    dispatchers: tuple[DispatcherPlan, ...]
+    air: AirPlan = AirPlan()
+    hub: Outages = Outages()
+    session: float = 20.0
+    """Seconds that a satellite session takes."""
+
+
+def load_toml(text: str) -> dict[str, Any]:
+    """Raises BadPlan."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadPlan(f"it is no TOML: {error}") from None
+
+
+def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
+    """Return the values with `KEY=VALUE` set, where KEY is a path such as `kits.credits-per-day`
+    and VALUE is as TOML has it, or else a text. Raises BadPlan."""
+    path, equals, told = change.partition("=")
+    if not equals or not path:
+        raise BadPlan(f"{change!r} is not KEY=VALUE, such as kits.credits-per-day=20")
+    try:
+        value = tomllib.loads(f"value = {told}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = told
+    first, _, rest = path.partition(".")
+    if not rest:
+        return {**values, first: value}
+    below = values.get(first, {})
+    if not isinstance(below, dict):
+        raise BadPlan(f"{path}: {first} is no table; `kits` is what all kits have in common")
+    return {**values, first: changed(below, f"{rest}={told}")}
+
+
+def read_plan(values: Mapping[str, Any]) -> Plan:
+    """Return the plan of a file's values. Raises BadPlan."""
+    table = _Table("", values)
+    common = table.table("kits")
+    common.read_all(_KIT)
+    kits: list[KitPlan] = []
+    for number, each in enumerate(table.tables("kit"), 1):
+        kits += _kits(_Table(f"kit {number}: ", {**common.values, **each}))
+    if not kits:
+        raise BadPlan("kit: a drill needs one at least: [[kit]] with a name and bearers")
+    if len(kits) > KITS_MOST:
+        raise BadPlan(f"kit: {KITS_MOST} at most, not {len(kits)}")
+    names = [kit.name for kit in kits]
+    if len({*names}) < len(names):
+        raise BadPlan("kit: each has a name of its own")
+    dispatchers = [
+        DispatcherPlan(**_with(_Table(f"dispatcher {number}: ", each), _DISPATCHER, "name"))
+        for number, each in enumerate(table.tables("dispatcher"), 1)
+    ]
+    told = table.read_all(_DRILL, beside=("kits", "kit", "dispatcher"))
+    air = AirPlan() if "air" not in told else told.pop("air")
+    for one, other, _ in air.pairs:
+        if {one, other} - {*names}:
+            raise BadPlan(f"air.pairs: {one} and {other} are not both names of kits")
+    defaults = {"name": "a drill", "text": "", "days": 7.0, "late": HOUR}
+    return Plan(**{**defaults, **told}, kits=tuple(kits), dispatchers=tuple(dispatchers), air=air)
+
+
+def _kits(table: _Table) -> list[KitPlan]:
+    told = _with(table, _KIT, "name", "bearers")
+    count = told.pop("count", 1)
+    if count == 1:
+        return [KitPlan(**told)]
+    return [KitPlan(**{**told, "name": f"{told['name']}-{n}"}) for n in range(1, count + 1)]
+
+
+def _with(table: _Table, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
+    """Return what is there. Raises BadPlan also where one of the needed keys is not."""
+    told = table.read_all(keys)
+    for name in needed:
+        if name not in told:
+            raise BadPlan(f"{table.where}{name} is missing: {keys[name].allowed}")
+    return told
+
+
+class _Table:
+    def __init__(self, where: str, values: Mapping[str, Any]) -> None:
+        self.where = where
+        self.values = values
+
+    def table(self, key: str) -> _Table:
+        found = self.values.get(key, {})
+        if not isinstance(found, dict):
+            raise BadPlan(f"{self.where}{key} is to be a table: [{key}]")
+        return _Table(f"{self.where}{key}.", found)
+
+    def tables(self, key: str) -> list[dict[str, Any]]:
+        found = self.values.get(key, [])
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise BadPlan(f"{self.where}{key} is to be a list of tables: [[{key}]]")
+        return found
+
+    def read_all(self, keys: Mapping[str, _Key], beside: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Return what is there, by attribute. Raises BadPlan."""
+        unknown = [name for name in self.values if name not in keys and name not in beside]
+        if unknown:
+            allowed = ", ".join([*keys, *beside])
+            raise BadPlan(f"{self.where}{unknown[0]} is no key; there are {allowed}")
+        return {
+            key.attribute or name.replace("-", "_"): self._read(name, key)
+            for name, key in keys.items()
+            if name in self.values
+        }
+
+    def _read(self, name: str, key: _Key) -> Any:
+        value = self.values[name]
+        try:
+            return key.read(value)
+        except BadPlan as bad:
+            raise BadPlan(f"{self.where}{name}.{bad}") from None
+        except (ValueError, TypeError, KeyError):
+            raise BadPlan(f"{self.where}{name} is to be {key.allowed}, not {value!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    read: Callable[[Any], Any]
+    allowed: str
+    attribute: str = ""
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 4_000:
+        raise ValueError
+    return value
+
+
+def _between(low: float, high: float, unit: str = "") -> _Key:
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return _Key(read, f"a number{unit} from {low:g} to {high:g}")
+
+
+def _whole(low: int, high: int) -> _Key:
+    def read(value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError
+        return value
+
+    return _Key(read, f"a whole number from {low} to {high}")
+
+
+def _span(value: Any) -> float:
+    seconds = read_span(value)
+    if not seconds:
+        raise ValueError
+    return float(seconds)
+
+
+def _spells(attribute: str = "") -> _Key:
+    return _Key(_span, "a time such as 30s, 5m or 2h", attribute)
+
+
+def _hours(value: Any) -> tuple[Hours, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(Hours(each) for each in value)
+
+
+def _name(value: Any) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError
+    return str(value)
+
+
+def _bearers(value: Any) -> tuple[Channel, ...]:
+    found = tuple(Channel(each.capitalize()) for each in value)
+    if not found or isinstance(value, str):
+        raise ValueError
+    return found
+
+
+def _outages(value: Any) -> Outages:
+    if not isinstance(value, dict):
+        raise ValueError
+    return Outages(**_Table("", value).read_all(_OUTAGES))
+
+
+def _settings(value: Any) -> dict[str, str]:
+    if not all(isinstance(each, str | int) for each in value.values()):
+        raise ValueError
+    return {str(name): str(each) for name, each in value.items()}
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str, float], ...]:
+    found = []
+    for each in value:
+        one, other, *loss = each.split()
+        found.append((one, other, float((*loss, "0")[0])))
+        if len(loss) > 1 or not 0 <= found[-1][2] <= 1:
+            raise ValueError
+    return tuple(found)
+
+
+def _air(value: Any) -> AirPlan:
+    if not isinstance(value, dict):
+        raise ValueError
+    return AirPlan(**_Table("", value).read_all(_AIR))
+
+
+_AN_OUTAGE = 'a table such as { hours = ["22-6"], lost = 0.2, lasting = "20m" }'
+_SOME_HOURS = 'a list of hours such as ["22-6", "12-13"]'
+_SHARE = _between(0, 0.95)
+
+_OUTAGES = {
+    "hours": _Key(_hours, _SOME_HOURS),
+    "lost": _SHARE,
+    "lasting": _spells(),
+}
+_KIT = {
+    "name": _Key(_name, "a name of a to z, 0 to 9 and -, 24 characters at most"),
+    "count": _whole(1, KITS_MOST),
+    "bearers": _Key(_bearers, 'a list of "satellite", "cellular" and "radio"'),
+    "credits-per-day": _whole(1, 100_000),
+    "sos-reserve": _whole(0, 100_000),
+    "messages-per-day": _between(0, 1000),
+    "message-length": _whole(1, 1000),
+    "position-every": _spells(),
+    "sos-per-week": _between(0, 1000),
+    "awake": _Key(_hours, _SOME_HOURS),
+    **{name: _Key(_outages, _AN_OUTAGE) for name in ("sky", "network", "earshot", "power")},
+    "settings": _Key(_settings, 'a table of settings such as { fan-out = "cheapest" }'),
+}
+_DISPATCHER = {
+    "name": _Key(_text, "a name"),
+    "shift": _Key(_hours, _SOME_HOURS),
+    "answers-in": _spells(),
+    "messages-per-day": _between(0, 100),
+}
+_AIR = {
+    "bit-rate": _between(100, 1_000_000, " of bits a second"),
+    "loss": _SHARE,
+    "fades": _Key(_outages, 'a table such as { lost = 0.1, lasting = "1m" }'),
+    "pairs": _Key(_pairs, 'a list such as ["ada ben", "ben cleo 0.3"]: who hears whom, and loss'),
+}
+_DRILL = {
+    "name": _Key(_text, "a text"),
+    "text": _Key(_text, "a text of 4000 characters at most"),
+    "days": _between(0.02, 60, " of days"),
+    "late": _spells(),
+    "session": _spells(),
+    "hub": _Key(_outages, _AN_OUTAGE),
+    "air": _Key(_air, "a table: [air]"),
+}

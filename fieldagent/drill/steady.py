@@ -1,0 +1,77 @@
+"""What makes a run the same each time: stores that commit at once, one thread, and names of modules
+that are lent another value."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import trio
+
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.hub.store.sqlite import SqliteStore
+from fieldagent.store.group import C, GroupCommit, Order, StoreFailed
+
+
+def _wake(orders: Sequence[Order[C]]) -> None:
+    for order in orders:
+        if order.caller is not None:
+            trio.lowlevel.reschedule(order.caller)
+
+
+class SteadyJournal(Journal):
+    """Commits at once instead of in a thread: one order of events for each seed."""
+
+    async def _commit_all(self) -> None:
+        orders, self._orders = self._orders, []
+        self._carry_out(orders)
+        _wake(orders)
+        await trio.lowlevel.checkpoint()
+
+
+class _SteadyGroup(GroupCommit[C]):
+    async def _commit_all(self) -> None:
+        orders, self._orders = self._orders, []
+        self._carry_out(orders)
+        _wake(orders)
+        await trio.lowlevel.checkpoint()
+
+
+class SteadyStore(SqliteStore):
+    """The hub's, of which no other process writes."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._group = _SteadyGroup(self._transact)
+
+    async def run(self) -> StoreFailed | None:
+        await self._group.run()
+        return self._group.failed
+
+
+async def at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> Any:
+    """In this thread, as one of its own would end whenever the machine lets it."""
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)
+
+
+@contextmanager
+def lent(places: Sequence[tuple[object, str, object]]) -> Iterator[None]:
+    """Let each module or class have another value under that name meanwhile."""
+    before = [(place, name, getattr(place, name)) for place, name, _ in places]
+    try:
+        for place, name, value in places:
+            setattr(place, name, value)
+        yield
+    finally:
+        for place, name, value in reversed(before):
+            setattr(place, name, value)
+
+
+def seed_trio(seed: int) -> None:
+    """trio puts tasks that are ready at one moment in an order of its own chance."""
+    trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    trio._core._run._r.seed(seed)
+    random.seed(seed)
