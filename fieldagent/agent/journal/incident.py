@@ -142,6 +142,19 @@ def open_one(journal: Journal) -> Incident | None:
     return found[0] if found else None
 
 
+def carries_open(journal: Journal, since: float) -> bool:
+    """Return whether something of another kit's incident was brought to the hub from here, of which
+    nobody has said anything yet. `since` is Unix time: what was heard before is too old."""
+    return bool(
+        journal.read(
+            "SELECT 1 FROM carried JOIN heard_incident heard ON heard.station = carried.origin"
+            " AND heard.number = carried.origin_sequence - carried.back"
+            " WHERE heard.state = 'open' AND heard.at > ? LIMIT 1",
+            since,
+        )
+    )
+
+
 def last(journal: Journal) -> Incident | None:
     """Return the one that was raised last, whether or not it is over."""
     found = _incidents(journal.read(f"{_COLUMNS} ORDER BY number DESC LIMIT 1"))

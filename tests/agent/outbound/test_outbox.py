@@ -14,7 +14,8 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import incident, outbound
+from fieldagent.agent.journal.incident import HeardIncident
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE
 from fieldagent.agent.journal.records import Piece
 from fieldagent.agent.outbound.budget import sos_reserve
@@ -22,7 +23,7 @@ from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
 from fieldagent.agent.outbound.packing import SOS_ALONE
 from fieldagent.agent.outbound.standing import Standing, UnknownPackage
-from fieldagent.package.package import Channel, IncidentWord, Message, Status
+from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.store.group import StoreFull
@@ -448,6 +449,33 @@ async def test_the_answer_to_an_sos_is_fetched_with_half_of_its_reserve(
         await k.outbox.spend(1)
         assert k.outbox.allowance(mailbox=True) == 0
         assert k.outbox.allowance(urgent=True) == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "hours", "left"),
+    [(None, 0, 2), (Said.SEEN, 0, 0), (None, 25, 0)],
+    ids=["nobody has said anything", "somebody has it", "the hub gives it no longer"],
+)
+async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
+    tmp_path: Path, clock: Any, word: Said | None, hours: int, left: int
+) -> None:
+    """Who raised it hears of the answer by this kit alone, and not at midnight."""
+    async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
+        await k.post(message={"content": "0123456789" * 28})
+        await k.send()
+        carried = k.standing(await k.post(message={"content": "help"})).sequence
+        came = START - hours * 3600
+        heard = HeardIncident(4, 7, Said.OPEN, came, came, "help")
+
+        def bring(db: sqlite3.Connection) -> None:
+            incident.note_heard(db, heard)
+            outbound.enter_relayed(db, carried, 4, 9, 2)
+            if word is not None:
+                said = IncidentWord(7, word, 4, "Olga")
+                incident.note_word(db, said, came, 0.0, proved=True, counts=True)
+
+        await k.journal.persist(bring)
+        assert k.outbox.allowance(mailbox=True) == left
 
 
 async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, clock: Any) -> None:
