@@ -25,9 +25,10 @@ from fieldagent.hub.field.envelope_packing import (
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records import commands, contact, earshot, kit_report, workspace_log
-from fieldagent.hub.records.ledger import confirm_all
+from fieldagent.hub.records.ledger import WAITS, confirm_all
 from fieldagent.hub.records.owed import announce_mail, mail_topic
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, one_of
+from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
@@ -109,9 +110,11 @@ class IpMailbox:
         return trio.current_time() < self._rests_until
 
     async def load(self, room: int) -> OutgoingMessage | None:
-        rests = self._rests()
+        is_behind = not self._rests()
         while True:
-            is_behind = False if rests else await self._catch_up()
+            is_behind = is_behind and await self._catch_up()
+            if is_behind and not await self._store.read_together(_have_sos, self.device.id):
+                continue
             load = await self._store.read(lambda db: self._fill(db, room))
             # What is urgent goes first of all that there is; an SOS waits for no such look.
             if load.urgent or not is_behind:
@@ -259,6 +262,18 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
         earshot.note_given(db, each.device, each.journal, each.load.parcels, now)
     mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
     return [None] * len(stored)
+
+
+def _have_sos(db: Db, devices: Sequence[int]) -> list[bool]:
+    """Return of each of these devices whether an SOS waits for it."""
+    among, numbers = one_of(db, set(devices))
+    rows = db.execute(
+        f"SELECT DISTINCT device FROM delivery WHERE device {among} AND state IN {WAITS}"
+        " AND rank <= ?",
+        *(*numbers, -SOS_PRIORITY),
+    )
+    found = {device for (device,) in rows}
+    return [device in found for device in devices]
 
 
 def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from fieldagent.hub.store.contract import ROWS, Db, few_rows, one_of
 
-AT_ONCE = 2_000
+AT_ONCE = 4_000
 """Rows that are made in one transaction, nearly: of few devices that are far behind, or of many."""
-AT_LEAST = 20
+AT_LEAST = 50
 """For each device."""
 
 
