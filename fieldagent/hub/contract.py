@@ -81,7 +81,10 @@ class Mailbox(Protocol):
 
     def news(self) -> list[trio.Event]:
         """One of them is set at the next change that may bring `load` something; ask for them
-        before `load`. Where there are several, time may bring something, too."""
+        before `load`."""
+
+    def look_again(self) -> float:
+        """Seconds after which time alone may bring `load` something; infinity for never."""
 
     async def load(self, room: int) -> OutgoingMessage | None:
         """What waits next, in at most `room` bytes, and is not already loaded on this way."""

@@ -560,7 +560,7 @@ async def _forget(hub: Hub) -> None:
         now - days * 86_400 for days in (hub.settings.keep_days, hub.settings.keep_audit_days)
     )
     for some in (
-        partial(ledger.forget, before=items),
+        partial(ledger.forget, before=items, now=now),
         partial(ledger.forget_remembered, before=items),
         partial(answers.forget, before=items),
         partial(audit.forget, before=lines),

@@ -5,6 +5,9 @@ Run as `python -m tests.bench.inbound`. Nothing is told PostgreSQL of its new ta
 kit sends one message after another, as many as its link takes at a moment: with one item in each,
 and with ten, as after a time without a link. The kits' ends take processors of the same machine:
 the hub's own share of one is told beside.
+
+With `--kits 5,50,200,1000` it tells instead what an item costs by how many kits a workspace has:
+five of them are linked and send; the others are kits of as many users, away.
 """
 
 from __future__ import annotations
@@ -22,12 +25,14 @@ import trio
 from fieldagent.agent.channels.connecting import open_stream
 from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
 from fieldagent.http.link_session import LinkSession
-from fieldagent.hub.store.opening import is_postgres
+from fieldagent.hub.access import directory
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.package.package import Location
 from fieldagent.simulator.fleet import Silence
 from fieldagent.wire.envelope import Entry, encode
 from tests.bench.hook_receiver import receiver
-from tests.bench.process import processor
+from tests.bench.process import family_processor, processor
 from tests.bench.pushes import statements
 from tests.bench.silent_links import devices_of
 from tests.bench.table import row
@@ -75,9 +80,9 @@ def messages(items: int, each: int) -> list[Message]:
     return [Message(encode(entries[at : at + each])) for at in range(0, items, each)]
 
 
-async def _talk(address: str, tokens: list[str], each: int) -> None:
+async def _talk(address: str, tokens: list[str], each: int, items: int) -> None:
     """Link all, say so, and when told to, send; then say that the hub has it all."""
-    posts = [Talk(messages(ITEMS[each], each)) for _ in tokens]
+    posts = [Talk(messages(items, each)) for _ in tokens]
     go = trio.Event()
     linked = 0
 
@@ -132,7 +137,8 @@ def taken_in(database: str, each: int) -> Taken:
             named.write_text("\n".join(tokens[client * share : (client + 1) * share]))
             command = [sys.executable, "-m", "tests.bench.inbound", running.address, str(named)]
             pipe = subprocess.PIPE
-            own = started([*command, str(each)], stdin=pipe, stdout=pipe, text=True)
+            command += [str(each), str(ITEMS[each])]
+            own = started(command, stdin=pipe, stdout=pipe, text=True)
             clients.append(stack.enter_context(own))
         for process in clients:
             _wait_for("linked", process)
@@ -150,6 +156,63 @@ def taken_in(database: str, each: int) -> Taken:
             (statements(database) - counted) / items,
             there.got()["items"] / took,
         )
+
+
+SENDERS = 5
+SENT = 60
+"""That each of them sends, one in a message."""
+
+
+def of_a_team(database: str, kits: int, postmaster: int) -> tuple[float, float]:
+    """Items a second that `SENDERS` of so many kits send, and the milliseconds of its processor
+    that the server of the database takes for one; 0 where there is none."""
+    administer(database, "init", "Bench")
+    tokens = kits_of_users(database, kits)[:SENDERS]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        settings = {"database": database, "access-log": "none"}
+        running = stack.enter_context(hub(folder, settings))
+        (named := folder / "tokens").write_text("\n".join(tokens))
+        command = [sys.executable, "-m", "tests.bench.inbound", running.address, str(named), "1"]
+        pipe = subprocess.PIPE
+        process = stack.enter_context(
+            started([*command, str(SENT)], stdin=pipe, stdout=pipe, text=True)
+        )
+        _wait_for("linked", process)
+        spent, own = family_processor(postmaster), processor(running.process.pid)
+        began = time.time()
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        _wait_for("sent", process)
+        took, items = time.time() - began, SENDERS * SENT
+        work = family_processor(postmaster) - spent if is_postgres(database) else 0.0
+        work += processor(running.process.pid) - own
+        return items / took, work / items * 1000
+
+
+def kits_of_users(database: str, kits: int) -> list[str]:
+    """Return the link tokens of so many new ones, each of a user of its own."""
+    store = open_store(database)
+
+    def add(db: Db) -> list[str]:
+        users = [directory.add_user(db, 1, f"user {number}", now=0.0) for number in range(kits)]
+        return [directory.add_device(db, 1, each, f"kit {each}", now=0.0)[1] for each in users]
+
+    tokens = store.once(add)
+    store.close()
+    return tokens
+
+
+def _teams(sizes: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder, server(durable=True) as postgres:
+        for kits in sizes:
+            for engine in ("SQLite", "PostgreSQL"):
+                new = str(Path(folder, f"{kits}.sqlite3"))
+                database = new if engine == "SQLite" else new_database(postgres.address)
+                speed, spent = of_a_team(database, kits, postgres.pid)
+                row(f"{engine}, {kits} kits, {SENDERS} of them linked", speed, "", "/s")
+                row("  processor of hub and database for an item", spent, "", "ms")
 
 
 def _wait_for(word: str, process: subprocess.Popen[str]) -> None:
@@ -178,8 +241,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        address, named, each = sys.argv[1:]
-        trio.run(_talk, address, Path(named).read_text().split(), int(each))
+    if sys.argv[1:2] == ["--kits"]:
+        _teams([int(kits) for kits in sys.argv[2].split(",")])
+    elif len(sys.argv) > 1:
+        address, named, each, items = sys.argv[1:]
+        trio.run(_talk, address, Path(named).read_text().split(), int(each), int(items))
     else:
         main()

@@ -185,7 +185,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         ),
         "receipts of a kit": lambda db: receipts_for(db, 8, limit=32),
         "confirm": lambda db: ledger.confirm(db, items * 9 // 10 + 7, 8, Bearer.IP, newest),
-        "what has come of an item": lambda db: device_standings(db, items // 2),
+        "what has come of an item": lambda db: device_standings(db, items // 2, newest),
         "export: the next": lambda db: item_numbers(db, Subject("user", 9, "kit 9"), items // 2),
         "delete a user's items": lambda db: deletion.delete_items(
             db, Subject("user", 9, "kit 9"), items // 2
@@ -193,7 +193,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "empty a device": lambda db: deletion.empty_device(db, 9),
         "when the next expires": ledger.next_expiry,
         "expire": lambda db: ledger.expire(db, newest),
-        "forget items": lambda db: ledger.forget(db, before=since),
+        "forget items": lambda db: ledger.forget(db, before=since, now=newest),
         "forget what items are recognised by": lambda db: ledger.forget_remembered(
             db, before=since
         ),
@@ -223,10 +223,10 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "list: one by its id": find(request_id=f"{77:08}{REST_OF_ID}"),
         "devices": lambda db: reading.devices(db, caller, reading.END, 50, newest),
         "deliveries of a device": lambda db: reading.deliveries(
-            db, caller, 8, None, reading.END, 50
+            db, caller, 8, None, reading.END, 50, newest
         ),
         "deliveries of a device that wait": lambda db: reading.deliveries(
-            db, caller, 8, "waiting", reading.END, 50
+            db, caller, 8, "waiting", reading.END, 50, newest
         ),
         "SOS desk": lambda db: sos.listing(db, 1, "open", reading.END, 50),
         "events behind a listener": lambda db: reading.behind(db, 1, None, items - 10, 50),

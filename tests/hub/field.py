@@ -76,9 +76,13 @@ class Field:
             time_to_live=86_400,
         )
 
-    def mailbox(self, number: int) -> IpMailbox:
+    def mailbox(self, number: int, log_rest: float = 0.0) -> IpMailbox:
         return IpMailbox(
-            self.store, self.device(number), self.mobile_originated(), clock=self.clock
+            self.store,
+            self.device(number),
+            self.mobile_originated(),
+            clock=self.clock,
+            log_rest=log_rest,
         )
 
     async def sends(

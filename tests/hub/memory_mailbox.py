@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import trio
@@ -59,6 +60,9 @@ class MemoryMailbox:
 
     def news(self) -> list[trio.Event]:
         return [self._news]
+
+    def look_again(self) -> float:
+        return inf
 
     async def load(self, room: int) -> OutgoingMessage | None:
         await trio.lowlevel.checkpoint()

@@ -115,6 +115,6 @@ async def test_a_tagged_sos_that_was_recorded_does_nothing_after_60_days(store: 
         sos = Entry(5, Message("help"), TIME, sos=True)
         for later in (0.0, 60 * DAY):
             alps.now += later
-            await store.commit(lambda db: forget(db, before=alps.now - 30 * DAY))
+            await store.commit(lambda db: forget(db, before=alps.now - 30 * DAY, now=alps.now))
             await alps.sends(3, sos, way=Bearer.SATELLITE, key=KEY)
         assert await alps.rows("SELECT count(*) FROM item") == [(1,)]

@@ -62,7 +62,9 @@ def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Stor
             enter(db, Posting(1, 1, Message("x"), int(START), 12), now=START, grace=GRACE)
 
     store.once(fill)
-    items = [store.once(lambda db: ledger.forget(db, before=START + 1)) for _ in range(3)]
+    items = [
+        store.once(lambda db: ledger.forget(db, before=START + 1, now=START + 1)) for _ in range(3)
+    ]
     remembered = [
         store.once(lambda db: ledger.forget_remembered(db, before=START + 1)) for _ in range(3)
     ]

@@ -12,6 +12,7 @@ from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.kit_items import KitItems, only_items
 from fieldagent.hub.field.mobile_originated import MobileOriginated, _Taken
 from fieldagent.hub.records.ledger import confirm_all
+from fieldagent.hub.records.workspace_log import catch_up
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, Envelope, Fragment, Receipt, decode, encode
@@ -34,13 +35,13 @@ MIXED: list[tuple[int, list[Entry]]] = [
 """Devices by their place, with what each sends."""
 
 TABLES = {
-    "item": "sender, body, priority, expires, source_sequence, kind, words",
+    "item": "sender, body, priority, expires, source_sequence, kind, words, place",
     "delivery": "sequence, rank, expires, state, satellite_from",
     "arrived": "origin, sequence, digest, at, sos",
     "contact": "at, way, latitude, longitude, position_at",
     "webhook_delivery": "sender, state, not_before",
     "check_in": "due, warned",
-    "device": "name, next_sequence",
+    "device": "name, next_sequence, place",
 }
 
 
@@ -92,6 +93,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
                 subject._take(counted, Envelope(tuple(entries)), single)
                 taken.append(single)
         told = [(each.items, each.duplicates) for each in taken]
+        catch_up(db, [(each.id, START) for each in known])
         found.append((told, contents(db), len(counted.statements)))
         raise Undone
 
@@ -154,6 +156,7 @@ def test_many_confirmations_take_few_statements_and_each_sender_is_told(
         known, counted = devices(db), Counted(db)
         sent = [KitItems(known[0], [Entry(n, Message(f"{n}"), TIME)]) for n in range(messages)]
         hub_of(START)._take_items(db, sent)
+        catch_up(db, [(each.id, START) for each in known])
         pairs = db.execute("SELECT item, device FROM delivery")
         assert len(pairs) == messages * (DEVICES - 1)
         for _ in range(2):  # a device says so again where the link broke

@@ -59,14 +59,14 @@ async def told(alps: Field, place: int = 1) -> tuple[str, str]:
     """State and reason of a delivery to Ben, the first or second, as who pushed it is told."""
     items = await alps.rows("SELECT item FROM delivery WHERE device = 2 ORDER BY sequence")
     (item,) = items[place - 1]
-    (found,) = await alps.store.read(lambda db: standing.device_standings(db, item))
-    listed = await alps.store.read(partial(_deliveries, before=reading.END))
+    (found,) = await alps.store.read(lambda db: standing.device_standings(db, item, alps.now))
+    listed = await alps.store.read(partial(_deliveries, before=reading.END, now=alps.now))
     assert listed[-place]["reason"] == found["reason"]
     return found["state"], found["reason"]
 
 
-def _deliveries(db: Any, before: int) -> list[dict[str, Any]]:
-    return reading.deliveries(db, ALL, 2, None, before, 9)[0]
+def _deliveries(db: Any, before: int, now: float) -> list[dict[str, Any]]:
+    return reading.deliveries(db, ALL, 2, None, before, 9, now)[0]
 
 
 async def shown_for_device(alps: Field) -> str | None:

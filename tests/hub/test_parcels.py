@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from fieldagent.hub.access.directory import secrets_of, set_relay
+from fieldagent.hub.api.standing import device_standings
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.records.earshot import NEXT_AFTER
 from fieldagent.hub.store.contract import Db, Store
@@ -130,4 +131,5 @@ async def test_it_waits_for_a_way_of_its_own(store: Store, why: str) -> None:
         else:
             await alps.push(Message(text), target=BEN)
         assert await parcels(linked) == []
-        assert [state for state, _ in await states(alps)] == ["waiting"]
+        standing = await store.read(lambda db: device_standings(db, 1, alps.now))
+        assert [each["state"] for each in standing if each["id"] == BEN] == ["waiting"]

@@ -309,7 +309,7 @@ async def test_a_page_takes_few_statements(store: Store) -> None:
             look = reading.find(counted, caller, wanted, END, 40)
             assert len(reading.items(counted, look.found)) == 40
             reading.devices(counted, caller, END, 100, START)
-            reading.deliveries(counted, caller, 1, None, END, 100)
+            reading.deliveries(counted, caller, 1, None, END, 100, START)
             return len(counted.statements)
 
         # Two bounds and a look, the items and how far they came; the devices; deliveries and their
@@ -344,13 +344,13 @@ async def test_an_sos_is_kept_until_it_is_closed_and_the_rest_is_forgotten_in_sl
         await store.commit(lambda db: db.execute("UPDATE delivery SET state = 'stored'"))
         later = START + 86_400
         counts = []
-        while dropped := await store.commit(partial(forget, before=later)):
+        while dropped := await store.commit(partial(forget, before=later, now=later)):
             counts.append(dropped)
         assert counts == 12 * [100]
         assert await hub.texts("/api/items") == ["help"]
         await store.commit(lambda db: db.execute("UPDATE sos SET closed = ?", later + 1))
-        assert await store.commit(partial(forget, before=later)) == 0
-        assert await store.commit(partial(forget, before=later + 2)) == 1
+        assert await store.commit(partial(forget, before=later, now=later)) == 0
+        assert await store.commit(partial(forget, before=later + 2, now=later)) == 1
 
 
 def test_every_query_goes_along_an_index(store: Store) -> None:

@@ -317,6 +317,15 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 
 OF_VERSION_35 = """
+DROP INDEX delivery_due;
+CREATE INDEX delivery_due ON delivery (device, satellite_from) WHERE state = 'waiting';
+DROP INDEX delivery_at_once;
+ALTER TABLE delivery DROP COLUMN from_log;
+ALTER TABLE device DROP COLUMN place;
+DROP INDEX item_place;
+DROP INDEX item_place_expires;
+ALTER TABLE item DROP COLUMN place;
+ALTER TABLE workspace DROP COLUMN posted;
 DROP TABLE tracker;
 DROP TABLE shift;
 DROP TABLE watch_hours;

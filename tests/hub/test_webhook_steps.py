@@ -10,7 +10,7 @@ import pytest
 
 from fieldagent.http.message import Response
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records import ledger
+from fieldagent.hub.records import ledger, workspace_log
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.package.package import Message
@@ -43,6 +43,7 @@ def told(there: Receiver) -> list[str | list[str]]:
 async def comes(alps: Field, rung: Rung, text: str = "", *, item: int = 1) -> None:
     """A step of an item, with Ben."""
     if rung is Rung.STORED:
+        await alps.store.commit(lambda db: workspace_log.catch_up(db, [(BEN, alps.now)]))
         await alps.store.commit(
             partial(ledger.confirm, item=item, device=BEN, way=Bearer.IP, now=alps.now)
         )

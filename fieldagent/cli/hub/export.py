@@ -61,7 +61,7 @@ def _write(store: Store, found: Subject, folder: Path) -> dict[str, int]:
         rows = store.once(partial(listing, subject=found, now=now))
         with _opened(folder / f"{name}.jsonl") as file:
             counts[name] = _put(file, rows)
-    counts["items"] = _write_items(store, found, folder)
+    counts["items"] = _write_items(store, found, folder, now)
     about = {found.kind: found.id, "name": found.name, "at": now, "fieldagent": __version__}
     with _opened(folder / "export.json") as file:
         _put(file, [{**about, **counts}])
@@ -69,7 +69,7 @@ def _write(store: Store, found: Subject, folder: Path) -> dict[str, int]:
     return counts
 
 
-def _write_items(store: Store, found: Subject, folder: Path) -> int:
+def _write_items(store: Store, found: Subject, folder: Path, now: float) -> int:
     count, place, due = 0, 0, TOLD_EVERY
     make_private_folder(folder / "data")
     with _opened(folder / "items.jsonl") as file:
@@ -77,7 +77,7 @@ def _write_items(store: Store, found: Subject, folder: Path) -> int:
             numbers, last = store.once(partial(export.item_numbers, subject=found, after=place))
             if last is None:
                 break
-            read = store.once(partial(export.items, numbers=numbers))
+            read = store.once(partial(export.items, numbers=numbers, now=now))
             for item in read:
                 if item.data is not None:
                     with _opened(folder / item.row["event"]["file"]) as data:

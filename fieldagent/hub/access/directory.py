@@ -12,7 +12,7 @@ from typing import Any
 from fieldagent.hub.access import imei_claims, secret, sessions
 from fieldagent.hub.contract import Device, Unknown, number_of
 from fieldagent.hub.operator.known import DEFAULT
-from fieldagent.hub.records import kit_report, lease, operator_trouble
+from fieldagent.hub.records import kit_report, lease, operator_trouble, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db
 from fieldagent.wire.envelope import derive_key
@@ -106,6 +106,8 @@ def join(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
+    if not is_member(db, workspace, member):
+        workspace_log.skip(db, workspace, member)
     db.execute(
         "INSERT INTO membership (workspace, member, over_satellite) VALUES (?, ?, ?)"
         " ON CONFLICT (workspace, member) DO UPDATE SET over_satellite = excluded.over_satellite",
@@ -118,6 +120,9 @@ def join(
 
 
 def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
+    owned = "SELECT id FROM device WHERE workspace = ? AND member = ?"
+    for (device,) in db.execute(owned, workspace, member):
+        workspace_log.catch_up_wholly(db, device, now)
     db.execute("DELETE FROM membership WHERE workspace = ? AND member = ?", workspace, member)
     db.execute(
         "DELETE FROM team_member WHERE member = ? AND team IN"
@@ -252,6 +257,7 @@ def add_device(
         credits_per_day=credits_per_day,
         sos_reserve=sos_reserve,
         relay=int(relay),
+        place=workspace_log.end_of(db, workspace),
         created=now,
     )
     note(db, workspace, by, "device add", f"{id_} {name}", now)
@@ -310,7 +316,12 @@ def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMIN
 
 def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
     token = secret.new_secret("link")
-    db.execute("UPDATE device SET link_token = ? WHERE id = ?", secret.lookup(token), device)
+    db.execute(
+        "UPDATE device SET link_token = ?, place = CASE WHEN link_token IS NULL THEN"
+        " (SELECT posted FROM workspace WHERE workspace.id = device.workspace) ELSE place END"
+        " WHERE id = ?",
+        *(secret.lookup(token), device),
+    )
     lease.end(db, device)
     note_of_device(db, device, by, "device token", str(device), now)
     return token
@@ -323,7 +334,8 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
         " air_key IS NOT NULL, relay = 1, credits_per_day, sos_reserve, device.disabled,"
         f" {lease.IS_LINKED},"
         " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
-        " AND delivery.state IN ('waiting', 'packed')),"
+        " AND delivery.state IN ('waiting', 'packed'))"
+        f" + (SELECT count(*) FROM ({workspace_log.AWAITED}) AS awaited),"
         " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble,"
         f" {operator_trouble.OF_DEVICE}, {imei_claims.CONTESTED},"
         f" contact.at, contact.version, contact.last_update, {kit_report.SETTINGS} FROM device"
@@ -354,14 +366,16 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
             "settings",
         ),
         now,
+        now,
         workspace,
     )
 
 
 def device_named(db: Db, workspace: int, named: str) -> int:
-    for row in devices(db, workspace, 0.0):
-        if named in (str(row["id"]), row["name"], row["imei"]):
-            return int(row["id"])
+    of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
+    for id_, name, imei in db.execute(of_workspace, workspace):
+        if named in (str(id_), name, imei):
+            return int(id_)
     raise Refused(f"no device {named!r} is in that workspace; `fieldagent hub device list`")
 
 
@@ -378,9 +392,9 @@ def set_disabled(
     changed. Those of a member go out of use with them, and come back unless they were before."""
     assert table in ("member", "device")
     if table == "device":
-        devices = _disable_device(db, id_, when)
+        devices = _disable_device(db, id_, when, now)
     else:
-        devices = _disable_devices_of(db, id_, when)
+        devices = _disable_devices_of(db, id_, when, now)
         db.execute("UPDATE member SET disabled = ? WHERE id = ?", when, id_)
         sessions.end_all_of(db, id_)
     for device in devices:
@@ -390,7 +404,7 @@ def set_disabled(
     return devices
 
 
-def _disable_device(db: Db, device: int, when: float | None) -> list[int]:
+def _disable_device(db: Db, device: int, when: float | None, now: float) -> list[int]:
     if when is None and (
         whose := db.execute(
             "SELECT member.id FROM member JOIN device ON device.member = member.id"
@@ -402,16 +416,21 @@ def _disable_device(db: Db, device: int, when: float | None) -> list[int]:
             "its user is disabled, and their devices with them: enable the user, here or by"
             f" `fieldagent hub user enable {whose[0][0]}`"
         )
+    if when is None:
+        workspace_log.come_back(db, device, now)
     db.execute("UPDATE device SET disabled = ? WHERE id = ?", when, device)
     return [device]
 
 
-def _disable_devices_of(db: Db, member: int, when: float | None) -> list[int]:
+def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> list[int]:
     which = (
         "disabled IS NULL"
         if when is not None
         else "disabled = (SELECT disabled FROM member WHERE member.id = device.member)"
     )
+    if when is None:
+        for (device,) in db.execute(f"SELECT id FROM device WHERE member = ? AND {which}", member):
+            workspace_log.come_back(db, device, now)
     changed = db.execute(
         f"UPDATE device SET disabled = ? WHERE member = ? AND {which} RETURNING id", when, member
     )

@@ -12,7 +12,7 @@ from fieldagent.hub.access.subject import Subject, devices_of
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.field import dead_letters
-from fieldagent.hub.records import audit, sos
+from fieldagent.hub.records import audit, sos, workspace_log
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.package.package import Data
@@ -57,13 +57,13 @@ def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int |
     return [number for (number,) in rows], passed[-1]
 
 
-def items(db: Db, numbers: Sequence[int]) -> list[ExportedItem]:
+def items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
     """The oldest first, each with what became of it."""
     found = []
     for item in reversed(reading.items(db, numbers)):
         row = {
             **item.as_json(),
-            "deliveries": _deliveries(db, item.number),
+            "deliveries": _deliveries(db, item.number, now),
             "webhooks": reading.webhook_deliveries(db, item.number),
         }
         data = None
@@ -75,14 +75,16 @@ def items(db: Db, numbers: Sequence[int]) -> list[ExportedItem]:
     return found
 
 
-def _deliveries(db: Db, item: int) -> list[Row]:
+def _deliveries(db: Db, item: int, now: float) -> list[Row]:
     rows = db.execute(
-        "SELECT device.name, state, way, ended, reason FROM delivery JOIN device"
-        " ON device.id = delivery.device WHERE item = ? ORDER BY device.id",
+        "SELECT device.id, device.name, state, way, ended, reason FROM delivery JOIN device"
+        " ON device.id = delivery.device WHERE item = ?",
         item,
     )
+    for each in workspace_log.awaiting(db, item, now):
+        rows.append((each.device, each.name, each.state, None, each.ended, each.reason))
     names = ("device", "state", "over", "ended", "reason")
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    return [dict(zip(names, row[1:], strict=True)) for row in sorted(rows)]
 
 
 def _workspaces(subject: Subject) -> str:

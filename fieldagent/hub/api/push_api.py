@@ -120,7 +120,7 @@ class HubApi:
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """How a push stands with each device."""
-        found = await self._store.read(lambda db: push_standing(db, caller, id))
+        found = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
         if found is None:
             raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")
         return json_response(found)

@@ -112,7 +112,7 @@ class ReadApi:
             for each in reading.items(db, found):
                 return {
                     **each.as_json(),
-                    "devices": device_standings(db, each.number),
+                    "devices": device_standings(db, each.number, self._clock()),
                     "webhooks": reading.webhook_deliveries(db, each.number),
                 }
             return None
@@ -160,7 +160,7 @@ class ReadApi:
         def look(db: Db) -> tuple[list[dict[str, Any]], int | None] | None:
             if not reading.device_known(db, caller, device):
                 return None
-            return reading.deliveries(db, caller, device, state, before, limit)
+            return reading.deliveries(db, caller, device, state, before, limit, self._clock())
 
         found = await self._store.read(look)
         if found is None:

@@ -15,7 +15,7 @@ from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.api.standing import STATES, reached
 from fieldagent.hub.field import check_in
-from fieldagent.hub.records import kit_report, lease
+from fieldagent.hub.records import kit_report, lease, workspace_log
 from fieldagent.hub.records.ledger import WAITS, stored_entry, words_of
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
 from fieldagent.hub.records.usage import day_of
@@ -124,8 +124,8 @@ def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[i
     )
     given = db.execute(
         "SELECT item, target IS NOT NULL OR team IS NOT NULL OR source_device IS NULL FROM delivery"
-        " JOIN item ON item.id = delivery.item WHERE device = ? AND item < ?"
-        f" ORDER BY sequence DESC LIMIT {LOOKED_AT}",
+        " JOIN item ON item.id = delivery.item WHERE device = ? AND item < ? AND from_log = 0"
+        f" ORDER BY item DESC LIMIT {LOOKED_AT}",
         *(device, before),
     )
     ends = [min(row[0] for row in rows) for rows in (sent, given) if len(rows) == LOOKED_AT]
@@ -334,8 +334,21 @@ def webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+_TO_DEVICE = (
+    "SELECT * FROM (SELECT * FROM (SELECT item, sequence, state, way, ended,"
+    f" {WHY} AS reason FROM delivery WHERE device = ? AND sequence < ?"
+    f" ORDER BY sequence DESC LIMIT {LOOKED_AT}) AS made"
+    " UNION ALL SELECT item, sequence, state, NULL, ended, reason FROM"
+    f" (SELECT item.id AS item, {workspace_log.NUMBER} AS sequence,"
+    f" {', '.join(workspace_log.STATE)} FROM device JOIN item ON {workspace_log.AWAITS}"
+    f" WHERE device.id = ? AND {workspace_log.NUMBER} < ?"
+    f" ORDER BY item.place DESC LIMIT {LOOKED_AT}) AS awaited) AS given ORDER BY sequence"
+)
+"""SELECT of what a device was given, and will be, below a number of its own."""
+
+
 def deliveries(
-    db: Db, caller: Caller, device: int, state: str | None, before: int, limit: int
+    db: Db, caller: Caller, device: int, state: str | None, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
     """To one device, the last first; and before which of its numbers there may be more."""
     which = _Conditions()
@@ -344,16 +357,13 @@ def deliveries(
         which.add(f"state IN ({', '.join('?' * len(states))})", *states)
     if not caller.sees_all:
         which.add(IS_SEEN_BY, caller.member, caller.member, caller.member)
-    inner = (
-        f"SELECT item, sequence, state, way, ended, {WHY} AS reason FROM delivery WHERE device = ?"
-        f" AND sequence < ? ORDER BY sequence DESC LIMIT {LOOKED_AT}"
-    )
+    looked = (device, before, now, now, now, device, before)
     rows = db.execute(
         "SELECT sequence, request_id, kind, sos, accepted, state, way, ended, reason"
-        f" FROM ({inner}) AS looked JOIN item ON item.id = looked.item WHERE {which}"
+        f" FROM ({_TO_DEVICE} DESC LIMIT {LOOKED_AT}) AS looked"
+        f" JOIN item ON item.id = looked.item WHERE {which}"
         " ORDER BY sequence DESC LIMIT ?",
-        device,
-        before,
+        *looked,
         *which.parameters,
         limit + 1,
     )
@@ -372,8 +382,11 @@ def deliveries(
     ]
     if len(rows) > limit:
         return found, rows[limit - 1][0]
-    passed = "SELECT sequence FROM delivery WHERE device = ? AND sequence < ? ORDER BY sequence"
-    return found, _last(db, passed, (device, before))
+    last = db.execute(
+        f"SELECT min(sequence), count(*) FROM ({_TO_DEVICE} DESC LIMIT {LOOKED_AT}) AS looked",
+        *looked,
+    )
+    return found, last[0][0] if last[0][1] == LOOKED_AT else None
 
 
 WAITING_SHOWN = 1_000
@@ -385,6 +398,7 @@ _DEVICE = (
     " contact.longitude, contact.position_at, key_trouble, (SELECT count(*) FROM (SELECT 1"
     " FROM delivery WHERE delivery.device = device.id"
     f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
+    f" (SELECT count(*) FROM ({workspace_log.AWAITED} LIMIT {WAITING_SHOWN}) AS awaited),"
     f" last_update, {kit_report.SETTINGS}, relay, air_key IS NOT NULL, every, by_minute,"
     " kit_every, due, warned, check_in.sos, modems, modems_at,"
     f" {OF_DEVICE}, {imei_claims.CONTESTED}, credits_per_day, sos_reserve, (SELECT credits FROM"
@@ -400,7 +414,7 @@ def devices(
 ) -> tuple[list[dict[str, Any]], int | None]:
     rows = db.execute(
         f"{_DEVICE} WHERE device.workspace = ? AND device.id < ? ORDER BY device.id DESC LIMIT ?",
-        *(now, day_of(now)),
+        *(now, now, day_of(now)),
         *(caller.workspace, before, limit + 1),
     )
     found = [_device(row, caller) for row in rows[:limit]]
@@ -409,8 +423,8 @@ def devices(
 
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
-    latitude, longitude, position_at, key_trouble, waiting, last_update = row[11:17]
-    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[17:-5]
+    latitude, longitude, position_at, key_trouble, waiting, awaited, last_update = row[11:18]
+    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[18:-5]
     satellite, contested, per_day, reserve, spent = row[-5:]
     return {
         "id": id_,
@@ -431,7 +445,7 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         if position_at is None
         else {"latitude": latitude, "longitude": longitude, "at": float(position_at)},
         "modems": kit_report.modems(modems, modems_at),
-        "waiting": waiting,
+        "waiting": min(waiting + awaited, WAITING_SHOWN),
         "checkIn": None
         if due is None
         else check_in.shown(check_in.Rule(*rule), due, warned=warned, sos=alarm),

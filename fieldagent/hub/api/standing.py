@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import WHY
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.reach import LADDER, Rung, in_words
@@ -29,7 +30,7 @@ def is_request_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def push_standing(db: Db, caller: Caller, request_id: str) -> dict[str, Any] | None:
+def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[str, Any] | None:
     """None where this caller has pushed nothing of that id: a User sees their own alone."""
     if not is_request_id(request_id):
         return None
@@ -49,7 +50,7 @@ def push_standing(db: Db, caller: Caller, request_id: str) -> dict[str, Any] | N
         "accepted": float(accepted),
         "expires": None if expires is None else float(expires),
         "to": json.loads(addressee) if addressee else None,
-        "devices": device_standings(db, item),
+        "devices": device_standings(db, item, now),
         "reached": reached(db, [item])[item],
     }
 
@@ -79,13 +80,16 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
-def device_standings(db: Db, item: int) -> list[dict[str, Any]]:
+def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
+    """Of what is in its workspace's log, with the devices that have not come for it yet."""
     rows = db.execute(
         "SELECT device.id, device.name, device.member, delivery.state, delivery.way,"
         f" delivery.ended, {WHY} FROM delivery JOIN device ON device.id = delivery.device"
-        " WHERE delivery.item = ? ORDER BY device.id",
+        " WHERE delivery.item = ?",
         item,
     )
+    for each in workspace_log.awaiting(db, item, now):
+        rows.append((*each[:4], None, *each[4:]))
     return [
         {
             "id": id_,
@@ -96,5 +100,5 @@ def device_standings(db: Db, item: int) -> list[dict[str, Any]]:
             "ended": None if ended is None else float(ended),
             "reason": reason,
         }
-        for id_, name, member, state, way, ended, reason in rows
+        for id_, name, member, state, way, ended, reason in sorted(rows)
     ]

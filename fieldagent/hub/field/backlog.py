@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.store.contract import Db, Store, marks
 
@@ -46,6 +47,14 @@ async def backlog(store: Store, queue: Indexed) -> Backlog:
         lambda db: db.execute("SELECT accepted FROM item WHERE id = ?", min(items))
     )
     return Backlog(rows, float(came[0][0]) if came else None)
+
+
+def with_awaited(db: Db, made: Backlog, now: float) -> Backlog:
+    """Return the deliveries that wait, with those whose rows are made as devices come."""
+    rows, oldest = workspace_log.awaited(db, now)
+    came = db.execute("SELECT accepted FROM item WHERE id = ?", oldest)
+    known = [float(at) for (at,) in came] + ([] if made.since is None else [made.since])
+    return Backlog(made.rows + rows, min(known, default=None))
 
 
 def count_some(

@@ -38,8 +38,6 @@ HELD = 20.0
 """Seconds that an agent which finds the database gone waits here: to call again costs it a TLS
 handshake."""
 HELD_LOOK = 0.5
-LOOK_AGAIN = 300.0
-"""Seconds between two looks at what a kit is to bring to others: some is due by time alone."""
 VERSION_MAX = 40
 """Characters."""
 
@@ -155,17 +153,14 @@ def _unauthorized(detail: str) -> Problem:
     return Problem(401, detail, headers=(("WWW-Authenticate", "Bearer"),))
 
 
-async def _first_of(events: list[trio.Event]) -> None:
-    """Wait for one of them; where there are several, for `LOOK_AGAIN` at the most."""
-    if len(events) == 1:
-        await events[0].wait()
-        return
+async def _first_of(events: list[trio.Event], longest: float) -> None:
+    """Wait for one of them, or so many seconds."""
 
     async def wait_for(event: trio.Event) -> None:
         await event.wait()
         nursery.cancel_scope.cancel()
 
-    with trio.move_on_after(LOOK_AGAIN):
+    with trio.move_on_after(longest):
         async with trio.open_nursery() as nursery:
             for each in events:
                 nursery.start_soon(wait_for, each)
@@ -200,7 +195,7 @@ class _MailboxPost:
                 outgoing = await self.mailbox.load(BODY_BYTES)
             if outgoing is not None:
                 return outgoing
-            await _first_of(news)
+            await _first_of(news, self.mailbox.look_again())
 
     async def stored(self, item: OutgoingMessage) -> None:
         with _or_later():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 
 import trio
 
@@ -23,16 +24,23 @@ from fieldagent.hub.field.envelope_packing import (
     waiting,
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
-from fieldagent.hub.records import commands, contact, earshot, kit_report
-from fieldagent.hub.records.ledger import confirm_all
+from fieldagent.hub.records import commands, contact, earshot, kit_report, workspace_log
+from fieldagent.hub.records.ledger import WAITS, confirm_all
 from fieldagent.hub.records.owed import announce_mail, mail_topic
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, one_of
+from fieldagent.package.package import SOS_PRIORITY
+from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import Directory, Earshot, HasDirectory, KitReport, Offer, decode
 
 log = logging.getLogger(__name__)
 
+LOOK_AGAIN = 300.0
+"""Seconds between two looks at what a kit is to bring to others: some is due by time alone."""
+LOG_REST = 1.0
+"""Seconds from one look at what kits sent to everybody to the next, where something came: what
+comes meanwhile goes together."""
 RECEIPTS = 32
 """Receipts that ride in one envelope at most."""
 
@@ -52,6 +60,7 @@ class IpMailbox:
         *,
         clock: Callable[[], float],
         version: str = "",
+        log_rest: float = LOG_REST,
     ) -> None:
         self.device = device
         self._store = store
@@ -65,6 +74,10 @@ class IpMailbox:
         """Over this link."""
         self._directory_there: int | None = None
         """Which directory the kit has; None while it has not told."""
+        self._log_rest = log_rest
+        self._rests_until = -inf
+        """Until then it looks at nothing that came to the workspace's log."""
+        self._hears_log = True
         self._brings_to: list[int] = []
         """Devices that the kit hears by radio, as it told over this link."""
 
@@ -81,16 +94,48 @@ class IpMailbox:
         await self._store.commit(meet)
 
     def news(self) -> list[trio.Event]:
-        devices = (self.device.id, *self._brings_to)
-        return [self._store.heard(mail_topic(device)) for device in devices]
+        topics = [mail_topic(device) for device in (self.device.id, *self._brings_to)]
+        self._hears_log = not self._rests()
+        if self._hears_log:
+            topics.append(workspace_log.topic(self.device.workspace))
+        return [self._store.heard(topic) for topic in topics]
+
+    def look_again(self) -> float:
+        for_others = LOOK_AGAIN if self._brings_to else inf
+        if self._hears_log:
+            return for_others
+        return min(for_others, max(0.0, self._rests_until - trio.current_time()))
+
+    def _rests(self) -> bool:
+        return trio.current_time() < self._rests_until
 
     async def load(self, room: int) -> OutgoingMessage | None:
-        load = await self._store.read(lambda db: self._fill(db, room))
+        is_behind = not self._rests()
+        while True:
+            is_behind = is_behind and await self._catch_up()
+            if is_behind and not await self._store.read_together(_have_sos, self.device.id):
+                continue
+            load = await self._store.read(lambda db: self._fill(db, room))
+            # What is urgent goes first of all that there is; an SOS waits for no such look.
+            if load.urgent or not is_behind:
+                break
         if not load.entries:
             return None
         number, self._next_number = self._next_number, self._next_number + 1
         self._loads[number] = load
         return OutgoingMessage(number, load.encode())
+
+    async def _catch_up(self) -> bool:
+        """Have the device given some of its workspace's log; return whether there is more."""
+        if not await self._store.read_together(workspace_log.are_behind, self.device.id):
+            return False
+        began, here = trio.current_time(), (self.device.id, self._clock())
+        try:
+            has_more = await self._store.commit_together(workspace_log.catch_up, here)
+        except StoreFull:
+            has_more = False  # what it was given before still goes, an SOS before all
+        self._rests_until = -inf if has_more else began + self._log_rest
+        return has_more
 
     def _fill(self, db: Db, room: int) -> Load:
         loaded = {item for load in self._loads.values() for item in load.items}
@@ -217,6 +262,18 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
         earshot.note_given(db, each.device, each.journal, each.load.parcels, now)
     mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
     return [None] * len(stored)
+
+
+def _have_sos(db: Db, devices: Sequence[int]) -> list[bool]:
+    """Return of each of these devices whether an SOS waits for it."""
+    among, numbers = one_of(db, set(devices))
+    rows = db.execute(
+        f"SELECT DISTINCT device FROM delivery WHERE device {among} AND state IN {WAITS}"
+        " AND rank <= ?",
+        *(*numbers, -SOS_PRIORITY),
+    )
+    found = {device for (device,) in rows}
+    return [device in found for device in devices]
 
 
 def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:

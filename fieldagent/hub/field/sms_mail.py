@@ -33,7 +33,7 @@ from fieldagent.hub.field.envelope_packing import (
     receipts_for,
     waiting,
 )
-from fieldagent.hub.records import contact
+from fieldagent.hub.records import contact, workspace_log
 from fieldagent.hub.records.ledger import WAITS, confirm_all
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.wire import sms_alphabet, sms_frame
@@ -89,11 +89,13 @@ def device_of(db: Db, frame: SmsFrame) -> Device:
 
 def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, now: float) -> None:
     """Take in what a frame says beside its envelope, which is on disk by now."""
-    db.execute(
+    new = db.execute(
         "INSERT INTO kit_sms (device, number, kind, at, not_before) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (device) DO NOTHING",
+        " ON CONFLICT (device) DO NOTHING RETURNING device",
         *(device.id, number, kind, now, now),
     )
+    if new:
+        workspace_log.catch_up_wholly(db, device.id, now)
     ((owed, seen, tag, load),) = db.execute(
         "SELECT owed, seen, tag, load FROM kit_sms WHERE device = ?", device.id
     )

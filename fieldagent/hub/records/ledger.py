@@ -1,7 +1,8 @@
 """Every item that came to the hub, and to whom it is delivered: entered once, in one transaction.
 
 An item is addressed when it is entered: one delivery for each device that is to have it, one for
-each webhook. From then on each way does its part on its own.
+each webhook. From then on each way does its part on its own. What a kit sends to everybody is
+entered in its workspace's log, and addressed as devices come for it (`workspace_log`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from fieldagent.hub.contract import Bearer, Estimate
-from fieldagent.hub.records import alarm, ring_alerts, sos
+from fieldagent.hub.records import alarm, ring_alerts, sos, workspace_log
 from fieldagent.hub.records.owed import RECEIPT, announce_answer, announce_mail, owe_receipt
 from fieldagent.hub.store.contract import ROWS, Db, earliest, few_rows, insert, one_of
 from fieldagent.package.package import IncidentWord, Item, Message, Person, Said, Waypoint
@@ -152,7 +153,10 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
         for posting in postings
     ]
     entered = _store(db, rows, now)
-    _deliver_to_devices(db, postings, entered, now, grace)
+    pairs = list(zip(postings, entered, strict=True))
+    for of_log in (True, False):
+        some = [pair for pair in pairs if _is_of_log(pair[0]) is of_log]
+        _deliver_to_devices(db, some, now, grace, of_log=of_log)
     _collapse(db, postings, entered, now)
     return entered
 
@@ -162,7 +166,7 @@ def enter_of(db: Db, posting: Posting, device: int, now: float, *, free: str) ->
     where that costs nothing: the words `free` say so to people. Return the item."""
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item
-    _deliver_to_devices(db, [posting], entered, now, 0.0)
+    _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
     keep_from_costing(db, item, free)
     _collapse(db, [posting], entered, now)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
@@ -177,7 +181,7 @@ def raise_alarm(
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item
     if free:
-        _deliver_to_devices(db, [posting], entered, now, 0.0)
+        _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
         keep_from_costing(db, item, free)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
     raised = sos.raise_of(db, posting.workspace, device, item, now, kind=kind)
@@ -188,8 +192,17 @@ def raise_alarm(
 _ITEM = (
     *("request_id", "workspace", "sender", "target", "body", "sos", "priority", "collapse_key"),
     *("accepted", "expires", "source_device", "source_sequence", "contact", "estimate"),
-    *("unauthenticated", "kind", "words", "addressee", "team", "asks"),
+    *("unauthenticated", "kind", "words", "addressee", "team", "asks", "place"),
 )
+
+
+def _is_of_log(posting: Posting) -> bool:
+    """Whether its deliveries are made as devices come for it."""
+    to_everybody = posting.target is None and posting.team is None and posting.device is None
+    plain = not posting.sos and not isinstance(posting.item, IncidentWord)
+    ends = posting.expires is not None and posting.collapse_key is None
+    is_free = posting.source is not None and not posting.over_satellite
+    return to_everybody and plain and ends and is_free
 
 
 def _entry_of(posting: Posting) -> Entry:
@@ -200,6 +213,8 @@ def _entry_of(posting: Posting) -> Entry:
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
     """With each the device whose item it is, or without a `source`, of which it tells."""
+    of_log = [posting.workspace for posting, _ in postings if _is_of_log(posting)]
+    places = iter(workspace_log.next_places(db, of_log))
     rows = [
         (
             str(uuid.uuid4()),
@@ -222,6 +237,7 @@ def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -
             posting.addressee,
             posting.team,
             int(posting.asks),
+            next(places) if _is_of_log(posting) else None,
         )
         for posting, device in postings
     ]
@@ -242,12 +258,19 @@ _DELIVERY = ("item", "device", "rank", "expires", "sequence", "state", "satellit
 
 
 def _deliver_to_devices(
-    db: Db, postings: Sequence[Posting], entered: Sequence[Entered], now: float, grace: float
+    db: Db,
+    entered: Sequence[tuple[Posting, Entered]],
+    now: float,
+    grace: float,
+    *,
+    of_log: bool = False,
 ) -> None:
-    """Devices are locked as they count on the numbers that items have on air to them, and in the
+    """Of what is in the log, those alone that have each at once.
+
+    Devices are locked as they count on the numbers that items have on air to them, and in the
     order of their own, so that who locks several does so without a deadlock. No table that grows
     is looked at: a new one would be looked through, before PostgreSQL knows anything of it."""
-    counted, column, whose = _addressees(postings)
+    counted, column, whose = _addressees([posting for posting, _ in entered])
     if not counted:
         return
     table, counts = few_rows(db, "counted", ("workspace", "member", "device", "items"), counted)
@@ -256,7 +279,8 @@ def _deliver_to_devices(
         f"{table} UPDATE device SET next_sequence = next_sequence + {_COUNT} WHERE id IN"
         f" (SELECT id FROM device WHERE {column} {among} AND disabled IS NULL"
         " AND link_token IS NOT NULL"  # a tracker has none, and nothing reaches it
-        f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
+        + (f" AND {workspace_log.AT_ONCE_TO}" if of_log else "")
+        + f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
         f" ORDER BY id{db.for_update}) RETURNING id, workspace, member, next_sequence,"
         " CASE WHEN imei IS NULL OR operator IS NULL THEN 0 ELSE 1 END,"
         f" (SELECT over_satellite FROM membership WHERE {_MEMBER})",
@@ -264,7 +288,7 @@ def _deliver_to_devices(
         *these,
     )
     items: dict[int, list[tuple[Posting, int]]] = {}
-    for posting, (item, _) in zip(postings, entered, strict=True):
+    for posting, (item, _) in entered:
         items.setdefault(posting.workspace, []).append((posting, item))
     rows = []
     for device, workspace, member, end, reached, asks in sorted(numbered):
@@ -526,7 +550,7 @@ def next_expiry(db: Db) -> float:
     return earliest(db, sql)
 
 
-def forget(db: Db, *, before: float) -> int:
+def forget(db: Db, *, before: float, now: float) -> int:
     """Drop some items that came before then, are on their way to nobody, and are of no SOS that
     was closed since or is not; how many those were. More may be there while it is not 0."""
     return len(
@@ -535,12 +559,10 @@ def forget(db: Db, *, before: float) -> int:
             " AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
             f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
             " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
-            " = 'waiting') AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item = item.id"
-            " AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
-            before,
-            before,
-            before,
-            AT_ONCE,
+            " = 'waiting') AND (place IS NULL OR expires <= ? OR NOT EXISTS (SELECT 1 FROM device"
+            f" WHERE {workspace_log.AWAITS})) AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item"
+            " = item.id AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
+            *(before, now, before, before, AT_ONCE),
         )
     )
 

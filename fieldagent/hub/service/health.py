@@ -13,7 +13,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.http.routes import Route
 from fieldagent.hub.field import dead_letters
-from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, backlog
+from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, backlog, with_awaited
 from fieldagent.hub.not_now import REASON
 from fieldagent.hub.records import lease, operator_trouble
 from fieldagent.hub.service.figures import Figures
@@ -182,6 +182,8 @@ async def _figures(store: Store, now: float) -> dict[str, float]:
     found = await store.read(partial(few, now=now))
     for name, queue in (("delivery", DELIVERIES), ("webhook_delivery", WEBHOOKS)):
         waiting = await backlog(store, queue)
+        if queue is DELIVERIES:
+            waiting = await store.read(partial(with_awaited, made=waiting, now=now))
         found[f"{name[:-1]}ies_waiting"] = waiting.rows
         found[f"oldest_{name}_seconds"] = _age(waiting.since, now)
     found["webhook_deliveries_dead"] = (await backlog(store, DEAD)).rows

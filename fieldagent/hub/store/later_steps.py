@@ -142,4 +142,18 @@ CREATE TABLE watch_hours ( -- in which somebody is to be on watch
 """
 """Nobody said who was on watch."""
 
-FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO + _TRACKERS + _SHIFTS
+_WORKSPACE_LOG = """
+ALTER TABLE workspace ADD COLUMN posted {int} NOT NULL DEFAULT 0; -- the last place in its log
+ALTER TABLE item ADD COLUMN place {int}; -- in the log of its workspace; null: it is in none
+CREATE INDEX item_place ON item (workspace, place) WHERE place IS NOT NULL;
+CREATE INDEX item_place_expires ON item (workspace, expires) WHERE place IS NOT NULL;
+ALTER TABLE device ADD COLUMN place {int} NOT NULL DEFAULT 0; -- up to which it was given the log
+ALTER TABLE delivery ADD COLUMN from_log {int} NOT NULL DEFAULT 0; -- made as its device came
+CREATE INDEX delivery_at_once ON delivery (device, item) WHERE from_log = 0;
+DROP INDEX delivery_due;
+CREATE INDEX delivery_due ON delivery (device, satellite_from)
+    WHERE state = 'waiting' AND satellite_from IS NOT NULL;
+"""
+"""What a kit sent became a row for each other kit as it came."""
+
+FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO + _TRACKERS + _SHIFTS + _WORKSPACE_LOG

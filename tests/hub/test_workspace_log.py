@@ -1,0 +1,303 @@
+"""What kits send to everybody: addressed as devices come for it, and nobody is left out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.api import reading
+from fieldagent.hub.api.reading import END
+from fieldagent.hub.api.standing import device_standings
+from fieldagent.hub.field.backlog import Backlog, with_awaited
+from fieldagent.hub.field.ip_link import _MailboxPost
+from fieldagent.hub.records import workspace_log
+from fieldagent.hub.records.ledger import Posting, enter, expire, forget
+from fieldagent.hub.records.numbering import leave_out
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import SOS_PRIORITY, Location, Message
+from fieldagent.wire.envelope import Entry, Source
+from tests.hub.field import START, Field, collect, field_of, read, said
+
+TIME = int(START)
+DAY = 86_400
+ADA, BEN, CLEO = 1, 2, 3
+
+
+@asynccontextmanager
+async def field(store: Store) -> AsyncIterator[Field]:
+    """Nobody asks for what others send over satellite."""
+    async with field_of(store) as alps:
+        await store.commit(lambda db: db.execute("UPDATE membership SET over_satellite = 0"))
+        yield alps
+
+
+async def says(alps: Field, *texts: str, by: int = ADA, first: int = 1) -> None:
+    for number, text in enumerate(texts, first):
+        await alps.sends(by, Entry(number, Message(text), TIME))
+
+
+async def texts(alps: Field, number: int) -> list[str]:
+    return [text for _, text in said(await collect(alps.mailbox(number)))]
+
+
+async def made(alps: Field) -> list[tuple[Any, ...]]:
+    return await alps.rows("SELECT device, state FROM delivery ORDER BY device, sequence")
+
+
+async def states(alps: Field, item: int = 1) -> dict[str, str]:
+    standing = await alps.store.read(lambda db: device_standings(db, item, alps.now))
+    return {each["name"]: each["state"] for each in standing}
+
+
+async def test_an_item_becomes_a_row_for_a_device_that_comes_and_for_no_other(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "one", "two")
+        assert await made(alps) == []
+        assert await states(alps) == {"kit 2": "waiting", "kit 3": "waiting"}
+        assert await texts(alps, BEN) == ["one", "two"]
+        assert await texts(alps, BEN) == []
+        assert await made(alps) == [(BEN, "stored"), (BEN, "stored")]
+        assert await states(alps) == {"kit 2": "stored", "kit 3": "waiting"}
+        assert await texts(alps, ADA) == []
+        assert await texts(alps, CLEO) == ["one", "two"]
+
+
+async def test_who_asks_for_it_over_satellite_has_it_at_once_and_once(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "before")
+        await store.commit(
+            lambda db: db.execute("UPDATE membership SET over_satellite = 1 WHERE member = ?", CLEO)
+        )
+        await says(alps, "after", first=2)
+        due = "SELECT device, item, satellite_from IS NULL FROM delivery"
+        assert [(*row[:2], bool(row[2])) for row in await alps.rows(due)] == [(CLEO, 2, False)]
+        assert sorted(await texts(alps, CLEO)) == ["after", "before"]
+        assert await made(alps) == [(CLEO, "stored")] * 2
+
+
+async def test_an_sos_goes_first_however_far_a_device_is_behind(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace_log, "AT_ONCE", 1)
+    monkeypatch.setattr(workspace_log, "AT_LEAST", 1)
+    async with field(store) as alps:
+        await says(alps, *map(str, range(6)))
+        await alps.push(Message("help"), sender=CLEO, priority=SOS_PRIORITY, sos=True)
+        mailbox = alps.mailbox(BEN)
+        first = await mailbox.load(65_536)
+        assert first is not None
+        assert len(await made(alps)) < 6
+        await mailbox.stored(first)
+        assert await texts(alps, BEN) == list(map(str, range(6)))
+
+
+async def test_what_is_urgent_goes_before_what_came_earlier(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all that a device lacks, not of what it was given first."""
+    monkeypatch.setattr(workspace_log, "AT_ONCE", 1)
+    monkeypatch.setattr(workspace_log, "AT_LEAST", 1)
+    async with field(store) as alps:
+        for number in range(4):
+            await alps.sends(ADA, Entry(number, Location(46.5, 7.25), TIME))
+        await says(alps, "a message", by=CLEO)
+        first = await alps.mailbox(BEN).load(65_536)
+        assert first is not None
+        assert b"a message" in first.body
+
+
+async def test_what_expires_before_a_device_comes_ends_as_expired(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "stale")
+        assert await texts(alps, CLEO) == ["stale"]
+        alps.now += DAY + 1
+        assert await store.commit(lambda db: expire(db, alps.now)) == 0
+        assert await states(alps) == {"kit 2": "expired", "kit 3": "stored"}
+        assert await texts(alps, BEN) == []
+        assert await made(alps) == [(BEN, "expired"), (CLEO, "stored")]
+        assert await states(alps) == {"kit 2": "expired", "kit 3": "stored"}
+
+
+async def test_what_a_device_has_not_come_for_is_kept_until_it_expires(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "kept")
+        await texts(alps, CLEO)
+
+        def forgotten(db: Db) -> int:
+            return forget(db, before=alps.now, now=alps.now)
+
+        alps.now += 1000
+        assert await store.commit(forgotten) == 0
+        alps.now += DAY
+        assert await store.commit(forgotten) == 1
+
+
+def test_a_device_that_is_new_is_given_nothing_of_before(store: Store) -> None:
+    def given(db: Db) -> list[Any]:
+        alps = directory.add_workspace(db, "Alps", now=START)
+        ada, ben = (directory.add_user(db, alps, name, now=START) for name in ("Ada", "Ben"))
+        kit, _ = directory.add_device(db, alps, ada, "kit 1", now=START)
+
+        def say(number: int) -> int:
+            item, source = Message(f"{number}"), Source(kit, number)
+            expires = START + DAY
+            posting = Posting(alps, ada, item, TIME, 12, expires=expires, source=source)
+            return enter(db, posting, now=START, grace=60.0).item
+
+        before = say(1)
+        new, _ = directory.add_device(db, alps, ben, "kit 2", now=START)
+        assert device_standings(db, before, START) == []
+        after = say(2)
+        workspace_log.catch_up(db, [(new, START)])
+        return [after, db.execute("SELECT item FROM delivery WHERE device = ?", new)]
+
+    after, rows = store.once(given)
+    assert rows == [(after,)]
+
+
+@pytest.mark.parametrize("table", ["device", "member"])
+async def test_one_that_was_out_of_use_is_given_what_came_before_and_not_meanwhile(
+    store: Store, table: str
+) -> None:
+    async with field(store) as alps:
+
+        async def set_disabled(when: float | None) -> None:
+            def change(db: Db) -> None:
+                directory.set_disabled(db, table, BEN, when, now=alps.now)
+
+            await store.commit(change)
+
+        await says(alps, "before")
+        alps.now += 10
+        await set_disabled(alps.now)
+        alps.now += 10
+        await says(alps, "meanwhile", first=2)
+        assert await states(alps, 2) == {"kit 3": "waiting"}
+        alps.now += 10
+        await set_disabled(None)
+        await says(alps, "after", first=3)
+        assert await texts(alps, BEN) == ["before", "after"]
+
+
+async def test_who_leaves_and_comes_back_lacks_what_came_meanwhile(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "before")
+        await store.commit(lambda db: directory.leave(db, 1, BEN, now=alps.now))
+        await says(alps, "meanwhile", first=2)
+        await store.commit(
+            lambda db: directory.join(db, 1, BEN, over_satellite=False, now=alps.now)
+        )
+        # Another rule is no return.
+        await says(alps, "after", first=3)
+        await store.commit(lambda db: directory.join(db, 1, BEN, over_satellite=True, now=alps.now))
+        assert await texts(alps, BEN) == ["before", "after"]
+
+
+async def test_a_tracker_is_given_nothing_and_as_a_kit_what_comes_from_then_on(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        no_token = "UPDATE device SET link_token = NULL WHERE id = ?"
+        await store.commit(lambda db: db.execute(no_token, BEN))
+        await says(alps, "before")
+        assert await states(alps) == {"kit 3": "waiting"}
+        assert await texts(alps, BEN) == []
+        await store.commit(lambda db: directory.new_link_token(db, BEN, now=alps.now))
+        await says(alps, "after", first=2)
+        assert await texts(alps, BEN) == ["after"]
+
+
+async def test_after_a_copy_was_restored_no_number_is_given_twice(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "one")
+        await texts(alps, BEN)
+        await says(alps, "two", first=2)
+        await store.commit(lambda db: leave_out(db, alps.now))
+        assert await texts(alps, BEN) == ["two"]
+        first, second = await alps.rows("SELECT sequence FROM delivery ORDER BY sequence")
+        assert second[0] - first[0] > 10_000
+
+
+async def test_what_waits_is_counted_before_anybody_comes(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "one", "two")
+
+        def counts(db: Db) -> tuple[Backlog, list[Any]]:
+            listed = directory.devices(db, 1, alps.now)
+            return with_awaited(db, Backlog(0, None), alps.now), [
+                each["waiting"] for each in listed
+            ]
+
+        # By places: Ada's own two are among the six.
+        assert await store.read(counts) == (Backlog(6, alps.now), [0, 2, 2])
+        await texts(alps, ADA)
+        assert await store.read(counts) == (Backlog(4, alps.now), [0, 2, 2])
+        alps.now += DAY + 1
+        assert await store.read(counts) == (Backlog(0, None), [0, 0, 0])
+
+
+async def test_several_devices_are_given_theirs_together(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "one", by=ADA)
+        await says(alps, "two", by=BEN)
+
+        def come(db: Db) -> list[bool]:
+            return workspace_log.catch_up(db, [(each, alps.now) for each in (CLEO, ADA, BEN, CLEO)])
+
+        assert await store.commit(come) == [False] * 4
+        rows = await alps.rows("SELECT device, item, sequence FROM delivery ORDER BY device, item")
+        assert rows == [(ADA, 2, 1), (BEN, 1, 1), (CLEO, 1, 1), (CLEO, 2, 2)]
+        ends = await alps.rows("SELECT place, next_sequence FROM device ORDER BY id")
+        assert ends == [(2, 2), (2, 2), (2, 3)]
+
+
+async def test_a_link_that_rests_gets_what_came_meanwhile(store: Store) -> None:
+    async with field(store) as alps:
+        mailbox = alps.mailbox(BEN, log_rest=0.05)
+        post = _MailboxPost(mailbox, lambda direction, size: None)
+        with trio.fail_after(60):
+            for number in range(1, 6):
+                await says(alps, f"{number}", first=number)
+                outgoing = await post.next(urgent=False)
+                assert [text for _, text in said([read(outgoing)])] == [f"{number}"]
+                await mailbox.stored(outgoing)
+
+
+async def test_a_device_shows_what_was_meant_for_it_however_late_the_rest_came(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "LOOKED_AT", 2)
+    async with field(store) as alps:
+        await says(alps, "early 1", "early 2", "early 3")
+        for number in range(2):
+            await alps.push(Message(f"for Ben {number}"), target=BEN)
+        await texts(alps, BEN)
+        found, edge = await store.read(lambda db: reading._of_device(db, 1, BEN, 100))
+        assert (found, edge) == ([5, 4], 4)
+
+
+async def test_a_devices_list_has_what_it_will_be_given_page_by_page(store: Store) -> None:
+    async with field(store) as alps:
+        await says(alps, "given")
+        await texts(alps, BEN)
+        await says(alps, "one", "two", "three", first=2)
+        await alps.push(Message("pushed"), target=BEN)
+        caller = Caller(1, "", 1, frozenset(), ADA, "User", "Ada", "administrator", True)
+
+        def listed(db: Db) -> list[Any]:
+            found, before = [], END
+            while before:
+                some, following = reading.deliveries(db, caller, BEN, None, before, 2, alps.now)
+                found += [each["state"] for each in some]
+                before = following or 0
+            return found
+
+        assert await store.read(listed) == ["waiting"] * 4 + ["stored"]
+        await texts(alps, BEN)
+        assert await store.read(listed) == ["stored"] * 5
