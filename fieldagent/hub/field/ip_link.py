@@ -21,6 +21,7 @@ from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Unknown
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records.lease import Lease
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
+from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close
 
@@ -160,7 +161,7 @@ async def _first_of(events: list[trio.Event], longest: float) -> None:
         await event.wait()
         nursery.cancel_scope.cancel()
 
-    with trio.move_on_after(longest):
+    with waits.move_on_after(longest):
         async with trio.open_nursery() as nursery:
             for each in events:
                 nursery.start_soon(wait_for, each)

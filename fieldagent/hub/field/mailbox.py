@@ -104,7 +104,7 @@ class IpMailbox:
         for_others = LOOK_AGAIN if self._brings_to else inf
         if self._hears_log:
             return for_others
-        return min(for_others, max(0.0, self._rests_until - trio.current_time()))
+        return min(for_others, self._rests_until - trio.current_time())
 
     def _rests(self) -> bool:
         return trio.current_time() < self._rests_until
