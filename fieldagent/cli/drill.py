@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fieldagent.drill import report
 from fieldagent.drill.findings import BrokenPromise, find
-from fieldagent.drill.plan import BadPlan, Plan, changed, load_toml, read_plan
+from fieldagent.drill.plan import BadPlan, DrillPlan, changed, load_toml, read_plan
 from fieldagent.drill.report import Run
 from fieldagent.drill.world import drill as let_pass
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, MISSING, OK, USAGE
@@ -44,7 +44,7 @@ def drill(given: argparse.Namespace) -> int:
     return OK
 
 
-def _plans(path: Path, given: argparse.Namespace) -> list[tuple[str, Plan]]:
+def _plans(path: Path, given: argparse.Namespace) -> list[tuple[str, DrillPlan]]:
     try:
         values = load_toml(path.read_text())
         plans = [("the plan", read_plan(values))]
@@ -61,7 +61,7 @@ def _plans(path: Path, given: argparse.Namespace) -> list[tuple[str, Plan]]:
     return plans
 
 
-def _runs(name: str, plans: list[tuple[str, Plan]], given: argparse.Namespace) -> list[Run]:
+def _runs(name: str, plans: list[tuple[str, DrillPlan]], given: argparse.Namespace) -> list[Run]:
     seeds = range(given.seed, given.seed + (given.weeks if given.budget else 1))
     try:
         return [_run(name, label, plan, seed) for label, plan in plans for seed in seeds]
@@ -71,7 +71,7 @@ def _runs(name: str, plans: list[tuple[str, Plan]], given: argparse.Namespace) -
         raise _NotRun(f"{name}: a promise is broken: {broken}", ERROR) from None
 
 
-def _run(name: str, label: str, plan: Plan, seed: int) -> Run:
+def _run(name: str, label: str, plan: DrillPlan, seed: int) -> Run:
     def tell(line: str) -> None:
         about = escaped(f"{name}, {label}, seed {seed}: {line}")
         print(f"[drill] {about}", file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ CLOSED_AFTER = 3 * HOUR
 GRACE = 60.0
 
 
-class Desk:
+class DrillDesk:
     def __init__(
         self, plans: Sequence[DispatcherPlan], clock: Callable[[], float], random: Random
     ) -> None:

@@ -22,7 +22,7 @@ class BrokenPromise(Exception):
     """What the program promises did not hold; the text has the trace of that one message."""
 
 
-class Call(NamedTuple):
+class CallForHelp(NamedTuple):
     """An SOS of a kit; moments are seconds since the drill began, None where it never was."""
 
     kit: str
@@ -34,7 +34,7 @@ class Call(NamedTuple):
     """The kit has been told that it was."""
 
 
-class Sent(NamedTuple):
+class SentByKit(NamedTuple):
     """A message or position that a kit was asked to send, and that is no SOS."""
 
     kit: str
@@ -48,7 +48,7 @@ class Sent(NamedTuple):
     """It came late, or has not come; empty where it came in time or was replaced."""
 
 
-class Written(NamedTuple):
+class WrittenByDesk(NamedTuple):
     """What the desk wrote to one kit."""
 
     kit: str
@@ -68,9 +68,9 @@ class Bill(NamedTuple):
 
 
 class Findings(NamedTuple):
-    calls: list[Call]
-    sent: list[Sent]
-    written: list[Written]
+    calls: list[CallForHelp]
+    sent: list[SentByKit]
+    written: list[WrittenByDesk]
     bills: list[Bill]
     air: dict[str, float]
     """Seconds on the air, by kit."""
@@ -85,9 +85,9 @@ def find(world: World) -> Findings:
     if failed:
         raise BrokenPromise("\n".join(failed))
     with closing(_open(Path(world.database))) as hub:
-        calls: list[Call] = []
-        sent: list[Sent] = []
-        written: list[Written] = []
+        calls: list[CallForHelp] = []
+        sent: list[SentByKit] = []
+        written: list[WrittenByDesk] = []
         for kit in world.kits:
             with closing(_open(kit.home / "journal.sqlite3")) as journal:
                 _check(kit, journal, hub)
@@ -158,7 +158,7 @@ def clock(at: float) -> str:
     return f"day {minutes // 1440 + 1} {minutes // 60 % 24:02}:{minutes % 60:02}"
 
 
-def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> list[Call]:
+def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> list[CallForHelp]:
     known: dict[int, float] = {}
     for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
         for event in json.loads(body)["payloads"][0]["events"]:
@@ -175,7 +175,7 @@ def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> li
         at_hub, seen = row or (None, None)
         if number in known and (seen is None or known[number] < seen):
             raise _broken(kit, journal, number, "is said to be seen, and nobody at the desk has it")
-        call = Call(
+        call = CallForHelp(
             kit.plan.name,
             raised - START,
             _since(at_hub),
@@ -188,7 +188,7 @@ def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> li
 
 def _sent(
     world: World, kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection
-) -> list[Sent]:
+) -> list[SentByKit]:
     at_hub = dict(
         hub.execute(
             "SELECT source_sequence, accepted FROM item WHERE source_device = ?", (kit.number,)
@@ -207,7 +207,7 @@ def _sent(
         if not replaced and (came is None or came - posted.at > world.plan.late):
             end = world.seconds if came is None else came
             why = _why(world, kit, journal, number, (posted.at, end))
-        found.append(Sent(kit.plan.name, number, posted.at, came, position, replaced, why))
+        found.append(SentByKit(kit.plan.name, number, posted.at, came, position, replaced, why))
     return found
 
 
@@ -253,12 +253,14 @@ def _why(
     return "waited for its turn"
 
 
-def _written(kit: Kit, journal: sqlite3.Connection, posted: dict[str, float]) -> list[Written]:
+def _written(
+    kit: Kit, journal: sqlite3.Connection, posted: dict[str, float]
+) -> list[WrittenByDesk]:
     came: dict[str, float] = {}
     for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
         for event in json.loads(body)["payloads"][0]["events"]:
             came.setdefault(event.get("content", ""), received)
-    return [Written(kit.plan.name, at, _since(came.get(text))) for text, at in posted.items()]
+    return [WrittenByDesk(kit.plan.name, at, _since(came.get(text))) for text, at in posted.items()]
 
 
 def _bill(world: World, kit: Kit) -> Bill:

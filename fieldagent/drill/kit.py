@@ -19,9 +19,9 @@ from fieldagent.agent import agent as shipped
 from fieldagent.agent import drivers
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.drill.lines import Wire
-from fieldagent.drill.outage import DAY, HOUR, START, Condition
+from fieldagent.drill.outage import DAY, HOUR, START, OutageCondition
 from fieldagent.drill.plan import KitPlan
-from fieldagent.drill.sky import Account
+from fieldagent.drill.sky import OperatorBill
 from fieldagent.drill.steady import SteadyJournal
 from fieldagent.package.package import SOS_PRIORITY, Channel
 from fieldagent.package.reading import read_package
@@ -61,7 +61,7 @@ class Posted:
 
 
 @dataclass(slots=True)
-class Record:
+class KitRecord:
     """What happened to a kit."""
 
     posted: dict[int, Posted] = field(default_factory=dict)
@@ -83,13 +83,13 @@ class Kit:
     plan: KitPlan
     home: Path
     random: Random
-    account: Account
+    account: OperatorBill
     session: InitVar[float]
     """Seconds that one takes over satellite."""
     token: str = ""
     wire: Wire | None = None
     agent: shipped.Agent | None = None
-    record: Record = field(default_factory=Record)
+    record: KitRecord = field(default_factory=KitRecord)
 
     def __post_init__(self, session: float) -> None:
         modem = SimulatedModem(self.account, imei=self.account.imei)
@@ -101,7 +101,7 @@ class Kit:
             "power": ("without power", self.plan.power),
         }
         self.conditions = {
-            name: Condition(what, plan, Random(self.random.getrandbits(32)))
+            name: OutageCondition(what, plan, Random(self.random.getrandbits(32)))
             for name, (what, plan) in outages.items()
         }
         self._power = trio.CancelScope()

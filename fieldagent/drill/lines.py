@@ -69,7 +69,7 @@ class _End:
         self._says.put(data)
 
 
-class Lines:
+class SimulatedLines:
     """Every serial line by its name; stands in for `open_pty` and `open_serial`."""
 
     def __init__(self) -> None:

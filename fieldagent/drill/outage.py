@@ -19,7 +19,7 @@ START = 1_790_035_200.0
 
 
 @dataclass(slots=True)
-class Condition:
+class OutageCondition:
     """Of one thing, such as a kit's sky. The drill begins at midnight."""
 
     what: str

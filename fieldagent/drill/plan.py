@@ -27,7 +27,7 @@ class BadPlan(ValueError):
     """The text says which key is wrong, and what is allowed there."""
 
 
-class Hours:
+class PlanHours:
     """Hours of the day, from one up to another, over midnight too."""
 
     def __init__(self, text: str) -> None:
@@ -47,7 +47,7 @@ class Hours:
 class Outages:
     """When something is away: at the same hours each day, and by chance."""
 
-    hours: tuple[Hours, ...] = ()
+    hours: tuple[PlanHours, ...] = ()
     lost: float = 0.0
     """The share of the time that it is away by chance."""
     lasting: float = 600.0
@@ -66,7 +66,7 @@ class KitPlan:
     position_every: float = 0.0
     """Seconds; 0: none is sent."""
     sos_per_week: float = 1.0
-    awake: tuple[Hours, ...] = (Hours("7-21"),)
+    awake: tuple[PlanHours, ...] = (PlanHours("7-21"),)
     """When its people write. An SOS comes at any hour."""
     sky: Outages = Outages()
     network: Outages = Outages()
@@ -79,7 +79,7 @@ class KitPlan:
 @dataclass(frozen=True, slots=True)
 class DispatcherPlan:
     name: str
-    shift: tuple[Hours, ...] = ()
+    shift: tuple[PlanHours, ...] = ()
     """When they are at the desk; empty: always."""
     answers_in: float = 180.0
     """Seconds that they take on average once they could see it."""
@@ -97,7 +97,7 @@ class AirPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrillPlan:
     name: str
     text: str
     days: float
@@ -138,14 +138,14 @@ def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
     return {**values, first: changed(below, f"{rest}={told}")}
 
 
-def read_plan(values: Mapping[str, Any]) -> Plan:
+def read_plan(values: Mapping[str, Any]) -> DrillPlan:
     """Return the plan of a file's values. Raises BadPlan."""
-    table = _Table("", values)
+    table = _PlanTable("", values)
     common = table.table("kits")
     common.read_all(_KIT)
     kits: list[KitPlan] = []
     for number, each in enumerate(table.tables("kit"), 1):
-        kits += _kits(_Table(f"kit {number}: ", {**common.values, **each}))
+        kits += _kits(_PlanTable(f"kit {number}: ", {**common.values, **each}))
     if not kits:
         raise BadPlan("kit: a drill needs one at least: [[kit]] with a name and bearers")
     if len(kits) > KITS_MOST:
@@ -154,7 +154,7 @@ def read_plan(values: Mapping[str, Any]) -> Plan:
     if len({*names}) < len(names):
         raise BadPlan("kit: each has a name of its own")
     dispatchers = [
-        DispatcherPlan(**_with(_Table(f"dispatcher {number}: ", each), _DISPATCHER, "name"))
+        DispatcherPlan(**_with(_PlanTable(f"dispatcher {number}: ", each), _DISPATCHER, "name"))
         for number, each in enumerate(table.tables("dispatcher"), 1)
     ]
     told = table.read_all(_DRILL, beside=("kits", "kit", "dispatcher"))
@@ -163,10 +163,12 @@ def read_plan(values: Mapping[str, Any]) -> Plan:
         if {one, other} - {*names}:
             raise BadPlan(f"air.pairs: {one} and {other} are not both names of kits")
     defaults = {"name": "a drill", "text": "", "days": 7.0, "late": HOUR}
-    return Plan(**{**defaults, **told}, kits=tuple(kits), dispatchers=tuple(dispatchers), air=air)
+    return DrillPlan(
+        **{**defaults, **told}, kits=tuple(kits), dispatchers=tuple(dispatchers), air=air
+    )
 
 
-def _kits(table: _Table) -> list[KitPlan]:
+def _kits(table: _PlanTable) -> list[KitPlan]:
     told = _with(table, _KIT, "name", "bearers")
     count = told.pop("count", 1)
     if count == 1:
@@ -174,7 +176,7 @@ def _kits(table: _Table) -> list[KitPlan]:
     return [KitPlan(**{**told, "name": f"{told['name']}-{n}"}) for n in range(1, count + 1)]
 
 
-def _with(table: _Table, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
+def _with(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
     """Return what is there. Raises BadPlan also where one of the needed keys is not."""
     told = table.read_all(keys)
     for name in needed:
@@ -183,16 +185,16 @@ def _with(table: _Table, keys: Mapping[str, _Key], *needed: str) -> dict[str, An
     return told
 
 
-class _Table:
+class _PlanTable:
     def __init__(self, where: str, values: Mapping[str, Any]) -> None:
         self.where = where
         self.values = values
 
-    def table(self, key: str) -> _Table:
+    def table(self, key: str) -> _PlanTable:
         found = self.values.get(key, {})
         if not isinstance(found, dict):
             raise BadPlan(f"{self.where}{key} is to be a table: [{key}]")
-        return _Table(f"{self.where}{key}.", found)
+        return _PlanTable(f"{self.where}{key}.", found)
 
     def tables(self, key: str) -> list[dict[str, Any]]:
         found = self.values.get(key, [])
@@ -266,10 +268,10 @@ def _spells(attribute: str = "") -> _Key:
     return _Key(_span, "a time such as 30s, 5m or 2h", attribute)
 
 
-def _hours(value: Any) -> tuple[Hours, ...]:
+def _hours(value: Any) -> tuple[PlanHours, ...]:
     if not isinstance(value, list):
         raise ValueError
-    return tuple(Hours(each) for each in value)
+    return tuple(PlanHours(each) for each in value)
 
 
 def _name(value: Any) -> str:
@@ -288,7 +290,7 @@ def _bearers(value: Any) -> tuple[Channel, ...]:
 def _outages(value: Any) -> Outages:
     if not isinstance(value, dict):
         raise ValueError
-    return Outages(**_Table("", value).read_all(_OUTAGES))
+    return Outages(**_PlanTable("", value).read_all(_OUTAGES))
 
 
 def _settings(value: Any) -> dict[str, str]:
@@ -310,7 +312,7 @@ def _pairs(value: Any) -> tuple[tuple[str, str, float], ...]:
 def _air(value: Any) -> AirPlan:
     if not isinstance(value, dict):
         raise ValueError
-    return AirPlan(**_Table("", value).read_all(_AIR))
+    return AirPlan(**_PlanTable("", value).read_all(_AIR))
 
 
 _AN_OUTAGE = 'a table such as { hours = ["22-6"], lost = 0.2, lasting = "20m" }'

@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from fieldagent import __version__
-from fieldagent.drill.findings import Call, Findings, clock
-from fieldagent.drill.plan import Plan
+from fieldagent.drill.findings import CallForHelp, Findings, clock
+from fieldagent.drill.plan import DrillPlan
 from fieldagent.system.wording import counted
 
 UNKNOWN = """\
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     """One setting of a drill, and what came of it."""
 
     label: str
-    plan: Plan
+    plan: DrillPlan
     seed: int
     found: Findings
 
@@ -69,7 +69,7 @@ def percentile(values: Sequence[float], share: int) -> float:
 # The figures that are compared.
 
 
-def _took(calls: Sequence[Call], of: Callable[[Call], float | None]) -> list[float]:
+def _took(calls: Sequence[CallForHelp], of: Callable[[CallForHelp], float | None]) -> list[float]:
     return [moment - call.raised for call in calls if (moment := of(call)) is not None]
 
 

@@ -20,7 +20,7 @@ DAY = 86_400.0
 
 
 @dataclass
-class Account:
+class OperatorBill:
     """One modem's: implements `sbd_session.Gateway`."""
 
     imei: str
@@ -76,7 +76,7 @@ class Account:
 class Sky:
     """Implements `hub.operator.contract.Operator`."""
 
-    accounts: dict[str, Account] = field(default_factory=dict)
+    accounts: dict[str, OperatorBill] = field(default_factory=dict)
     ports: dict[str, tuple[SimulatedModem, PtyPort]] = field(default_factory=dict)
 
     async def send(

@@ -23,12 +23,12 @@ from fieldagent.agent.mesh import repeating, station
 from fieldagent.agent.outbound import piggyback
 from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
-from fieldagent.drill.desk import Desk
+from fieldagent.drill.desk import DrillDesk
 from fieldagent.drill.kit import Kit, faults_of
-from fieldagent.drill.lines import Lines, Wire
-from fieldagent.drill.outage import DAY, START, Condition
-from fieldagent.drill.plan import Plan
-from fieldagent.drill.sky import Account, Sky
+from fieldagent.drill.lines import SimulatedLines, Wire
+from fieldagent.drill.outage import DAY, START, OutageCondition
+from fieldagent.drill.plan import DrillPlan
+from fieldagent.drill.sky import OperatorBill, Sky
 from fieldagent.drill.steady import SteadyStore, at_once, lent, seed_trio
 from fieldagent.hub import hub as shipped_hub
 from fieldagent.hub import settings as hub_settings
@@ -70,16 +70,20 @@ class World:
     """One run of a plan by a seed."""
 
     def __init__(
-        self, plan: Plan, seed: int, home: Path, tell: Callable[[str], None] = lambda line: None
+        self,
+        plan: DrillPlan,
+        seed: int,
+        home: Path,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.plan = plan
         self.home = home
         self.random = Random(seed)
         self._tell = tell
         self.sky = Sky()
-        self.lines = Lines()
-        self.away = Condition("the hub was away", plan.hub, self._chance())
-        self.desk = Desk(plan.dispatchers, self.time, self._chance())
+        self.lines = SimulatedLines()
+        self.away = OutageCondition("the hub was away", plan.hub, self._chance())
+        self.desk = DrillDesk(plan.dispatchers, self.time, self._chance())
         self.kits = [self._kit(number, each) for number, each in enumerate(plan.kits, 1)]
         self.air = self._air()
         self.hub: shipped_hub.Hub | None = None
@@ -102,7 +106,7 @@ class World:
     def _kit(self, number: int, plan: Any) -> Kit:
         home = self.home / plan.name
         home.mkdir()
-        account = Account(f"3002340100{number:05}")
+        account = OperatorBill(f"3002340100{number:05}")
         kit = Kit(number, plan, home, self._chance(), account, self.plan.session)
         self.sky.accounts[account.imei] = account
         self.sky.ports[account.imei] = kit.port.modem, kit.port
@@ -292,7 +296,7 @@ async def _the_same(hub: HubAddress, stream: Any) -> Any:
     return stream
 
 
-def drill(plan: Plan, seed: int, home: Path, tell: Callable[[str], None]) -> World:
+def drill(plan: DrillPlan, seed: int, home: Path, tell: Callable[[str], None]) -> World:
     """Run a plan in an empty folder. `tell` takes lines of progress. Same seed, same run."""
     quiet, level = logging.getLogger("fieldagent"), logging.getLogger("fieldagent").level
     seed_trio(seed)

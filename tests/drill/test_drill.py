@@ -20,8 +20,8 @@ import trio.testing
 
 from fieldagent import __version__
 from fieldagent.drill.findings import BrokenPromise, Findings, find
-from fieldagent.drill.outage import Condition
-from fieldagent.drill.plan import Hours, Outages, load_toml, read_plan
+from fieldagent.drill.outage import OutageCondition
+from fieldagent.drill.plan import Outages, PlanHours, load_toml, read_plan
 from fieldagent.drill.report import percentile
 from fieldagent.drill.steady import lent
 from fieldagent.drill.world import World, drill
@@ -194,7 +194,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_how_long_something_was_away() -> None:
-    condition = Condition("asleep", Outages((Hours("1-2"),)), Random(1))
+    condition = OutageCondition("asleep", Outages((PlanHours("1-2"),)), Random(1))
     condition.log = [(100.0, True), (200.0, False), (300.0, True)]
     assert condition.seconds(0, 1000) == 800
     assert condition.seconds(150, 250) == 50

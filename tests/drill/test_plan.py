@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.drill.plan import BadPlan, Hours, changed, load_toml, read_plan
+from fieldagent.drill.plan import BadPlan, PlanHours, changed, load_toml, read_plan
 from fieldagent.package.package import Channel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -49,7 +49,7 @@ def test_kits_have_in_common_what_none_says_otherwise() -> None:
 
 
 def test_hours_go_over_midnight() -> None:
-    assert [hour for hour in range(24) if Hours("22-2").has(hour)] == [0, 1, 22, 23]
+    assert [hour for hour in range(24) if PlanHours("22-2").has(hour)] == [0, 1, 22, 23]
 
 
 def test_one_setting_is_changed_and_the_rest_stays() -> None:

@@ -42,7 +42,7 @@ from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
 from fieldagent.agent.satellites.imt import kind as imt_kind
 from fieldagent.agent.settings import parse
-from fieldagent.drill.lines import Lines, Wire
+from fieldagent.drill.lines import SimulatedLines, Wire
 from fieldagent.drill.steady import SteadyJournal, at_once, seed_trio
 from fieldagent.http import link_session as ip_link
 from fieldagent.http.link_session import LinkSession
@@ -153,7 +153,7 @@ class World:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
         self.fan_out = self.chance.choice(["every", "every", "first", "cheapest"])
-        self.lines = Lines()
+        self.lines = SimulatedLines()
         self.mistakes = Mistakes()
         self.operator = Operator(self.tell)
         self.modem = SimulatedModem(self.operator, imei="300234010000001")

@@ -142,15 +142,20 @@ def open_one(journal: Journal) -> Incident | None:
     return found[0] if found else None
 
 
-def carries_open(journal: Journal, since: float) -> bool:
-    """Return whether something of another kit's incident was brought to the hub from here, of which
-    nobody has said anything yet. `since` is Unix time: what was heard before is too old."""
-    return bool(
+CARRIED_FOR = 86_400.0
+"""Seconds for which the answer to a neighbour's SOS is awaited: no longer does the hub give it to
+who brought that."""
+
+
+def awaits_answer(journal: Journal, now: float) -> bool:
+    """Return whether this kit's own incident is open, or another's of which something was brought
+    to the hub from here, and nobody has said anything yet. `now` is Unix time."""
+    return open_one(journal) is not None or bool(
         journal.read(
             "SELECT 1 FROM carried JOIN heard_incident heard ON heard.station = carried.origin"
             " AND heard.number = carried.origin_sequence - carried.back"
             " WHERE heard.state = 'open' AND heard.at > ? LIMIT 1",
-            since,
+            now - CARRIED_FOR,
         )
     )
 

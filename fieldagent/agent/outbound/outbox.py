@@ -44,9 +44,6 @@ AGAIN, AGAIN_MAX = 5.0, 60.0
 """Seconds that a Package waits for each time that a driver failed with it, and the longest."""
 LOOK_AGAIN = 3600.0
 """Seconds after which the budget is looked at anew, as the wall clock may be set meanwhile."""
-CARRIED_FOR = 86_400.0
-"""Seconds for which the answer to a neighbour's SOS is worth the reserve: no longer does the hub
-give it to who brought that."""
 
 
 class ChannelOutbox:
@@ -284,14 +281,9 @@ class ChannelOutbox:
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         # Its answer ends an SOS, which otherwise goes again and again, for more than a credit: also
         # that of a neighbour, who hears of it by this kit alone.
-        return self.budget.left(
-            urgent=urgent or (mailbox and self._awaits_answer()), mailbox=mailbox
-        )
-
-    def _awaits_answer(self) -> bool:
-        journal = self._journal
-        since = journal.clock.date(self._endings.clock()) - CARRIED_FOR
-        return incident.open_one(journal) is not None or incident.carries_open(journal, since)
+        now = self._journal.clock.date(self._endings.clock())
+        urgent = urgent or (mailbox and incident.awaits_answer(self._journal, now))
+        return self.budget.left(urgent=urgent, mailbox=mailbox)
 
     def held_back(self) -> str:
         sequence = self._queue.foremost(trio.current_time())
