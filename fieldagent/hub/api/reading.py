@@ -334,15 +334,16 @@ def webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+_AWAITED = (
+    f"FROM device JOIN item ON {workspace_log.AWAITS} WHERE device.id = ?"
+    f" AND {workspace_log.NUMBER} < ? ORDER BY item.place"
+)
 _TO_DEVICE = (
-    "SELECT * FROM (SELECT * FROM (SELECT item, sequence, state, way, ended,"
-    f" {WHY} AS reason FROM delivery WHERE device = ? AND sequence < ?"
-    f" ORDER BY sequence DESC LIMIT {LOOKED_AT}) AS made"
+    f"SELECT * FROM (SELECT item, sequence, state, way, ended, {WHY} AS reason FROM delivery"
+    f" WHERE device = ? AND sequence < ? ORDER BY sequence DESC LIMIT {LOOKED_AT}) AS made"
     " UNION ALL SELECT item, sequence, state, NULL, ended, reason FROM"
     f" (SELECT item.id AS item, {workspace_log.NUMBER} AS sequence,"
-    f" {', '.join(workspace_log.STATE)} FROM device JOIN item ON {workspace_log.AWAITS}"
-    f" WHERE device.id = ? AND {workspace_log.NUMBER} < ?"
-    f" ORDER BY item.place DESC LIMIT {LOOKED_AT}) AS awaited) AS given ORDER BY sequence"
+    f" {', '.join(workspace_log.STATE)} {_AWAITED} DESC LIMIT {LOOKED_AT}) AS awaited"
 )
 """SELECT of what a device was given, and will be, below a number of its own."""
 
@@ -360,13 +361,16 @@ def deliveries(
     looked = (device, before, now, now, now, device, before)
     rows = db.execute(
         "SELECT sequence, request_id, kind, sos, accepted, state, way, ended, reason"
-        f" FROM ({_TO_DEVICE} DESC LIMIT {LOOKED_AT}) AS looked"
-        f" JOIN item ON item.id = looked.item WHERE {which}"
+        f" FROM ({_TO_DEVICE}) AS looked JOIN item ON item.id = looked.item WHERE {which}"
         " ORDER BY sequence DESC LIMIT ?",
         *looked,
         *which.parameters,
         limit + 1,
     )
+    passed = f"SELECT {workspace_log.NUMBER} {_AWAITED}"
+    end = _last(db, passed, (device, before))
+    if end is not None:  # between it and what has rows there may be more
+        rows = [row for row in rows if row[0] >= end]
     found = [
         {
             "item": request_id,
@@ -382,11 +386,10 @@ def deliveries(
     ]
     if len(rows) > limit:
         return found, rows[limit - 1][0]
-    last = db.execute(
-        f"SELECT min(sequence), count(*) FROM ({_TO_DEVICE} DESC LIMIT {LOOKED_AT}) AS looked",
-        *looked,
-    )
-    return found, last[0][0] if last[0][1] == LOOKED_AT else None
+    if end is not None:
+        return found, end
+    passed = "SELECT sequence FROM delivery WHERE device = ? AND sequence < ? ORDER BY sequence"
+    return found, _last(db, passed, (device, before))
 
 
 WAITING_SHOWN = 1_000
