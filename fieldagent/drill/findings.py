@@ -88,7 +88,9 @@ def find(world: World) -> Findings:
         calls: list[CallForHelp] = []
         sent: list[SentByKit] = []
         written: list[WrittenByDesk] = []
-        for kit in world.kits:
+        # One that never had power has said nothing.
+        kits = [kit for kit in world.kits if (kit.home / "journal.sqlite3").exists()]
+        for kit in kits:
             with closing(_open(kit.home / "journal.sqlite3")) as journal:
                 _check(kit, journal, hub)
                 calls += _calls(kit, journal, hub)
@@ -99,7 +101,7 @@ def find(world: World) -> Findings:
         sorted(calls, key=lambda call: call.raised),
         sent,
         written,
-        [_bill(world, kit) for kit in world.kits if Channel.SATELLITE in kit.plan.bearers],
+        [_bill(world, kit) for kit in kits if Channel.SATELLITE in kit.plan.bearers],
         {kit.plan.name: float(world.air.seconds[kit.number]) for kit in has_radio},
         {kit.plan.name: kit.record.unposted for kit in world.kits if kit.record.unposted},
     )

@@ -187,6 +187,13 @@ def test_a_setting_that_no_kit_takes_is_told(plan: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_kit_that_never_has_power_has_said_nothing(tmp_path: Path) -> None:
+    plan = PLAN.replace('name = "car"', 'name = "car"\npower = { hours = ["0-9"] }')
+    (tmp_path / "plan.toml").write_text(plan)
+    done = run(tmp_path / "plan.toml", "--json")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = run(tmp_path / "none.toml")
     assert done.returncode == 66
