@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.package.reading import ITEMS, WrongValue
+from fieldagent.package.strict_json import NotJson, load_document
 
 KNOTS, KMH = 0.514444, 1 / 3.6
 """Of a speed, in m/s."""
@@ -44,6 +45,14 @@ class TrackerKind(NamedTuple):
     wrong and how it should be."""
     answer: bytes = b""
     """What it takes for an answer: JSON, or nothing."""
+
+
+def document_of(body: bytes) -> Any:
+    """Return what a body holds as JSON. Raises Problem 400."""
+    try:
+        return load_document(body)
+    except NotJson as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
 
 
 def number_of(value: Any, name: str) -> float | None:

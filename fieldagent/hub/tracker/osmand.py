@@ -14,13 +14,13 @@ from fieldagent.hub.tracker.contract import (
     KNOTS,
     TrackerKind,
     TrackerReport,
+    document_of,
     faster,
     ident_of,
     number_of,
     place_of,
     time_of,
 )
-from fieldagent.package.strict_json import NotJson, load_document
 
 _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&timestamp=1790000000"
 
@@ -29,11 +29,7 @@ def read(request: Request) -> list[TrackerReport]:
     """Return the report of a query, a form or a JSON object. Raises Problem 400."""
     given = dict(request.query)
     if request.body.lstrip()[:1] == b"{":
-        try:
-            document = load_document(request.body)
-        except NotJson as error:
-            raise Problem(400, f"the body is not JSON: {error}") from None
-        return [_from_json(document)]
+        return [_from_json(document_of(request.body))]
     given |= parse_qsl(request.body.decode("utf-8", "replace"))
     if not given:
         raise Problem(400, _HOW)

@@ -9,22 +9,19 @@ from fieldagent.hub.tracker.contract import (
     KMH,
     TrackerKind,
     TrackerReport,
+    document_of,
     faster,
     ident_of,
     number_of,
     place_of,
     time_of,
 )
-from fieldagent.package.strict_json import NotJson, load_document
 
 
 def read(request: Request) -> list[TrackerReport]:
     """Return the report of a position; none of what else the app sends. It is `USER/DEVICE`, as its
     settings have them. Raises Problem 400."""
-    try:
-        document = load_document(required_body(request))
-    except NotJson as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
+    document = document_of(required_body(request))
     if not isinstance(document, dict):
         raise Problem(400, "the body must be a JSON object, as OwnTracks sends it")
     if document.get("_type") == "encrypted":

@@ -12,22 +12,19 @@ from fieldagent.hub.tracker.contract import (
     KNOTS,
     TrackerKind,
     TrackerReport,
+    document_of,
     faster,
     ident_of,
     number_of,
     place_of,
     time_of,
 )
-from fieldagent.package.strict_json import NotJson, load_document
 
 
 def read(request: Request) -> list[TrackerReport]:
     """Return the report of a position or an alarm; none of another event, whose position comes by
     itself. Raises Problem 400."""
-    try:
-        document = load_document(required_body(request))
-    except NotJson as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
+    document = document_of(required_body(request))
     device, position, event = (_object(document, name) for name in ("device", "position", "event"))
     if not device:
         raise Problem(400, "the body must hold device and position, as Traccar forwards them")
