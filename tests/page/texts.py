@@ -20,7 +20,7 @@ _SKIPPED = re.compile(
 )
 
 
-class Said(NamedTuple):
+class PageText(NamedTuple):
     """A text with the places in it; `other` where it is of a number of things."""
 
     text: str
@@ -92,22 +92,22 @@ def calls(script: str, name: str) -> Iterator[tuple[int, int, list[str]]]:
         yield call.end(), at, arguments
 
 
-def of_script(script: str) -> Iterator[Said]:
+def of_script(script: str) -> Iterator[PageText]:
     """Yield what a script says by `say` and `counted`. Raises AssertionError where that is no text
     that stands there."""
     script = bare(script)
     for _, _, arguments in calls(script, "say"):
         if arguments[0] != "text":
             assert _STRING.fullmatch(arguments[0]), f"say({arguments[0]})"
-            yield Said(json.loads(arguments[0]), is_counted=False)
+            yield PageText(json.loads(arguments[0]), is_counted=False)
     for begin, _, arguments in calls(script, "counted"):
         if script[:begin].endswith("function counted(") or arguments[1].startswith("..."):
             continue
         assert all(_STRING.fullmatch(each) for each in arguments[1:3]), arguments
-        yield Said(json.loads(arguments[2]), is_counted=True)
+        yield PageText(json.loads(arguments[2]), is_counted=True)
     # Forms of several units, spread into a call.
     for found in re.finditer(r'\[("\{n\} \w+"), ("\{n\} \w+")\]', script):
-        yield Said(json.loads(found[2]), is_counted=True)
+        yield PageText(json.loads(found[2]), is_counted=True)
 
 
 def unsaid(script: str) -> list[str]:
