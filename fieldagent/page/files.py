@@ -33,7 +33,12 @@ _TYPES = {
 
 GZIP = 31
 """The window of zlib's that makes gzip (https://zlib.net/manual.html, deflateInit2)."""
+CATALOGUES = ("de.json", "es.json", "fr.json", "uk.json")
+"""What a page says in another language than English; a browser asks for its own alone."""
 _SHARED = {
+    "choices.js": (__package__, "choices.js"),
+    "coordinates.js": (__package__, "coordinates.js"),
+    "language.js": (__package__, "language.js"),
     "map.css": (__package__, "map.css"),
     "map.js": (__package__, "map.js"),
     "picture.js": (__package__, "picture.js"),

@@ -1,6 +1,8 @@
 // Who was where, and what was marked: over the map that is carried along, or a grid.
 
-import { by, clock, element, plain, put, tell } from "./text.js";
+import { placeInWords } from "./choices.js";
+import { say } from "./language.js";
+import { UNIT, by, element, moment, plain, put, tell } from "./text.js";
 
 const NEWEST = 500;
 const LINES = 5;
@@ -17,13 +19,13 @@ export async function setUpMap(call, under = () => {}) {
   try {
     await load();
   } catch {
-    tell("map-trouble", "The map is not there: its library did not load.");
+    tell("map-trouble", say("The map is not there: its library did not load."));
     return null;
   }
   chart = L.map("map", { attributionControl: false, maxZoom: 18 }).setView([0, 0], 1);
-  L.control.scale({ imperial: false }).addTo(chart);
+  L.control.scale({ imperial: UNIT === "ft", metric: UNIT === "m" }).addTo(chart);
   const north = L.control({ position: "topright" });
-  north.onAdd = () => element("p", { class: "north" }, "N ↑");
+  north.onAdd = () => element("p", { class: "north" }, say("N ↑"));
   north.addTo(chart);
   marks = L.layerGroup().addTo(chart);
   const { map, trouble } = await call("GET", "/api/map");
@@ -151,7 +153,7 @@ const kindOf = (last, whose) => last.sos ? "alarm" : last.blurred ? "blurred" : 
 
 /** Whose it is, how old, and whether it is near there only. */
 const titleOf = (last, name) => [
-  last.sos ? `SOS ${name}` : name, last.seen, last.blurred ? "blurred" : "",
+  last.sos ? `SOS ${name}` : name, last.seen, last.blurred ? say("blurred") : "",
 ].filter(Boolean).join(" · ");
 
 function spot(place, name, radius, text) {
@@ -169,12 +171,12 @@ function entries(sender, { name, track, marked }) {
 }
 
 export function entry(key, name, each) {
-  const where = each.place.map(degree => degree.toFixed(5)).join(", ");
-  const button = element("button", { type: "button", id: `place-${plain(key)}` }, "Show");
-  button.setAttribute("aria-label", `Show ${plain(name)} on the map`);
+  const where = placeInWords(each.place.map(degree => degree.toFixed(5)));
+  const button = element("button", { type: "button", id: `place-${plain(key)}` }, say("Show"));
+  button.setAttribute("aria-label", say("Show {name} on the map", { name: plain(name) }));
   button.onclick = () => chart?.setView(each.place, Math.max(chart.getZoom(), 13));
-  const words = element("span", {}, element("b", {}, name), ` ${where} · ${clock(each.at)} UTC`,
-    each.seen ? ` · ${each.seen}` : "", each.blurred ? " · blurred on purpose" : "",
+  const words = element("span", {}, element("b", {}, name), ` ${where} · ${moment(each.at)}`,
+    each.seen ? ` · ${each.seen}` : "", each.blurred ? ` · ${say("blurred on purpose")}` : "",
     each.notes ? ` · ${each.notes}` : "");
   return element("li", {}, words, button);
 }

@@ -1,5 +1,7 @@
 // Pictures travel as data: by its first bytes data is known to be one, and shown as nothing else.
 
+import { counted, say } from "./language.js";
+
 const MAGIC = [
   ["image/jpeg", 0, "\xff\xd8\xff"],
   ["image/png", 0, "\x89PNG\r\n\x1a\n"],
@@ -26,10 +28,10 @@ export function pictureOf(payload) {
   const bytes = Uint8Array.from(atob(payload), each => each.charCodeAt(0));
   const image = document.createElement("img");
   image.src = URL.createObjectURL(new Blob([bytes], { type }));
-  image.alt = `a picture of ${bytes.length} bytes`;
+  image.alt = counted(bytes.length, "a picture of {n} byte", "a picture of {n} bytes");
   image.className = "picture";
   image.addEventListener("load", () => URL.revokeObjectURL(image.src));
-  image.addEventListener("error", () => image.replaceWith(`no picture: ${bytes.length} bytes`));
+  image.addEventListener("error", () => image.replaceWith(say("This picture cannot be shown.")));
   return image;
 }
 

@@ -1,5 +1,7 @@
 // Words, times and elements. Nothing that comes from outside ever becomes markup.
 
+import { counted, kept, say } from "./language.js";
+
 // Strangers wrote some of it: nothing in it hides, turns a line round or breaks out of one.
 const HIDING = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 
@@ -77,20 +79,33 @@ export function clock(unix, { seconds = false, now = Date.now() / 1000 } = {}) {
   return day(unix) === day(now) ? time : `${day(unix)} ${time}`;
 }
 
-export const time = unix =>
-  element("time", { datetime: new Date(unix * 1000).toISOString() }, clock(unix));
-
-export function age(seconds) {
-  if (seconds < 60) return "less than a minute";
-  if (seconds < 7200) return counted(Math.floor(seconds / 60), "minute");
-  if (seconds < 172800) return counted(Math.floor(seconds / 3600), "hour");
-  return counted(Math.floor(seconds / 86400), "day");
+/** That time, and beside it the one of this place, where that is another. */
+export function moment(unix, { seconds = false, now = Date.now() / 1000 } = {}) {
+  const utc = clock(unix, { seconds, now }), ahead = -60 * new Date(unix * 1000).getTimezoneOffset();
+  return ahead ? say("{utc} UTC ({local} here)", { utc, local: clock(unix + ahead, { seconds, now: now + ahead }) })
+    : `${utc} UTC`;
 }
 
-export const counted = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
+export const time = unix =>
+  element("time", { datetime: new Date(unix * 1000).toISOString() }, moment(unix));
 
-/** Who has it. */
-export const holders = receipts => receipts.map(each => {
-  const who = each.name || each.id;
-  return `${each.kind === "hub" ? who : `${who}'s agent`} at ${clock(each.at)}`;
-}).join(", ");
+export function age(seconds) {
+  if (seconds < 60) return say("less than a minute");
+  if (seconds < 7200) return counted(Math.floor(seconds / 60), "{n} minute", "{n} minutes");
+  if (seconds < 172800) return counted(Math.floor(seconds / 3600), "{n} hour", "{n} hours");
+  return counted(Math.floor(seconds / 86400), "{n} day", "{n} days");
+}
+
+/** What lengths are shown and typed in, `m` or `ft`, and its metres. */
+export const UNIT = kept("lengths") === "ft" ? "ft" : "m";
+export const METRES = UNIT === "ft" ? 0.3048 : 1;
+
+export const lengthInWords = metres => `${Math.round(metres / METRES)} ${UNIT}`;
+
+/** So long before now: many a language has other forms for it. */
+export function ago(seconds) {
+  if (seconds < 60) return say("less than a minute ago");
+  if (seconds < 7200) return counted(Math.floor(seconds / 60), "{n} minute ago", "{n} minutes ago");
+  if (seconds < 172800) return counted(Math.floor(seconds / 3600), "{n} hour ago", "{n} hours ago");
+  return counted(Math.floor(seconds / 86400), "{n} day ago", "{n} days ago");
+}

@@ -662,7 +662,7 @@ def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:
             keep(shown, "queue-of-a-thousand")
 
 
-SOS_FIRST = ("index.html", "page.css", "start.js", "sos.js", "agent.js", "text.js")
+SOS_FIRST = ("index.html", "page.css", "start.js", "sos.js", "agent.js", "text.js", "language.js")
 SLOW = {"offline": False, "latency": 100, "downloadThroughput": 6_000, "uploadThroughput": 6_000}
 """Bytes a second, as at the edge of a kit's own Wi-Fi."""
 ACTS = """

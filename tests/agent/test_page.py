@@ -14,10 +14,14 @@ import pytest
 
 from fieldagent.agent import page
 from fieldagent.hub import console
+from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
-SHARED = ("map.css", "map.js", "picture.js", "stream.js", "text.js")
+SHARED = (
+    *("choices.js", "coordinates.js", "language.js"),
+    *("map.css", "map.js", "picture.js", "stream.js", "text.js"),
+)
 FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js")
 PATHS = ["/", "/worker.js", *(f"/page/{name}" for name in FILES)]
 FOLDERS = [Path(str(files(each))) for each in (page, console, "fieldagent.page")]
@@ -30,7 +34,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 
 def test_all_of_it_is_small(kit: Agent) -> None:
-    size = 0
+    sizes = {}
     for path in PATHS:
         connection = HTTPConnection("127.0.0.1", kit.port, timeout=PATIENCE)
         connection.request("GET", path)
@@ -40,9 +44,11 @@ def test_all_of_it_is_small(kit: Agent) -> None:
         assert (answer.status, answer.headers["content-encoding"]) == (200, "gzip")
         content = answer.read()
         assert gzip.decompress(content) == plain
-        size += len(content) + len(answer.headers.as_bytes())
+        sizes[path] = len(content) + len(answer.headers.as_bytes())
         connection.close()
-    assert size <= WIRE_MAX
+    # A browser asks for one language, at the most.
+    languages = [sizes.pop(f"/page/{name}") for name in CATALOGUES]
+    assert sum(sizes.values()) + max(languages) <= WIRE_MAX
 
 
 def test_every_file_of_it_is_served_and_nothing_else(kit: Agent) -> None:

@@ -23,7 +23,7 @@ from fieldagent.page import files
 from fieldagent.system.rate import Rate, retry_after
 from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
 
-NAMES = ("enter.css", "enter.js")
+NAMES = ("enter.css", "enter.js", *files.CATALOGUES)
 COOKIE = "fieldagent-page"
 LASTS = 43_200.0
 """Seconds that somebody stays signed in."""

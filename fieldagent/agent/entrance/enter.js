@@ -1,5 +1,6 @@
 // Signing in to the kit's page.
 
+import { say } from "./language.js";
 import { by, tell } from "./text.js";
 
 by("enter").addEventListener("submit", async event => {
@@ -14,7 +15,7 @@ by("enter").addEventListener("submit", async event => {
     if (answer.ok) return location.replace("/");
     tell("fault", (await answer.json()).detail);
   } catch {
-    tell("fault", "The kit does not answer: are you in its network still? Try again.");
+    tell("fault", say("The kit does not answer: are you in its network still? Try again."));
   }
   by("go").disabled = false;
   by("phrase").focus();

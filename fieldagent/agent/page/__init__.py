@@ -7,6 +7,7 @@ from fieldagent.http.routes import Route
 from fieldagent.page import files
 
 NAMES = (
+    *files.CATALOGUES,
     "page.css",
     "page.js",
     "agent.js",

@@ -1,9 +1,11 @@
 // Calls to the agent.
 
+import { say } from "./language.js";
+
 /** The agent refused; `faults` say what and where. */
 export class Refused extends Error {
   constructor(problem) {
-    super(problem.detail || problem.title || "the agent refused it");
+    super(problem.detail || problem.title || say("the agent refused it"));
     this.faults = problem.errors ?? [];
   }
 }
@@ -11,7 +13,7 @@ export class Refused extends Error {
 /** Nobody answered. */
 export class Away extends Error {
   constructor() {
-    super("The agent does not answer.");
+    super(say("The agent does not answer."));
   }
 }
 

@@ -1,8 +1,10 @@
 // What was sent and what came in, as one conversation, the newest at its end.
 
 import { Refused, call } from "./agent.js";
+import { placeInWords } from "./choices.js";
+import { counted, say, term, worded } from "./language.js";
 import { pictureOf } from "./picture.js";
-import { by, clock, counted, drawn, element, holders, tell, time } from "./text.js";
+import { by, drawn, element, moment, tell, time } from "./text.js";
 
 const PAGE = 50;
 const FAILED = ["Error", "Canceled", "Collapsed"];
@@ -111,15 +113,24 @@ function learn(found) {
     .sort((one, other) => momentOf(one) - momentOf(other) || (one.id ?? 0) - (other.id ?? 0));
   drawn("conversation", () => draw(listed));
   by("earlier").hidden = next.packages === null && next.payloads === null;
-  tell("nothing", listed.length ? "" : NOTHING[shown]);
+  tell("nothing", listed.length ? "" : nothing());
 }
 
-const NOTHING = {
-  all: "Nothing was sent or came in yet.",
-  waiting: "Nothing waits.",
-  failed: "Nothing has failed.",
-  received: "Nothing came in yet.",
-};
+const nothing = () => ({
+  all: say("Nothing was sent or came in yet."),
+  waiting: say("Nothing waits."),
+  failed: say("Nothing has failed."),
+  received: say("Nothing came in yet."),
+})[shown];
+
+const kindOf = ({ kind }) => kind === "checkIn" ? say("check-in")
+  : kind === "commandAnswer" ? say("answer to a command") : term(kind);
+
+/** Who has it. */
+const holders = receipts => receipts.map(each => {
+  const values = { who: each.name || each.id, time: moment(each.at) };
+  return each.kind === "hub" ? say("{who} at {time}", values) : say("{who}'s agent at {time}", values);
+}).join(", ");
 
 function draw(listed) {
   const list = by("conversation"), place = by("entries");
@@ -152,30 +163,30 @@ function keepOpen(old, made) {
 }
 
 function sent(each) {
-  const state = each.status ?? "waits";
+  const state = each.status ? term(each.status) : say("waits");
   const looks = each.status === "Delivered" ? "good" : FAILED.includes(each.status) ? "bad" : "unsure";
   const legs = Object.entries(each.channels);
   // Where all went well, the channels are named and no more.
   const smooth = each.status !== null
     && legs.every(([, leg]) => leg.status === each.status && !leg.reason);
   const ways = smooth ? [] : legs.map(([name, leg]) => element("li", {},
-    element("b", {}, name), ` ${leg.status ?? "waits"}`, leg.reason ? `: ${leg.reason}` : ""));
+    element("b", {}, term(name)), ` ${leg.status ? term(leg.status) : say("waits")}`, leg.reason ? `: ${leg.reason}` : ""));
   const facts = [
-    each.relayed ? "for a neighbour" : "",
-    smooth ? legs.map(([name]) => name).join(", ") : "",
-    each.credits ? counted(each.credits, "credit") : "",
+    each.relayed ? say("for a neighbour") : "",
+    smooth ? legs.map(([name]) => term(name)).join(", ") : "",
+    each.credits ? counted(each.credits, "{n} credit", "{n} credits") : "",
     each.money ?? "",
-    each.receipts.length ? `has it: ${holders(each.receipts)}` : "",
+    each.receipts.length ? say("has it: {who}", { who: holders(each.receipts) }) : "",
     ...each.reached.filter(step => BEYOND.includes(step.rung)).map(step => step.text),
   ].filter(Boolean).join(" · ");
   const key = keyOf(each);
   return element("li", { class: `entry sent${each.sos ? " alarm" : ""}` },
     element("p", { class: "head" },
       each.sos ? element("b", { class: "sos" }, "SOS") : null,
-      `you · ${each.kind === "checkIn" ? "check-in" : each.kind} · `, time(each.accepted), ` · ${each.id}`,
-      each.toName ? element("span", { class: "whom" }, ` to ${each.toName}`) : null,
+      `${say("you")} · ${kindOf(each)} · `, time(each.accepted), ` · ${each.id}`,
+      each.toName ? element("span", { class: "whom" }, ` ${say("to {who}", { who: each.toName })}`) : null,
       element("span", { class: `pill ${looks}` }, state)),
-    ...said(each.text, each.position),
+    ...said(each.sos ? worded(each.text) : each.text, each.position),
     ways.length ? element("ul", { class: "ways" }, ways) : null,
     each.reason ? element("p", { class: "hint" }, each.reason) : null,
     element("div", { class: "actions" }, facts ? element("p", { class: "hint" }, facts) : null,
@@ -184,15 +195,15 @@ function sent(each) {
 
 function said(text, position) {
   return [
-    text ? element("p", { class: "said" }, text) : null,
-    position ? element("p", { class: "position" }, position.join(", ")) : null,
+    text ? element("p", { class: "said", dir: "auto" }, text) : null,
+    position ? element("p", { class: "position" }, placeInWords(position)) : null,
   ];
 }
 
 function cancel(each, key) {
   const button = element("button", {
-    type: "button", id: `cancel-${key}`, "aria-label": `Cancel Package ${each.id}`,
-  }, "Cancel");
+    type: "button", id: `cancel-${key}`, "aria-label": say("Cancel Package {id}", { id: each.id }),
+  }, say("Cancel"));
   button.onclick = async () => {
     button.disabled = true;
     try {
@@ -210,15 +221,15 @@ function cancel(each, key) {
 function story(each, key) {
   const lines = element("ol", { class: "story" });
   const made = element("details", {},
-    element("summary", { id: `story-${key}` }, "what happened",
-      element("span", { class: "unseen" }, ` to Package ${each.id}`)), lines);
+    element("summary", { id: `story-${key}` }, say("what happened"),
+      element("span", { class: "unseen" }, ` · ${say("Package {id}", { id: each.id })}`)), lines);
   made.ontoggle = async () => {
     if (!made.open) return;
     try {
       const told = await call("GET", `/api/package/${each.id}`);
       lines.replaceChildren(...told.story.map(line => element("li", {}, time(line.at), " ",
         [line.channel, line.event].filter(Boolean).join(" "), line.detail ? `: ${line.detail}` : "",
-        line.times > 1 ? ` (${line.times} times, the last then)` : "")));
+        line.times > 1 ? ` ${counted(line.times, "({n} time, the last then)", "({n} times, the last then)")}` : "")));
     } catch (error) {
       lines.replaceChildren(element("li", {}, error.message));
     }
@@ -237,11 +248,11 @@ function received(payload) {
   return element("li", { class: `entry received${event.sos ? " alarm" : ""}` },
     element("p", { class: "head" },
       event.sos ? element("b", { class: "sos" }, "SOS") : null,
-      element("b", {}, identity.name || identity.id), ` · ${event.type.toLowerCase()} · `,
+      element("b", {}, identity.name || identity.id), ` · ${term(event.type.toLowerCase())} · `,
       time(payload.received),
-      event.to?.name ? element("span", { class: "whom" }, ` to ${event.to.name}`) : null,
-      event.unauthenticated ? element("span", { class: "pill bad" }, "not authenticated") : null),
-    ...(picture ? [picture] : said(text, position)),
+      event.to?.name ? element("span", { class: "whom" }, ` ${say("to {who}", { who: event.to.name })}`) : null,
+      event.unauthenticated ? element("span", { class: "pill bad" }, say("not authenticated")) : null),
+    ...(picture ? [picture] : said(event.sos ? worded(text) : text, position)),
     payload.asks && !event.sos ? read(payload, keyOf(payload)) : null,
     hooks ? element("p", { class: "hint" }, hooks) : null);
 }
@@ -249,9 +260,9 @@ function received(payload) {
 /** Its sender wants to know when a person has read it: only a person's own press says so. */
 function read(payload, key) {
   if (payload.readBy !== null)
-    return element("p", { class: "hint" }, payload.readBy ? `read by ${payload.readBy}` : "read",
-      "; its sender is told");
-  const button = element("button", { type: "button", id: `read-${key}` }, "I have read it");
+    return element("p", { class: "hint" }, payload.readBy
+      ? say("read by {who}; its sender is told", { who: payload.readBy }) : say("read; its sender is told"));
+  const button = element("button", { type: "button", id: `read-${key}` }, say("I have read it"));
   button.onclick = async () => {
     button.disabled = true;
     try {
@@ -268,6 +279,8 @@ function read(payload, key) {
 /** A sentence for who does not see the page, of what came in. */
 export const sentence = payload => {
   const { identity, events: [event] } = payload.body.payloads[0];
-  return `${event.sos ? "SOS" : event.type} from ${identity.name || identity.id} at`
-    + ` ${clock(payload.received)}: ${event.content ?? event.name ?? ""}`;
+  return say("{what} from {who} at {time}: {text}", {
+    what: event.sos ? "SOS" : term(event.type.toLowerCase()), who: identity.name || identity.id,
+    time: moment(payload.received), text: event.content ?? event.name ?? "",
+  });
 };

@@ -1,6 +1,8 @@
 // Who is around with a handheld, by the radio that people write to.
 
-import { age, by, clock, counted, element, put } from "./text.js";
+import { placeInWords } from "./choices.js";
+import { counted, say, term } from "./language.js";
+import { ago, by, element, moment, put } from "./text.js";
 
 const SHOWN = 30;
 
@@ -8,11 +10,12 @@ const SHOWN = 30;
 export function showPeople(mesh, around, now) {
   by("handhelds").hidden = mesh === null;
   if (mesh === null) return;
-  const state = `${mesh.state}${mesh.reason ? `: ${mesh.reason}` : ""}`;
-  const waiting = mesh.texts.waiting ? ` · ${counted(mesh.texts.waiting, "text")} on the way to people` : "";
-  put("people-radio", [element("p", { class: "condition" }, `People's radio: ${state}${waiting}`)]);
+  const state = `${term(mesh.state)}${mesh.reason ? `: ${mesh.reason}` : ""}`;
+  const waiting = mesh.texts.waiting
+    ? ` · ${counted(mesh.texts.waiting, "{n} text on the way to people", "{n} texts on the way to people")}` : "";
+  put("people-radio", [element("p", { class: "condition" }, say("People's radio: {state}", { state }) + waiting)]);
   put("around", around.slice(0, SHOWN).map(each => element("li", {},
-    element("strong", {}, each.name), each.known ? "" : " (guest)",
+    element("strong", {}, each.name), each.known ? "" : ` ${say("(guest)")}`,
     element("span", { class: "hint" }, ` ${told(each, now).join(" · ")}`))));
 }
 
@@ -21,22 +24,22 @@ const short = handle => handle.length === 64 ? handle.slice(0, 12) : handle;
 
 /** Where they were last, for the map. */
 export const placesOf = (around, now) => around.filter(each => each.position?.at).map(each => ({
-  sender: each.handle, name: each.known ? each.name : `${each.name} (guest)`,
+  sender: each.handle, name: each.known ? each.name : `${each.name} ${say("(guest)")}`,
   place: [each.position.latitude, each.position.longitude], at: each.position.at,
-  seen: `${age(now - each.position.at)} ago`, blurred: each.position.blurred,
+  seen: ago(now - each.position.at), blurred: each.position.blurred,
 }));
 
 function told(each, now) {
   const place = each.position;
   return [
     each.handle === each.name ? "" : short(each.handle),
-    each.heard === null ? "not heard by this kit" : `heard ${age(now - each.heard)} ago`,
+    each.heard === null ? say("not heard by this kit") : say("heard {ago}", { ago: ago(now - each.heard) }),
     each.rssi === null ? "" : `${each.rssi} dBm`,
-    each.hops === null ? "" : each.hops ? counted(each.hops, "hop") : "direct",
-    each.battery === null ? "" : `battery ${each.battery} %`,
-    place === null ? "" : `${place.latitude.toFixed(4)} ${place.longitude.toFixed(4)}`
-      + `${place.blurred ? ", blurred on purpose" : ""}${place.at ? `, ${clock(place.at)}` : ""}`,
-    each.keyChanged ? "has another key than before" : "",
-    each.namesakeOf === null ? "" : `has the name of ${short(each.namesakeOf)}, and is not known`,
+    each.hops === null ? "" : each.hops ? counted(each.hops, "{n} hop", "{n} hops") : say("direct"),
+    each.battery === null ? "" : say("battery {percent} %", { percent: each.battery }),
+    place === null ? "" : placeInWords([place.latitude.toFixed(4), place.longitude.toFixed(4)])
+      + `${place.blurred ? `, ${say("blurred on purpose")}` : ""}${place.at ? `, ${moment(place.at)}` : ""}`,
+    each.keyChanged ? say("has another key than before") : "",
+    each.namesakeOf === null ? "" : say("has the name of {who}, and is not known", { who: short(each.namesakeOf) }),
   ].filter(text => text !== "");
 }

@@ -1,6 +1,7 @@
 // How each link is doing, what it has cost today, and what needs attention.
 
-import { age, clock, counted, element, plain, put, tell } from "./text.js";
+import { counted, say, term } from "./language.js";
+import { age, ago, element, moment, plain, put, tell } from "./text.js";
 
 const LOOKS = {
   ready: "good", busy: "good", starting: "unsure", "no service": "unsure", absent: "bad",
@@ -17,32 +18,31 @@ export function showLinks(status, signals, kits) {
   const configured = Object.entries(status.channels).filter(([, link]) => link.configured);
   put("links", configured.length ? configured.map(([name, link]) => card(name, link,
       plot(signals[name] ?? [], status.clock.time), name === "Radio" ? neighbours(kits, status.clock.time) : null)) : [
-    element("p", { class: "notice" }, "No channel is configured: set satellite-port, radio-port or"
-      + " hub-address in agent.properties, and restart the agent."),
+    element("p", { class: "notice" }, say("No channel is configured: set satellite-port, radio-port or hub-address in agent.properties, and restart the agent.")),
   ]);
-  tell("agent", `version ${status.version}, up for ${age(status.uptime)};`
-    + ` it is ${clock(status.clock.time)} UTC`);
+  tell("agent", say("version {version}, up for {age}; it is {time}",
+    { version: status.version, age: age(status.uptime), time: moment(status.clock.time) }));
   put("notices", notices(status).map(text => element("li", {}, text)));
 }
 
 function card(name, link, plotted, around) {
-  const last = link.lastSuccess ? `last success ${clock(link.lastSuccess)}` : "no success yet";
-  return element("article", { class: `link ${LOOKS[link.state] ?? "unsure"}`, "aria-label": name },
-    element("h3", {}, name, bars(link.signal)),
-    element("p", { class: "condition" }, link.state, link.reason ? `: ${link.reason}` : ""),
-    element("p", { class: "hint" }, `${link.queued} waiting · ${last}`, inEarshot(link)),
+  const last = link.lastSuccess ? say("last success {time}", { time: moment(link.lastSuccess) }) : say("no success yet");
+  return element("article", { class: `link ${LOOKS[link.state] ?? "unsure"}`, "aria-label": term(name) },
+    element("h3", {}, term(name), bars(link.signal)),
+    element("p", { class: "condition" }, term(link.state), link.reason ? `: ${link.reason}` : ""),
+    element("p", { class: "hint" }, `${say("{n} waiting", { n: link.queued })} · ${last}`, inEarshot(link)),
     plotted, cost(link), around);
 }
 
 function neighbours(kits, now) {
   const near = kits.filter(each => each.inEarshot).slice(0, KITS);
-  return near.length ? element("ul", { class: "hint", "aria-label": "Kits in earshot" }, near.map(each =>
-    element("li", {}, element("strong", {}, each.name ?? `station ${each.station}`), ` ${[
-      `heard ${age(now - each.lastHeard)} ago`,
+  return near.length ? element("ul", { class: "hint", "aria-label": say("Kits in earshot") }, near.map(each =>
+    element("li", {}, element("strong", {}, each.name ?? say("station {number}", { number: each.station })), ` ${[
+      say("heard {ago}", { ago: ago(now - each.lastHeard) }),
       each.rssi === null ? "" : `${each.rssi} dBm`,
       each.snr === null ? "" : `SNR ${each.snr} dB`,
-      each.hopsToHub === null ? "" : each.hopsToHub ? "reaches the hub over others" : "reaches the hub",
-      each.lacks.length ? `lacks ${each.lacks.join(", ")}` : "",
+      each.hopsToHub === null ? "" : each.hopsToHub ? say("reaches the hub over others") : say("reaches the hub"),
+      each.lacks.length ? say("lacks {numbers}", { numbers: each.lacks.join(", ") }) : "",
     ].filter(Boolean).join(" · ")}`))) : null;
 }
 
@@ -60,7 +60,8 @@ function plot(signals, now) {
   if (!steps) return null;
   const seen = signals.filter((each, place) => (signals[place + 1]?.at ?? now) > begin)
     .map(each => each.signal).filter(bars => bars !== null);
-  const text = `signal for ${age(now - begin)}: from ${Math.min(...seen)} to ${Math.max(...seen)} of 5 bars`;
+  const text = say("signal for {age}: from {least} to {most} of 5 bars",
+    { age: age(now - begin), least: Math.min(...seen), most: Math.max(...seen) });
   return element("div", { class: "plot", role: "img", "aria-label": text, title: text },
     drawing(steps));
 }
@@ -76,37 +77,38 @@ function drawing(steps) {
 }
 
 function inEarshot(link) {
-  const air = link.airTimeLeft === undefined ? "" : ` · ${age(link.airTimeLeft)} of air-time left in this hour`;
-  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "kit")} in earshot${air}`;
+  const air = link.airTimeLeft === undefined ? "" : ` · ${say("{age} of air-time left in this hour", { age: age(link.airTimeLeft) })}`;
+  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "{n} kit in earshot", "{n} kits in earshot")}${air}`;
 }
 
 function bars(signal) {
   if (signal === null) return null;
   const drawn = [1, 2, 3, 4, 5].map(bar => element("i", { class: bar <= signal ? "on" : null }));
-  return element("span", { class: "signal" }, `signal ${signal} of 5`,
+  return element("span", { class: "signal" }, say("signal {bars} of 5", { bars: signal }),
     element("span", { class: "bars", "aria-hidden": "true" }, drawn));
 }
 
 function cost(link) {
   const most = link.creditsToday + link.creditsDoubtfulToday;
-  const known = most > link.creditsToday ? `${link.creditsToday} to ${most}` : `${most}`;
-  const spent = most > link.creditsToday ? `${known} credits` : counted(most, "credit");
+  const known = most > link.creditsToday ? `${link.creditsToday}–${most}` : `${most}`;
   if (link.creditsPerDay === null || link.creditsPerDay === undefined)
     return most
-      ? element("p", { class: "hint" }, `${spent} today${link.moneyToday ? `: ${link.moneyToday}` : ""}`)
+      ? element("p", { class: "hint" },
+        counted(most, "{spent} credit today", "{spent} credits today", { spent: known }) + (link.moneyToday ? `: ${link.moneyToday}` : ""))
       : null;
   const money = link.moneyToday ? `: ${link.moneyToday}` : "";
-  const kept = link.creditsForSos ? `, ${link.creditsForSos} kept for an SOS` : "";
-  const text = `${known} of ${counted(link.creditsPerDay, "credit")} spent today${kept}${money}`;
+  const kept = link.creditsForSos ? `, ${say("{n} kept for an SOS", { n: link.creditsForSos })}` : "";
+  const text = counted(link.creditsPerDay, "{spent} of {n} credit spent today", "{spent} of {n} credits spent today", { spent: known })
+    + kept + money;
   const part = Math.min(100, 100 * most / Math.max(1, link.creditsPerDay));
   const open = 100 * (link.creditsPerDay - link.creditsForSos) / Math.max(1, link.creditsPerDay);
   const bar = element("span", { class: part >= open ? "spent full" : "spent" });
   const mark = element("span", { class: "kept" });
   bar.style.width = `${part}%`;
-  mark.style.left = `${open}%`;
+  mark.style.insetInlineStart = `${open}%`;
   return element("div", { class: "money" },
     element("div", {
-      class: "bar", role: "meter", "aria-label": "budget of today", "aria-valuemin": "0",
+      class: "bar", role: "meter", "aria-label": say("budget of today"), "aria-valuemin": "0",
       "aria-valuemax": String(link.creditsPerDay), "aria-valuenow": String(most),
       "aria-valuetext": plain(text),
     }, bar, link.creditsForSos ? mark : null),
@@ -115,31 +117,32 @@ function cost(link) {
 
 function checkIn(asked) {
   if (!asked) return [];
-  const what = asked.within === null ? "Check-in done" : "Check-in every "
-    + (asked.within % 3600 ? `${asked.within / 60} min` : `${asked.within / 3600} h`);
-  if (asked.confirmed !== null)
-    return [`${what}: the hub has it, and raises the alarm where it hears nothing by ${clock(asked.due)} UTC.`];
-  return [["Delivered", null].includes(asked.status) ? `${what}: the hub has not confirmed it yet.`
-    : `${what}: it has not reached the hub. Say it again: fieldagent checkin.`];
+  const what = asked.within === null ? say("Check-in done") : asked.within % 3600
+    ? say("Check-in every {n} min", { n: asked.within / 60 }) : say("Check-in every {n} h", { n: asked.within / 3600 });
+  const how = asked.confirmed !== null
+    ? say("the hub has it, and raises the alarm where it hears nothing by {time}.", { time: moment(asked.due) })
+    : ["Delivered", null].includes(asked.status) ? say("the hub has not confirmed it yet.")
+      : say("it has not reached the hub. Say it again: fieldagent checkin.");
+  return [`${what}: ${how}`];
 }
 
 function notices(status) {
   const told = checkIn(status.checkIn);
   if (status.journal.full)
-    told.push("The disk is full: make room on it; nothing goes on before.");
-  for (const loss of status.journal.losses) told.push(`${clock(loss.at)}: ${loss.text}`);
+    told.push(say("The disk is full: make room on it; nothing goes on before."));
+  for (const loss of status.journal.losses) told.push(`${moment(loss.at)}: ${loss.text}`);
   if (!status.clock.trusted)
-    told.push("Nobody has confirmed the clock since the start: connect a network or a GPS receiver"
-      + " (chrony, gpsd), or set it.");
+    told.push(say("Nobody has confirmed the clock since the start: connect a network or a GPS receiver (chrony, gpsd), or set it."));
   told.push(...status.notices);
   const letters = status.deadLetters;
   if (letters.latest)
-    told.push(`${counted(letters.kept, "message")} that came could not be used; the last over`
-      + ` ${letters.latest.channel}, ${clock(letters.latest.received)}: ${letters.latest.reason}.`
-      + " fieldagent inbound list shows them.");
+    told.push(counted(letters.kept,
+      "{n} message that came could not be used; the last over {channel}, {time}: {reason}. fieldagent inbound list shows them.",
+      "{n} messages that came could not be used; the last over {channel}, {time}: {reason}. fieldagent inbound list shows them.",
+      { channel: term(letters.latest.channel), time: moment(letters.latest.received), reason: letters.latest.reason }));
   for (const fault of status.faults)
-    told.push(`${fault.part} failed ${counted(fault.times, "time")}`
-      + ` ${fault.down ? "and does not recover" : "and was started again"}; last`
-      + ` ${clock(fault.at)}: ${fault.error}.`);
+    told.push(counted(fault.times, "{part} failed {n} time; last {time}: {error}.", "{part} failed {n} times; last {time}: {error}.",
+      { part: fault.part, time: moment(fault.at), error: fault.error })
+      + ` ${fault.down ? say("It does not recover.") : say("It was started again.")}`);
   return told;
 }

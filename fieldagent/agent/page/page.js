@@ -3,14 +3,19 @@
 
 import { Away, call, onAnswer, seldom } from "./agent.js";
 import { look, lookAt, sentence, setUpConversation } from "./conversation.js";
+import { setUpChoices } from "./choices.js";
 import { listen } from "./events.js";
 import { placesOf, showPeople } from "./handhelds.js";
+import { say, spoken } from "./language.js";
 import { showLinks } from "./links.js";
 import { lookAtMap, setUpMap } from "./map.js";
 import { lookAtPeople } from "./people.js";
 import { setUpForm, showChoice } from "./send.js";
 import { showAlarms, staleAt } from "./sos.js";
-import { by, clock, tell } from "./text.js";
+import { by, moment, tell } from "./text.js";
+
+// As what it imports does.
+await spoken;
 
 const PAUSE = 500;
 const AROUND_EVERY = 30_000;
@@ -28,9 +33,10 @@ function warn(text) {
 function note(answered) {
   gone = !answered;
   if (answered) lastAnswer = Date.now() / 1000;
-  const since = lastAnswer ? ` since ${clock(lastAnswer)} UTC; what you see is from then` : "";
-  warn(answered ? "" : `The agent does not answer${since}. It may be starting: this page`
-    + " tries again by itself. If it stays so, look at systemctl status fieldagent.");
+  if (answered) return warn("");
+  const since = lastAnswer ? say("The agent does not answer since {time}; what you see is from then.", { time: moment(lastAnswer) })
+    : say("The agent does not answer.");
+  warn(`${since} ${say("It may be starting: this page tries again by itself. If it stays so, look at systemctl status fieldagent.")}`);
 }
 onAnswer(note);
 
@@ -40,7 +46,7 @@ function lives() {
   else lastAnswer = Date.now() / 1000;
 }
 
-const refused = error => { if (!(error instanceof Away)) warn(`The agent answers: ${error.message}`); };
+const refused = error => { if (!(error instanceof Away)) warn(say("The agent answers: {text}", { text: error.message })); };
 
 const lookAtState = seldom(async () => {
   const [status, signals] = await Promise.all([call("GET", "/api/status"), call("GET", "/api/signals")]);
@@ -81,6 +87,7 @@ export function lookAtAll() {
 by("leave").hidden = location.protocol !== "https:";
 by("leave").addEventListener("click", () => fetch("/enter/session", { method: "DELETE" })
   .finally(() => location.assign("/enter")));
+setUpChoices();
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
 setUpMap(call).catch(refused).finally(() => { lookAtPlaces(); keepPage(); });

@@ -1,6 +1,7 @@
 // Whom a Package may be for, as the agent's directory names them.
 
 import { call } from "./agent.js";
+import { term } from "./language.js";
 import { by, element } from "./text.js";
 
 let people = [];
@@ -9,7 +10,7 @@ let people = [];
 export async function lookAtPeople() {
   ({ people } = await call("GET", "/api/people"));
   by("people").replaceChildren(...people.map(each =>
-    element("option", { value: each.name }, each.kind === "user" ? "" : each.kind)));
+    element("option", { value: each.name }, each.kind === "user" ? "" : term(each.kind))));
 }
 
 /** What `to` is for who is called that: the text itself, where the hub has to find them. */

@@ -1,40 +1,44 @@
 // The form that sends, with the agent's own words beside each field, and what it would cost.
 
 import { Away, Refused, call, post } from "./agent.js";
+import { counted, say, spoken, term } from "./language.js";
 import { named } from "./people.js";
 import { base64Of, scaled } from "./picture.js";
 import { fixOfBrowser, wordButton } from "./sos.js";
-import { by, clock, counted, element, tell } from "./text.js";
+import { METRES, UNIT, by, element, lengthInWords, moment, tell } from "./text.js";
+
+// What the fields are called is said once, in the language that is there by then.
+await spoken;
 
 const POSITION = [
-  { name: "latitude", label: "Latitude", mode: "decimal", hint: "degrees, such as 47.3769" },
-  { name: "longitude", label: "Longitude", mode: "decimal", hint: "degrees, such as 8.5417" },
+  { name: "latitude", label: say("Latitude"), mode: "decimal", hint: say("degrees, such as {example}", { example: "47.3769" }) },
+  { name: "longitude", label: say("Longitude"), mode: "decimal", hint: say("degrees, such as {example}", { example: "8.5417" }) },
 ];
 const KINDS = {
-  message: [{ name: "content", label: "Text", rows: 3 }],
+  message: [{ name: "content", label: say("Text"), rows: 3 }],
   location: [
     ...POSITION,
-    { name: "altitude", label: "Altitude (m)", mode: "decimal", number: true },
-    { name: "speedOverGround", label: "Speed (m/s)", mode: "decimal", number: true },
-    { name: "courseOverGround", label: "Course (degrees)", mode: "decimal", number: true },
+    { name: "altitude", label: say("Altitude ({unit})", { unit: UNIT }), mode: "decimal", number: true, factor: METRES },
+    { name: "speedOverGround", label: say("Speed (m/s)"), mode: "decimal", number: true },
+    { name: "courseOverGround", label: say("Course (degrees)"), mode: "decimal", number: true },
   ],
   waypoint: [
     ...POSITION,
-    { name: "name", label: "Name" },
-    { name: "notes", label: "Notes", rows: 2 },
+    { name: "name", label: say("Name") },
+    { name: "notes", label: say("Notes"), rows: 2 },
   ],
-  data: [{ name: "payload", label: "Payload (base64)", rows: 3 }],
+  data: [{ name: "payload", label: say("Payload (base64)"), rows: 3 }],
   picture: [],
 };
 const TERMS = [
-  { name: "priority", label: "Priority", mode: "numeric", number: true,
-    hint: "100 and above is an SOS" },
-  { name: "timeToLive", label: "Give up after (seconds)", mode: "numeric", number: true },
-  { name: "collapseKey", label: "Collapse key", mode: "numeric", number: true,
-    hint: "replaces what waits with the same one" },
+  { name: "priority", label: say("Priority"), mode: "numeric", number: true,
+    hint: say("100 and above is an SOS") },
+  { name: "timeToLive", label: say("Give up after (seconds)"), mode: "numeric", number: true },
+  { name: "collapseKey", label: say("Collapse key"), mode: "numeric", number: true,
+    hint: say("replaces what waits with the same one") },
 ];
-const WHOM = { name: "to", label: "To", list: "people",
-  hint: "everybody, where it is empty; a name, a group, an e-mail address, a telephone number" };
+const WHOM = { name: "to", label: say("To"), list: "people",
+  hint: say("everybody, where it is empty; a name, a group, an e-mail address, a telephone number") };
 const PAUSE = 300, AGAIN = 3_000;
 /** From this priority on it is an SOS (`package.SOS_PRIORITY`). */
 const SOS_PRIORITY = 100;
@@ -57,7 +61,7 @@ export function setUpForm(sent) {
   };
   offerCanned();
   by("whom").replaceChildren(field(WHOM, "/to"), element("label", { class: "tick" },
-    element("input", { type: "checkbox", id: "receipt" }), "Tell me when a person has read it"));
+    element("input", { type: "checkbox", id: "receipt" }), say("Tell me when a person has read it")));
   by("terms").replaceChildren(...TERMS.map(each => field(each, `/${each.name}`)));
   drawFields();
   by("form").addEventListener("change", event => {
@@ -105,13 +109,13 @@ async function offerPlaces() {
   if (!["location", "waypoint"].includes(kind)) return;
   const here = fixOfBrowser();
   const offered = here === null ? []
-    : [[`Here, as this browser has it, within ${here.accuracy} m`, here.latitude, here.longitude]];
+    : [[say("Here, as this browser has it, within {distance}", { distance: lengthInWords(here.accuracy) }), here.latitude, here.longitude]];
   const { features } = await call("GET", "/api/positions?of=own&limit=1");
   const last = features.at(-1);
   if (last) {
     const [longitude, latitude] = last.geometry.coordinates;
     const at = Date.parse(last.properties.timestamp) / 1000;
-    offered.push([`Where this kit was ${clock(at)} UTC`, latitude, longitude]);
+    offered.push([say("Where this kit was {time}", { time: moment(at) }), latitude, longitude]);
   }
   if (question !== placesAsked) return;
   by("own-places").replaceChildren(...offered.map(([text, latitude, longitude]) => {
@@ -134,7 +138,7 @@ export function showChoice(status) {
   place.dataset.names = names.join();
   place.hidden = names.length < 2;
   place.replaceChildren(place.firstElementChild, ...names.map(name => element("label", {},
-    element("input", { type: "checkbox", name: "channel", value: name, checked: true }), name)));
+    element("input", { type: "checkbox", name: "channel", value: name, checked: true }), term(name))));
 }
 
 /** A photograph in the sizes that it may be sent in, each with its cost. */
@@ -145,12 +149,12 @@ function drawPicture() {
     id: "field-picture", type: "file", accept: "image/*",
     onchange: () => showSizes(file.files[0], sizes).catch(() => {
       picture = "";
-      sizes.replaceChildren(element("p", { class: "fault" }, "The browser cannot read this picture."));
+      sizes.replaceChildren(element("p", { class: "fault" }, say("The browser cannot read this picture.")));
     }),
   });
   by("fields").replaceChildren(element("div", { class: "wide" },
-    element("label", { for: "field-picture" }, "Photograph"), file, sizes,
-    element("p", { class: "hint" }, "It is scaled here, and leaves as WebP in the size that you choose.")));
+    element("label", { for: "field-picture" }, say("Photograph")), file, sizes,
+    element("p", { class: "hint" }, say("It is scaled here, and leaves as WebP in the size that you choose."))));
 }
 
 async function showSizes(file, place) {
@@ -171,7 +175,7 @@ async function showSizes(file, place) {
       element("input", { type: "radio", name: "size", checked: first, onchange: () => {
         picture = payload;
       } }),
-      `${side} pixels, ${counted(blob.size, "byte")}. ${told}`));
+      `${say("{side} pixels", { side })}, ${counted(blob.size, "{n} byte", "{n} bytes")}. ${told}`));
   }
 }
 
@@ -218,8 +222,8 @@ function ask() {
 
 /** Numbers as numbers, where they are some: what is none, the agent says. A comma is that of a
  * decimal, as many telephones type it, unless it may as well stand before thousands. */
-function value(text, isNumber) {
-  const number = Number(text.replace(/^(-?\d+),(\d{1,2})$/, "$1.$2"));
+function value(text, isNumber, factor = 1) {
+  const number = factor * Number(text.replace(/^(-?\d+),(\d{1,2})$/, "$1.$2"));
   return isNumber && text.trim() !== "" && Number.isFinite(number) ? number : text;
 }
 
@@ -229,7 +233,7 @@ function written() {
   const read = (fields, into) => {
     for (const each of fields) {
       const text = by(`field-${each.name}`).value;
-      if (text !== "") into[each.name] = value(each.rows ? text : text.trim(), each.number);
+      if (text !== "") into[each.name] = value(each.rows ? text : text.trim(), each.number, each.factor);
     }
   };
   read(KINDS[kind], item);
@@ -268,11 +272,12 @@ async function estimate() {
 function inWords(channels) {
   const told = Object.entries(channels).map(([name, cost]) => {
     const left = cost.byBytes ? cost.bytesLeft : cost.creditsLeft;
-    return `${name}: ${counted(cost.parts, "part")}, ${counted(cost.bytes, "byte")}`
-      + (cost.byBytes ? " paid for" : `, ${counted(cost.credits, "credit")}`)
-      + (left === null ? "" : ` of ${left} left today`) + (cost.money ? `: ${cost.money}` : "");
+    return `${term(name)}: ${counted(cost.parts, "{n} part", "{n} parts")}, `
+      + (cost.byBytes ? counted(cost.bytes, "{n} byte paid for", "{n} bytes paid for")
+        : `${counted(cost.bytes, "{n} byte", "{n} bytes")}, ${counted(cost.credits, "{n} credit", "{n} credits")}`)
+      + (left === null ? "" : ` ${say("of {n} left today", { n: left })}`) + (cost.money ? `: ${cost.money}` : "");
   });
-  return told.join(" · ") || "No channel that it names is configured.";
+  return told.join(" · ") || say("No chosen channel is configured.");
 }
 
 /** Each beside its field; the rest above the button. True where a field has one. */
@@ -303,7 +308,7 @@ async function meantAsSos() {
 
 async function submit(sent) {
   if (kind === "picture" && picture === "") {
-    tell("fault", "Choose a photograph first.");
+    tell("fault", say("Choose a photograph first."));
     return;
   }
   const body = written();
@@ -317,7 +322,7 @@ async function submit(sent) {
     key = crypto.randomUUID();
     showFaults([]);
     tell("cost", "");
-    tell("done", `Package ${accepted.id} is ${accepted.status ?? "in the queue"}.`
+    tell("done", `${say("Package {id}", { id: accepted.id })}: ${accepted.status ? term(accepted.status) : say("in the queue")}.`
       + ` ${accepted.reason ?? ""}`);
     for (const each of KINDS[kind]) by(`field-${each.name}`).value = "";
     by("receipt").checked = false;
@@ -326,8 +331,7 @@ async function submit(sent) {
     sent();
   } catch (error) {
     const wrong = showFaults(error.faults ?? [], error instanceof Away
-      ? `${error.message} What you wrote is still here: press Send again when it is back; it is`
-        + " sent once, however often you press."
+      ? say("The agent does not answer. What you wrote is still here: press Send again when it is back; it is sent once, however often you press.")
       : error.message);
     if (wrong !== undefined && error.faults.length) {
       tell("fault", "");

@@ -2,7 +2,8 @@
 // called off; and the SOS of other kits, which a person here may take.
 
 import { Away, call } from "./agent.js";
-import { by, clock, element, put, tell } from "./text.js";
+import { say, spoken, term, unworded, worded } from "./language.js";
+import { by, element, lengthInWords, moment, put, tell } from "./text.js";
 
 const HOLD = 1500, AGAIN = 3000;
 const OVER = ["closed", "called off"];
@@ -23,52 +24,60 @@ export function showAlarms(sos) {
   const rings = open || heard.some(each => each.state === "open");
   by("alarms").classList.toggle("active", rings);
   document.title = rings ? "SOS · fieldagent" : "fieldagent";
-  by("raise-how").textContent = open ? "Your SOS is open: hold it again to add words or a position."
-    : "Hold it for a second and a half, then confirm. It takes every channel, before everything else, repeated until answered.";
+  by("raise-how").textContent = open ? say("Your SOS is open: hold it again to add words or a position.")
+    : say("Hold it for a second and a half, then confirm. It takes every channel, before everything else, repeated until answered.");
 }
 
-const UNSURE = " (unauthenticated)";
+/** What is known by one step of the ladder, such as "left by Satellite". */
+function known({ state, channel, by: who = channel && term(channel) }) {
+  if (state === "left") return say("left by {who}", { who });
+  if (state === "heard by") return say("heard by {who}", { who });
+  if (!who) return term(state);
+  if (state === "seen by") return say("seen by {who}", { who });
+  if (state === "closed") return say("closed by {who}", { who });
+  if (state === "called off") return say("called off by {who}", { who });
+  return `${term(state)}: ${who}`;
+}
 
-/** One step of the ladder in its words, such as "left by Satellite 12:04 UTC". */
+const unsure = each => each.unauthenticated ? ` ${say("(unauthenticated)")}` : "";
+
 function step(each) {
-  const who = each.channel || each.by || "";
-  const what = each.state.endsWith(" by") || !who ? `${each.state} ${who}` : `${each.state} by ${who}`;
-  const said = each.text ? `: “${each.text}”` : "";
-  return element("li", {}, `${what.trim()} ${clock(each.at)} UTC${said}${each.unauthenticated ? UNSURE : ""}`);
+  const said = each.text ? `: ${say("“{text}”", { text: worded(each.text) })}` : "";
+  return element("li", {}, `${known(each)} ${moment(each.at)}${said}${unsure(each)}`);
 }
 
 function ownAlarm(own, open) {
-  const again = own.nextTry ? `Next try ${clock(own.nextTry, { seconds: true })} UTC.` : "";
+  const again = own.nextTry ? say("Next try {time}.", { time: moment(own.nextTry, { seconds: true }) }) : "";
   const last = own.steps[own.steps.length - 1];
   const lines = [
-    element("strong", {}, `SOS ${own.number}: ${last.state}${last.by ? ` ${last.by}` : last.channel ? ` ${last.channel}` : ""}${last.unauthenticated ? UNSURE : ""}`),
+    element("strong", {}, `SOS ${own.number}: ${known(last)}${unsure(last)}`),
     element("ol", { class: "ladder" }, own.steps.map(step)),
     element("span", { class: "again" }, again),
   ];
   if (!open) return element("div", { class: "own over", role: "status" }, lines);
-  const answer = element("button", { type: "button", id: "answer-open" }, "Answer …");
+  const answer = element("button", { type: "button", id: "answer-open" }, say("Answer …"));
   answer.onclick = () => {
     by("answer-text").value = "";
     answerKey = crypto.randomUUID();
     show("answer");
     by("answer-back").focus();
   };
-  const off = element("button", { type: "button", id: "call-off-open" }, "Call it off …");
+  const off = element("button", { type: "button", id: "call-off-open" }, say("Call it off …"));
   off.onclick = () => show("call-off");
   return element("div", { class: "own", role: "alert" }, lines, answer, off);
 }
 
 function heardAlarm(each) {
-  const button = element("button", { type: "button", id: `take-${each.station}-${each.number}` }, "I have it …");
+  const button = element("button", { type: "button", id: `take-${each.station}-${each.number}` }, say("I have it …"));
   button.onclick = () => {
     taking = each;
-    by("take-title").textContent = `You have the SOS of ${each.name}?`;
+    by("take-title").textContent = say("You have the SOS of {name}?", { name: each.name });
     show("take");
     by("take-by").focus();
   };
   return element("div", { class: "heard", role: "alert" },
-    element("strong", {}, `SOS of ${each.name}, raised ${clock(each.raised)} UTC`),
-    element("span", {}, each.text),
+    element("strong", {}, say("SOS of {name}, raised {time}", { name: each.name, time: moment(each.raised) })),
+    element("span", { dir: "auto" }, worded(each.text)),
     element("ol", { class: "ladder" }, each.steps.map(step)), button);
 }
 
@@ -94,13 +103,14 @@ export function setUpSos(sent) {
     by("sos-back").focus();
   });
   offerWords();
+  spoken.then(offerWords);
   by("sos-back").onclick = () => by("confirm").close();
   by("answer-back").onclick = () => by("answer").close();
   by("call-off-back").onclick = () => by("call-off").close();
   by("take-back").onclick = () => by("take").close();
   once("confirm", "sos-send", "sos-fault", async () => {
     const latitude = by("sos-latitude").value.trim(), longitude = by("sos-longitude").value.trim();
-    const body = { text: by("sos-text").value.trim() };
+    const body = { text: unworded(by("sos-text").value.trim()) };
     if (latitude || longitude) body.position = { latitude, longitude, ...whenOf(latitude, longitude) };
     const raise = insist("confirm", "sos-fault", "POST", "/api/sos", key);
     try {
@@ -111,23 +121,25 @@ export function setUpSos(sent) {
       delete body.position;
       await raise(body);
       sent();
-      throw new Error("The SOS is raised; its position is not read: "
-        + error.faults.map(each => `the ${each.pointer.split("/").pop()} ${each.detail}`).join("; "));
+      throw new Error(say("The SOS is raised; its position is not read: {why}", {
+        why: error.faults.map(each => `the ${each.pointer.split("/").pop()} ${each.detail}`).join("; "),
+      }));
     }
   }, sent);
   once("answer", "answer-send", "answer-fault", async () => {
-    const text = by("answer-text").value.trim();
-    if (!text) throw new Error("Say something, or go back.");
+    const text = unworded(by("answer-text").value.trim());
+    if (!text) throw new Error(say("Say something, or go back."));
     await insist("answer", "answer-fault", "POST", "/api/sos", answerKey)({ text });
   }, sent);
   once("call-off", "call-off-send", "call-off-fault",
     insist("call-off", "call-off-fault", "DELETE", "/api/sos"), sent);
   once("take", "take-send", "take-fault", () => insist(
     "take", "take-fault", "POST", `/api/sos/${taking.station}/${taking.number}/take`)(
-    { by: by("take-by").value, text: by("take-text").value.trim() }), sent);
+    { by: by("take-by").value, text: unworded(by("take-text").value.trim()) }), sent);
 }
 
-/** Words that take a byte or two on the air, each a button that puts it into the field. */
+/** Words that take a byte or two on the air, whatever the language that they are offered in, each a
+ * button that puts it into the field. */
 async function offerWords() {
   let words;
   try {
@@ -138,7 +150,7 @@ async function offerWords() {
   }
   const offered = { sos: words.raised, answer: words.fromKit, take: words.fromHelpers };
   for (const [where, texts] of Object.entries(offered))
-    put(`${where}-words`, texts.map(text => wordButton(text, `${where}-text`)));
+    put(`${where}-words`, texts.map(text => wordButton(worded(text), `${where}-text`)));
 }
 
 /** A button that puts a text into a field, and calls `then`. */
@@ -167,8 +179,9 @@ function placeIn() {
   by("sos-latitude").value = fix?.latitude ?? "";
   by("sos-longitude").value = fix?.longitude ?? "";
   by("sos-place").textContent = fix
-    ? `The position as this browser has it, ${clock(Date.parse(fix.timestamp) / 1000)} UTC, within ${fix.accuracy} m:`
-    : "The position, where you know it; otherwise the kit's own, or the last one posted, goes with it:";
+    ? say("The position as this browser has it, {time}, within {distance}:",
+      { time: moment(Date.parse(fix.timestamp) / 1000), distance: lengthInWords(fix.accuracy) })
+    : say("The position, where you know it; otherwise the kit's own, or the last one posted, goes with it:");
 }
 
 /** A position that was typed is of now. */
@@ -185,7 +198,7 @@ function insist(dialog, fault, method, path, repeatKey) {
         return await call(method, path, body, headers);
       } catch (error) {
         if (!(error instanceof Away)) throw error;
-        tell(fault, `${error.message} It is tried again until it does: leave this open.`);
+        tell(fault, say("The agent does not answer. It is tried again until it does: leave this open."));
       }
       await new Promise(resolve => setTimeout(resolve, AGAIN));
       if (!by(dialog).open) throw new Away();

@@ -2,6 +2,7 @@
 // else fails to load, or fails as it runs, does not touch it.
 
 import { call, seldom } from "./agent.js";
+import { say, spoken } from "./language.js";
 import { setUpSos, showAlarms } from "./sos.js";
 import { by, tell } from "./text.js";
 
@@ -12,10 +13,11 @@ let look = seldom(async () => showAlarms((await call("GET", "/api/status")).sos)
 const alone = setInterval(() => look(), AGAIN);
 
 setUpSos(() => look());
+spoken.then(() => look());
 import("./page.js").then(page => {
   clearInterval(alone);
   look = page.lookAtAll;
 }).catch(() => {
-  tell("away", "A part of this page did not load: reload it. SOS works all the same.");
+  tell("away", say("A part of this page did not load: reload it. SOS works all the same."));
   by("away").hidden = false;
 });

@@ -3,11 +3,12 @@
 
 import { act, button, choice, deeds, filled, form, line, list, sure } from "./acts.js";
 import { call } from "./hub.js";
-import { by, clock, counted, element, tell } from "./text.js";
+import { counted } from "./language.js";
+import { by, clock, element, tell } from "./text.js";
 
 const KINDS = { email: "by e-mail", apprise: "by apprise", push: "by web push", "sms-gate": "by SMS", twilio: "by SMS", sms: "by SMS" };
-const UNITS = { s: "second", m: "minute", h: "hour" };
-const spelt = span => counted(Number(span.slice(0, -1)), UNITS[span.at(-1)]);
+const UNITS = { s: ["{n} second", "{n} seconds"], m: ["{n} minute", "{n} minutes"], h: ["{n} hour", "{n} hours"] };
+const spelt = span => counted(Number(span.slice(0, -1)), ...UNITS[span.at(-1)]);
 const ABOUT = { all: "", sos: "for SOS alone", alarms: "for alarms alone" };
 
 function contact(each) {
@@ -49,7 +50,7 @@ export const chainTest = () => element("div", { class: "deeds" },
     by("chain-results").replaceChildren(...results.map(each => element("li", { class: each.handedOver ? "" : "fault" },
       `Step ${each.step}, ${each.name}: ${each.handedOver ? "handed over; ask whether it came" : each.reason}`)));
     const failed = results.filter(each => !each.handedOver).length;
-    return `${counted(results.length, "test")} sent, ${failed} not taken.`;
+    return `${counted(results.length, "{n} test", "{n} tests")} sent, ${failed} not taken.`;
   }, loadContacts))),
   element("ol", { id: "chain-results", role: "status" }));
 

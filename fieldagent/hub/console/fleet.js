@@ -5,7 +5,8 @@ import { all } from "./acts.js";
 import { lookAtChart, showTrail } from "./chart.js";
 import { distressed, incidentsOf } from "./desk.js";
 import { here, list } from "./place.js";
-import { age, by, clock, counted, drawn, element, put, tell } from "./text.js";
+import { counted } from "./language.js";
+import { age, by, clock, drawn, element, put, tell } from "./text.js";
 import { counts, KINDS, listed, troubles } from "./trouble.js";
 import { where } from "./words.js";
 
@@ -62,7 +63,7 @@ export function showKits() {
   by("kit-show").value = place.show;
   by("kits-more").hidden = some.length === those.length;
   by("kits-more").textContent = `Show all ${those.length}`;
-  tell("kits-told", !kits.length ? "No kit yet." : those.length ? `${counted(those.length, "kit")}${troubled && !place.show ? `, ${troubled} in trouble` : ""}` : "None is so.");
+  tell("kits-told", !kits.length ? "No kit yet." : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? `, ${troubled} in trouble` : ""}` : "None is so.");
 }
 
 /** How each modem of it hears, and its battery, as it told last. */

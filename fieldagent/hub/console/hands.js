@@ -3,7 +3,8 @@
 
 import { call, me, Refused, trouble } from "./hub.js";
 import { here } from "./place.js";
-import { by, clock, counted, element, put, tell } from "./text.js";
+import { counted } from "./language.js";
+import { by, clock, element, put, tell } from "./text.js";
 
 const SHOWN = 5;
 /** Milliseconds between two looks while an answer is awaited. */
@@ -52,7 +53,7 @@ const price = found => {
   if (!found.reached) return "It has no link now, and no satellite modem here: it waits for its link.";
   if (!found.fits) return "It is too long for its satellite modem: it waits for its link.";
   const left = found.creditsLeft === null ? "" : `; ${found.creditsLeft} left here today`;
-  const credits = found.credits ? counted(found.credits, "credit") : "by bytes";
+  const credits = found.credits ? counted(found.credits, "{n} credit", "{n} credits") : "by bytes";
   return `Over satellite: ${credits}, ${found.down} bytes there and at most ${found.up} back${left}.`;
 };
 
@@ -64,7 +65,7 @@ async function give() {
     if (!found.linked) {
       tell("hands-cost", price(found));
       agreed = found.credits;
-      by("hands-give").textContent = found.reached && found.fits && found.credits ? `Send it for ${counted(found.credits, "credit")}` : "Send it";
+      by("hands-give").textContent = found.reached && found.fits && found.credits ? `Send it for ${counted(found.credits, "{n} credit", "{n} credits")}` : "Send it";
       return;
     }
   }

@@ -2,7 +2,8 @@
 
 import { all } from "./acts.js";
 import { call, me } from "./hub.js";
-import { by, counted, element, put, tell } from "./text.js";
+import { counted } from "./language.js";
+import { by, element, put, tell } from "./text.js";
 
 /** More are not shown at once: typing finds one sooner than the eye. */
 const SHOWN = 8;
@@ -18,7 +19,7 @@ export const chosenOnes = () => known.filter(each => chosen.has(each.key));
 export async function loadReceivers() {
   const [users, { groups }] = await Promise.all([all("/api/users?limit=1000", "users"), call("GET", "/api/groups")]);
   const teams = groups.filter(each => each.members.length).map(({ id, name, members }) =>
-    ({ key: `group-${id}`, group: Number(id), name, words: `${name} (${counted(members.length, "member")})`, reached: true }));
+    ({ key: `group-${id}`, group: Number(id), name, words: `${name} (${counted(members.length, "{n} member", "{n} members")})`, reached: true }));
   const others = users.filter(each => each.id !== me.id && !each.disabled && each.type !== "Integration").reverse().map(({ id, name, devices }) =>
     ({ key: id, id, name, words: devices ? name : `${name} (no device)`, reached: devices > 0 }));
   known = [...teams, ...others];
@@ -47,7 +48,7 @@ function showReceivers() {
   by("everybody").checked = whole.length > 0 && whole.every(each => chosen.has(each.key));
   by("to-search-label").hidden = few;
   const more = found.filter(each => !chosen.has(each.key)).length - SHOWN;
-  tell("to-told", few ? "" : [counted(chosen.size, "receiver") + " chosen",
+  tell("to-told", few ? "" : [counted(chosen.size, "{n} receiver", "{n} receivers") + " chosen",
     words.length && !found.length ? "nobody is called so" : "", more > 0 ? `${more} more have such a name: type more of it` : ""].filter(Boolean).join(" · "));
   put("people", shown.map(each => element("label", {}, element("input", {
     type: "checkbox", name: "to", id: `to-${each.key}`, value: each.key, checked: chosen.has(each.key), disabled: !each.reached,

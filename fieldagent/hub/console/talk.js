@@ -4,7 +4,8 @@
 import { call, me, trouble } from "./hub.js";
 import { pictureOf } from "./picture.js";
 import { here } from "./place.js";
-import { by, clock, counted, drawn, element, plain } from "./text.js";
+import { counted } from "./language.js";
+import { by, clock, drawn, element, plain } from "./text.js";
 import { cameAt, said } from "./words.js";
 
 const LOOK = 5000;
@@ -114,7 +115,7 @@ function run(those) {
   const [newest, oldest] = [those[0], those.at(-1)];
   whole.querySelector("summary").replaceChildren(
     element("span", { class: "quiet" }, `${cameAt(newest.accepted, newest.event)} ${newest.sender.name}: `),
-    `${counted(those.length, "position")} since ${clock(oldest.accepted)} UTC, the last ${said(newest.event)}`);
+    `${counted(those.length, "{n} position", "{n} positions")} since ${clock(oldest.accepted)} UTC, the last ${said(newest.event)}`);
   whole.querySelector("ol").replaceChildren(...those.map(lineOf));
   return whole;
 }

@@ -1,10 +1,12 @@
 // What a device's satellite messages cost by day: the hub's count, and its operator's beside it.
 
 import { call, trouble } from "./hub.js";
-import { counted, element } from "./text.js";
+import { counted } from "./language.js";
+import { element } from "./text.js";
 
+const UNITS = { credit: ["{n} credit", "{n} credits"], byte: ["{n} byte", "{n} bytes"] };
 const priced = (count, unit, money) => count === null ? "not imported"
-  : `${counted(count, unit)}${money ? `, ${money}` : ""}`;
+  : `${counted(count, ...UNITS[unit])}${money ? `, ${money}` : ""}`;
 
 const day = each => element("tr", {}, [
   each.day,

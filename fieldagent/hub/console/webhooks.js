@@ -2,7 +2,8 @@
 
 import { act, button, deeds, filled, flag, form, line, list, once, sure } from "./acts.js";
 import { call } from "./hub.js";
-import { by, clock, counted, element } from "./text.js";
+import { counted } from "./language.js";
+import { by, clock, element } from "./text.js";
 
 function state(hook) {
   if (hook.disabled !== null) return `disabled since ${clock(hook.disabled)} UTC: ${hook.reason}`;
@@ -14,7 +15,7 @@ function hook(each) {
   const go = (method, where, done) => () => act(async () => { await call(method, where); return done; }, loadWebhooks);
   return element("li", { class: "row" },
     element("strong", {}, each.url), " ",
-    [each.after ? `for an SOS that nobody answered for ${counted(each.after, "minute")}` : "", each.signed ? "" : "not signed",
+    [each.after ? `for an SOS that nobody answered for ${counted(each.after, "{n} minute", "{n} minutes")}` : "", each.signed ? "" : "not signed",
       state(each), each.waiting && `${each.waiting} wait`, each.dead && `${each.dead} were not taken`].filter(Boolean).join(", "),
     deeds(
       button(`hook-${each.id}-test`, "Test", go("POST", `${path}/test`, `${each.url} took the test message.`)),
@@ -26,11 +27,11 @@ function hook(each) {
 
 const replay = body => () => act(async () => {
   const { replayed } = await call("POST", "/api/webhook-failures/replay", body);
-  return `${counted(replayed, "post")} tried again.`;
+  return `${counted(replayed, "{n} post", "{n} posts")} tried again.`;
 }, loadWebhooks);
 
 const failure = ({ webhook, requestId, accepted, attempts, reason }) => element("li", { class: "row" },
-  `${clock(accepted)} UTC, webhook ${webhook}, after ${counted(attempts, "try").replace("trys", "tries")}: ${reason} `,
+  `${clock(accepted)} UTC, webhook ${webhook}, after ${counted(attempts, "{n} try", "{n} tries")}: ${reason} `,
   button(`replay-${webhook}-${requestId}`, "Post it again", replay({ requestId })));
 
 export async function loadWebhooks() {

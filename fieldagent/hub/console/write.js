@@ -2,7 +2,8 @@
 
 import { Refused, call, me, push, trouble } from "./hub.js";
 import { choose, chosenOnes, loadReceivers, take, unchoose } from "./receivers.js";
-import { by, counted, tell } from "./text.js";
+import { counted } from "./language.js";
+import { by, tell } from "./text.js";
 
 const FIELDS = { message: ["content"], waypoint: ["name", "latitude", "longitude", "notes"] };
 const PAUSE = 400;
@@ -82,14 +83,14 @@ async function estimate() {
 function inWords(devices) {
   const away = devices.filter(each => !each.linked && each.satellite);
   const credits = away.reduce((sum, each) => sum + each.satellite.credits, 0);
-  const paid = away.slice(0, TOLD).map(({ name, satellite }) => `${name}: ${counted(satellite.bytes, "byte")} in`
-    + ` ${counted(satellite.parts, "message")}, ${counted(satellite.credits, "credit")}`
+  const paid = away.slice(0, TOLD).map(({ name, satellite }) => `${name}: ${counted(satellite.bytes, "{n} byte", "{n} bytes")} in`
+    + ` ${counted(satellite.parts, "{n} message", "{n} messages")}, ${counted(satellite.credits, "{n} credit", "{n} credits")}`
     + (satellite.creditsLeft === null ? "" : ` of ${satellite.creditsLeft} left today`));
   const free = devices.filter(each => each.linked).length;
   const silent = devices.filter(each => !each.linked && !each.satellite).map(each => each.name);
   return [
-    free && `${counted(free, "device")} linked now, which costs nothing`,
-    away.length && `by satellite ${counted(credits, "credit")} (${paid.join("; ")}${away.length > TOLD ? "; …" : ""})`,
+    free && `${counted(free, "{n} device", "{n} devices")} linked now, which costs nothing`,
+    away.length && `by satellite ${counted(credits, "{n} credit", "{n} credits")} (${paid.join("; ")}${away.length > TOLD ? "; …" : ""})`,
     silent.length && `waits until they call: ${silent.slice(0, TOLD).join(", ")}`,
   ].filter(Boolean).join(" · ");
 }

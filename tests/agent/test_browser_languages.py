@@ -1,0 +1,216 @@
+"""The kit's page in the language of who reads it, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.test_browser import hold, raise_sos, sos_texts
+from tests.browser import SCREENS, browser, faults, keep, page
+from tests.processes import Agent, agent, sky, until
+
+LEFT_IN_ENGLISH = """
+english => {
+  const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.data.replace(/\\s+/g, " ").trim();
+    if (english.includes(text)) found.push(text);
+  }
+  return found;
+}
+"""
+NOT_SIDEWAYS = "document.documentElement.scrollWidth <= innerWidth"
+
+
+def catalogue(language: str) -> dict[str, dict[str, Any]]:
+    path = files("fieldagent.agent.page").joinpath(f"{language}.json")
+    loaded: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    home = tmp_path_factory.mktemp("kit")
+    with sky(home, 0), agent(home, {"satellite-credits-per-day": "200"}) as running:
+        where = {"latitude": "47.3769", "longitude": "8.5417"}
+        running.call("POST", "/api/package", {"location": where})
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("locale", "word", "state"),
+    [("de-CH", "Lawine", "ausgelöst"), ("uk-UA", "лавина", "подано")],
+)
+def test_an_sos_is_raised_read_and_called_off_in_ones_own_language(
+    chromium: Any, kit: Agent, locale: str, word: str, state: str
+) -> None:
+    language = locale[:2]
+    said = catalogue(language)
+    texts = said["texts"]
+    with page(chromium, kit.port, locale=locale, timezone_id="Europe/Kyiv") as shown:
+        shown.locator("#conversation li").first.wait_for()
+        assert shown.evaluate("document.documentElement.lang") == language
+        shown.locator("#links article.good", has_text=said["terms"]["Satellite"]).wait_for()
+        english = [
+            text
+            for text, own in (texts | said["terms"]).items()
+            if isinstance(own, str) and own != text
+        ]
+        assert shown.evaluate(LEFT_IN_ENGLISH, english) == []
+        assert shown.evaluate(NOT_SIDEWAYS)
+        keep(shown, f"page-{language}")
+        assert not faults(shown)
+        hold(shown)
+        assert shown.locator("#confirm-title").inner_text() == texts["Send an SOS?"]
+        shown.get_by_role("button", name=word, exact=False).first.click()
+        assert shown.locator("#sos-text").input_value() == word
+        # A decimal comma, as a keyboard of that language has it.
+        shown.locator("#sos-latitude").fill("47,3769")
+        shown.locator("#sos-longitude").fill("8,5417")
+        assert shown.evaluate(NOT_SIDEWAYS)
+        keep(shown, f"confirm-{language}")
+        shown.locator("#sos-send").click()
+        alarm = shown.locator("#alarms .own .ladder li", has_text=state)
+        alarm.wait_for()
+        # What travels is the same in every language, and each reads it in their own.
+        assert sos_texts(kit)[-1] == "avalanche"
+        shown.locator("#conversation li.alarm .said", has_text=word).first.wait_for()
+        here = texts["{utc} UTC ({local} here)"].partition("{local} ")[2]
+        assert here in alarm.inner_text() and " UTC (" in alarm.inner_text()
+        assert shown.evaluate(NOT_SIDEWAYS)
+        keep(shown, f"sos-{language}")
+        shown.locator("#call-off-open").click()
+        shown.locator("#call-off-send").click()
+        called_off = said["terms"]["called off"]
+        shown.locator("#alarms .own.over .ladder", has_text=called_off).wait_for()
+
+
+def test_what_is_chosen_is_kept_and_each_form_of_a_position_is_shown(
+    chromium: Any, kit: Agent
+) -> None:
+    with page(chromium, kit.port, locale="fr-FR") as shown:
+        place = shown.locator("#conversation .position").first
+        for form, text in (("utm", "32T 465"), ("mgrs", "32T MT 65"), ("dms", "47°22′36.8″N 8°3")):
+            choose(shown, "positions", form)
+            place.filter(has_text=text).wait_for()
+        choose(shown, "lengths", "ft")
+        shown.locator("#map .leaflet-control-scale", has_text="ft").or_(
+            shown.locator("#map .leaflet-control-scale", has_text="mi")
+        ).wait_for()
+        choose(shown, "language", "es")
+        shown.locator("#submit", has_text="Enviar").wait_for()
+        shown.reload()
+        shown.locator("#submit", has_text="Enviar").wait_for()
+        # As in a language that is written from right to left.
+        shown.evaluate("document.documentElement.dir = 'rtl'")
+        assert shown.evaluate(NOT_SIDEWAYS)
+        sent = shown.locator("#conversation li.sent").first.bounding_box()
+        assert sent["x"] + sent["width"] < 390 - sent["x"] + sent["width"] / 2
+        keep(shown, "page-rtl")
+        assert not faults(shown)
+
+
+def choose(shown: Any, name: str, value: str) -> None:
+    shown.locator("#choices summary").click()
+    with shown.expect_navigation():
+        shown.locator(f"#choice-{name}").select_option(value)
+
+
+@pytest.mark.parametrize("fate", ["lost", "broken", "never there"])
+def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str) -> None:
+    with sky(tmp_path, 0), agent(tmp_path) as kit:
+        context = chromium.new_context(**SCREENS["390-light"], locale="de-DE")
+        shown = context.new_page()
+
+        def answer(route: Any) -> None:
+            if fate == "lost":
+                route.abort()
+            elif fate == "broken":
+                route.fulfill(content_type="application/json", body="{")
+
+        shown.route("**/de.json", answer)
+        shown.goto(f"http://127.0.0.1:{kit.port}/", wait_until="commit")
+        shown.locator("#sos-words button").first.wait_for(state="attached")
+        raise_sos(shown, "avalanche")
+        shown.locator("#alarms .ladder", has_text="left by Satellite").wait_for()
+        if fate != "never there":
+            shown.locator("#links article").first.wait_for()
+        context.close()
+
+
+def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: Path) -> None:
+    texts = catalogue("uk")["texts"]
+    settings: dict[str, str | None] = {"satellite-port": None}
+    with (
+        agent(tmp_path, settings) as kit,
+        page(chromium, kit.port, locale="uk-UA") as shown,
+    ):
+        kept = (
+            "caches.open('page').then(kept => kept.keys()).then(all => all.map(each => each.url))"
+        )
+        shown.wait_for_function(f"{kept}.then(all => all.some(each => each.endsWith('uk.json')))")
+        shown.wait_for_function(f"{kept}.then(all => all.length > 15)")
+        assert [each[-7:] for each in shown.evaluate(kept) if ".json" in each] == ["uk.json"]
+        shown.reload()
+        shown.locator("#links .notice").first.wait_for()
+        kit.kill()
+        shown.reload(wait_until="commit")
+        shown.locator("#away", has_text=texts["The agent does not answer."]).wait_for()
+        raise_sos(shown, "лавина")
+        leave = texts[
+            "The agent does not answer. It is tried again until it does: leave this open."
+        ]
+        shown.locator("#sos-fault", has_text=leave).wait_for()
+        with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:
+            until(lambda: sos_texts(again) == ["avalanche"])
+
+
+PLACES = [
+    # GeoConvert(1) of GeographicLib, its own examples.
+    (33.3, 44.4, (38, "S", 444140.54, 3684706.36), "38S MB 44140 84706"),
+    (33.33424, 44.40363, (38, "S", 444500, 3688500), None),
+    (-1, 3, (31, "M", 500000, 9889470), None),
+    (-79.9, 6.1, None, "32C MS 43"),
+    # The CN Tower, by Wikipedia's "Universal Transverse Mercator coordinate system".
+    (43.642567, -79.387139, (17, "T", 630084, 4833438), None),
+]
+
+
+def test_grids_are_those_that_others_publish(chromium: Any, kit: Agent) -> None:
+    """To the metre that each is given with; around Norway and near the poles as the grid has it."""
+    module = "import('/page/coordinates.js')"
+
+    def asked(what: str, places: list[tuple[float, float]]) -> list[Any]:
+        ask = f"places => {module}.then(all => places.map({what}))"
+        found: list[Any] = shown.evaluate(ask, places)
+        return found
+
+    with page(chromium, kit.port) as shown:
+        where = [(latitude, longitude) for latitude, longitude, *_ in PLACES]
+        grids = asked("place => all.utmOf(...place)", where)
+        squares = asked("place => all.FORMS.mgrs(...place)", where)
+        for (_, _, utm, mgrs), grid, square in zip(PLACES, grids, squares, strict=True):
+            if utm is not None:
+                zone, band, easting, northing = utm
+                assert (grid["zone"], grid["band"]) == (zone, band)
+                assert abs(grid["easting"] - easting) < 1
+                assert abs(grid["northing"] - northing) < 1
+            assert mgrs is None or square.startswith(mgrs)
+        bergen, svalbard = (60.39, 5.32), (78.22, 15.65)
+        zones = asked("place => all.utmOf(...place).zone", [bergen, svalbard])
+        assert zones == [32, 33]
+        pole = asked("place => all.FORMS.mgrs(...place)", [(-85.5, 10.25)])
+        assert pole == ["-85.5, 10.25"]
+        minutes = asked("place => all.FORMS.dms(...place)", [(-33.99999, 151.2)])
+        assert minutes == ["34°00′00.0″S 151°12′00.0″E"]

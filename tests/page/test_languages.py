@@ -1,0 +1,136 @@
+"""What the pages say is in every catalogue, and nothing else is in one."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.package import canned
+from fieldagent.page.files import CATALOGUES
+from tests.page.texts import bare, catalogue, of_page, of_script, places, unsaid
+
+FORMS = {"uk.json": {"one", "few", "many", "other"}}
+"""Those of CLDR that a language has for whole numbers, and for others."""
+TWO = {"one", "other"}
+API = json.loads(files("fieldagent.http.openapi").joinpath("local.json").read_bytes())
+SCHEMAS = API["components"]["schemas"]
+SAID_ELSEWHERE = {"checkIn", "commandAnswer", None}
+
+
+class Spoken(NamedTuple):
+    folder: Path
+    shared: tuple[str, ...]
+    names: frozenset[str]
+    """What looks like a text, and is none: names of the API, of keys, of headers, of languages."""
+
+    def scripts(self) -> list[Path]:
+        page = Path(str(files("fieldagent.page")))
+        return [*sorted(self.folder.glob("*.js")), *(page / name for name in self.shared)]
+
+    def texts(self) -> dict[str, bool]:
+        """Return what it says, and of each text whether it is of a number of things."""
+        told = dict.fromkeys(of_page((self.folder / "index.html").read_text()), False)
+        return told | {
+            each.text: each.is_counted
+            for path in self.scripts()
+            for each in of_script(path.read_text())
+        }
+
+
+BASE = ("language.js", "text.js")
+KIT = Spoken(
+    Path(str(files("fieldagent.agent.page"))),
+    (*BASE, "choices.js", "coordinates.js", "map.js", "picture.js", "stream.js"),
+    frozenset(
+        {"Content-Type", "Idempotency-Key", "Enter", "Radio", "no service", "Deutsch", "English"}
+        | {"Delivered", "Error", "Canceled", "Collapsed", "&state=Error", "Español", "Français"}
+        | {"called off", "heard by", "seen by", "entry sent", "entry received", "spent full"}
+    ),
+)
+ENTRANCE = Spoken(
+    Path(str(files("fieldagent.agent.entrance"))),
+    (),
+    frozenset({"Content-Type"}),
+)
+PAGES = {"kit": KIT, "entrance": ENTRANCE}
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_each_text_is_in_the_catalogue_and_none_is_left_over(page: Spoken, language: str) -> None:
+    wanted, there = page.texts(), catalogue(page.folder / language)["texts"]
+    assert set(wanted) - set(there) == set(), "is missing"
+    assert set(there) - set(wanted) == set(), "nobody says it"
+    for text, said in there.items():
+        forms = said if wanted[text] else {"other": said}
+        if wanted[text]:
+            assert set(said) == FORMS.get(language, TWO), text
+        for form in forms.values():
+            assert form.strip() == form != "", text
+            left = {"{n}"} if wanted[text] else set()
+            assert {*places(form)} | left == {*places(text)} | left, (text, form)
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_nothing_is_said_past_the_catalogues(page: Spoken) -> None:
+    for path in page.scripts():
+        found = [each for each in unsaid(path.read_text()) if each.strip() not in page.names]
+        assert found == [], path.name
+
+
+def test_a_text_that_is_said_past_the_catalogues_is_found() -> None:
+    assert unsaid('tell("a", "All is lost");') == ["All is lost"]
+    assert unsaid("tell(`${count} are left`)") == [" are left"]
+    assert unsaid('tell(say("All is lost, {who}", { who: "Nobody" })); // "Not This"') == ["Nobody"]
+    with pytest.raises(AssertionError):
+        list(of_script("say(what)"))
+    assert bare('put("//no"); // "yes"').split() == ['put("//no");']
+
+
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_what_the_api_names_is_in_the_catalogue_too(language: str) -> None:
+    sent = SCHEMAS["Sent"]["properties"]["packages"]["items"]["properties"]
+    states = [each["properties"]["state"]["enum"] for each in _schemas("IncidentStep", "Incident")]
+    people = API["paths"]["/api/people"]["get"]["responses"]["200"]["content"]["application/json"]
+    kinds = people["schema"]["properties"]["people"]["items"]["properties"]["kind"]["enum"]
+    terms = {
+        *(each.value for each in LinkState),
+        *sent["status"]["enum"],
+        *sent["channels"]["propertyNames"]["enum"],
+        *sent["kind"]["enum"],
+        *states[0],
+        *kinds,
+    }
+    # `user` is not said.
+    assert set(catalogue(KIT.folder / language)["terms"]) == terms - SAID_ELSEWHERE - {"user"}
+
+
+def _schemas(*names: str) -> list[Any]:
+    return [SCHEMAS[name] for name in names]
+
+
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_canned_words_are_told_apart_in_each_language(language: str) -> None:
+    """What is read back to the words that travel must be of one of them alone."""
+    words = catalogue(KIT.folder / language)["words"]
+    assert set(words) == {*canned.NUMBERS.values()} - {"SOS"}
+    said = [each.casefold() for each in words.values()]
+    assert len(set(said)) == len(said)
+    # And a word of another meaning in English stays that.
+    assert all(words.get(each, each) == each for each in words.values())
+
+
+def test_the_page_offers_each_catalogue_that_there_is() -> None:
+    script = files("fieldagent.page").joinpath("language.js").read_text()
+    (table,) = re.findall(r"LANGUAGES = \{(.*?)\}", script, re.S)
+    offered = re.findall(r"(\w+): \"", table)
+    assert offered == sorted(offered)
+    assert {f"{each}.json" for each in offered} == {*CATALOGUES, "en.json"}
+    for page in PAGES.values():
+        assert {path.name for path in page.folder.glob("*.json")} >= {*CATALOGUES}

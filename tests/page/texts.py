@@ -1,0 +1,159 @@
+"""What the sources of a page say to people, and what its catalogues have of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, NamedTuple
+
+READ = ("aria-label", "alt", "placeholder", "title")
+"""Attributes that people read or hear."""
+VOID = ("area", "br", "col", "hr", "img", "input", "link", "meta", "option", "source", "wbr")
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_SKIPPED = re.compile(
+    r"/\*.*?\*/|(?<![:\w])//[^\n]*"
+    r"|(?P<regex>(?:(?<=[(,=:?&|!] )|(?<=\())/(?![*/ ])(?:\\.|\[[^\]]*\]|[^/\n\\])+/[gimsuy]*)",
+    re.S,
+)
+
+
+class PageText(NamedTuple):
+    """A text with the places in it; `other` where it is of a number of things."""
+
+    text: str
+    is_counted: bool
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._silent: list[bool] = [False]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        silent = (
+            self._silent[-1]
+            or told.get("translate") == "no"
+            or tag in ("head", "noscript", "script")
+        )
+        if not silent:
+            self.found += [told[name] or "" for name in READ if told.get(name)]
+        if tag not in VOID or tag == "option":
+            self._silent.append(silent)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID or tag == "option":
+            self._silent.pop()
+
+    def handle_data(self, data: str) -> None:
+        text = " ".join(data.split())
+        if text and not self._silent[-1]:
+            self.found.append(text)
+
+
+def of_page(html: str) -> list[str]:
+    """Return what stands in a page from its beginning; `translate="no"` keeps names out."""
+    reader = _Page()
+    reader.feed(html)
+    return reader.found
+
+
+def bare(script: str) -> str:
+    """A script without its comments and regular expressions."""
+
+    def without(found: re.Match[str]) -> str:
+        return "0" if found["regex"] else " "
+
+    # Strings first: what looks like a comment in one is none.
+    parts = re.split(r'("(?:[^"\\\n]|\\.)*")', script)
+    marked = "".join(part if at % 2 == 0 else f'"{at}\0"' for at, part in enumerate(parts))
+    return re.sub(r'"(\d+)\0"', lambda found: parts[int(found[1])], _SKIPPED.sub(without, marked))
+
+
+def calls(script: str, name: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Each call of a function: where its arguments begin and end, and they themselves."""
+    for call in re.finditer(rf"(?<![\w.]){name}\(", script):
+        depth, at, begin = 1, call.end(), call.end()
+        arguments: list[str] = []
+        while depth:
+            if found := _STRING.match(script, at):
+                at = found.end()
+                continue
+            mark = script[at]
+            depth += (mark in "([{") - (mark in ")]}")
+            if (mark == "," and depth == 1) or not depth:
+                arguments.append(script[begin:at].strip())
+                begin = at + 1
+            at += 1
+        yield call.end(), at, arguments
+
+
+def of_script(script: str) -> Iterator[PageText]:
+    """Yield what a script says by `say` and `counted`. Raises AssertionError where that is no text
+    that stands there."""
+    script = bare(script)
+    for _, _, arguments in calls(script, "say"):
+        if arguments[0] != "text":
+            assert _STRING.fullmatch(arguments[0]), f"say({arguments[0]})"
+            yield PageText(json.loads(arguments[0]), is_counted=False)
+    for begin, _, arguments in calls(script, "counted"):
+        if script[:begin].endswith("function counted(") or arguments[1].startswith("..."):
+            continue
+        assert all(_STRING.fullmatch(each) for each in arguments[1:3]), arguments
+        yield PageText(json.loads(arguments[2]), is_counted=True)
+    # Forms of several units, spread into a call.
+    for found in re.finditer(r'\[("\{n\} \w+"), ("\{n\} \w+")\]', script):
+        yield PageText(json.loads(found[2]), is_counted=True)
+
+
+def unsaid(script: str) -> list[str]:
+    """Return texts of a script that look as if people read them, and that no catalogue may have:
+    two words and more, or one with a capital letter."""
+    script = bare(script)
+    for name in ("say", "counted"):
+        for begin, end, arguments in reversed(list(calls(script, name))):
+            kept = [each for each in arguments if not _STRING.fullmatch(each)]
+            script = script[:begin] + ",".join(kept) + script[end - 1 :]
+    script = re.sub(r'\[("\{n\} \w+"), ("\{n\} \w+")\]', "[]", script)
+    script = re.sub(r'(?:class|id|className|mark): *"[^"]*"', "", script)
+    found = [each[1:-1] for each in _STRING.findall(script)] + list(_around_values(script))
+    return [each for each in found if re.search(r"[a-z]{2,},? [a-z]{2,}|\b[A-Z][a-z]+", each)]
+
+
+def _around_values(script: str) -> Iterator[str]:
+    """Yield what templates have around their values, of those inside others too."""
+    inside = ["code"]
+    begin = at = 0
+    while at < len(script):
+        mark = script[at]
+        if inside[-1] == "text":
+            if mark == "`" or script.startswith("${", at):
+                yield script[begin:at]
+                inside.pop() if mark == "`" else inside.append("code")
+            at += mark == "\\"
+        elif found := _STRING.match(script, at):
+            at = found.end() - 1
+        elif mark == "`":
+            inside.append("text")
+            begin = at + 1
+        elif mark == "{":
+            inside.append("block")
+        elif mark == "}":
+            inside.pop()
+            begin = at + 1
+        at += 1
+        if mark == "$" and inside[-1] == "code" and script[at] == "{":
+            at += 1
+
+
+def catalogue(path: Path) -> dict[str, dict[str, Any]]:
+    loaded: dict[str, dict[str, Any]] = json.loads(path.read_text())
+    return loaded
+
+
+def places(text: str) -> list[str]:
+    return sorted(set(re.findall(r"\{\w+\}", text)))
