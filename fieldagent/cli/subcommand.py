@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Says what was probably meant where a word is mistyped."""
+    """Says what was probably meant where a word is mistyped. `-8,5417` is a number, no option."""
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self._negative_number_matcher = re.compile(r"-\d+$|-\d*[.,]\d+$", re.ASCII)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Called by argparse for each word that must be one of several."""
@@ -58,6 +63,18 @@ def count(text: str) -> int:
     return int(text[:8])
 
 
+def decimal(text: str) -> float:
+    """Read `2450.5`, or `2450,5` as many write it; `2,450` may be either of two numbers. Raises
+    ArgumentTypeError."""
+    if found := re.fullmatch(r"([+-]?\d+),(\d{1,2})", text, re.ASCII):
+        text = f"{found[1]}.{found[2]}"
+    try:
+        return float(text)
+    except ValueError:
+        what = f"{text!r} is not a number such as 2450.5 or 2450,5"
+        raise argparse.ArgumentTypeError(what) from None
+
+
 def duration(text: str) -> float:
     """Read 90m, 12h or 2d as seconds, 5 minutes at least. Raises ArgumentTypeError."""
     number, unit = text[:-1], {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:])
@@ -73,9 +90,9 @@ def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
     message.add_argument("content", help="the text; - reads standard input")
     location = add_kind("location", "send a position report")
     _add_position(location)
-    location.add_argument("--altitude", type=float, help="metres above mean sea level")
-    location.add_argument("--speed", type=float, help="speed over ground, m/s")
-    location.add_argument("--course", type=float, help="degrees clockwise from true north")
+    location.add_argument("--altitude", type=decimal, help="metres above mean sea level")
+    location.add_argument("--speed", type=decimal, help="speed over ground, m/s")
+    location.add_argument("--course", type=decimal, help="degrees clockwise from true north")
     waypoint = add_kind("waypoint", "send a point of interest")
     _add_position(waypoint)
     waypoint.add_argument("name")
@@ -94,6 +111,7 @@ def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
 
 
 def _add_position(parser: CommandParser) -> None:
-    parser.add_argument("latitude", help="decimal degrees, WGS84")
-    parser.add_argument("longitude", help="decimal degrees, WGS84")
+    forms = """47.3769, 47,3769 or "47° 22' 36.8\\" N"; WGS84"""
+    parser.add_argument("latitude", help=f"degrees: {forms}")
+    parser.add_argument("longitude", help="degrees, as those")
     parser.add_argument("--timestamp", help="ISO 8601; now otherwise")

@@ -139,3 +139,18 @@ def test_every_command_that_tells_something_tells_it_as_json() -> None:
         if not each.subcommands and not any("--json" in o.names for o in each.options)
     }
     assert without == RUN_FOR_EVER | TEXTS
+
+
+def test_a_decimal_comma_is_read_where_it_can_be_nothing_else(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+        local = ("--port", str(kit.port))
+        where = ("send", "location", "-33,9", "-8,5417", "--no-wait", *local)
+        done = fieldagent(*where, "--altitude", "2450,5")
+        assert (done.returncode, done.stderr) == (0, "")
+        (sent,) = kit.call("GET", "/api/packages").body["packages"]
+        assert sent["position"] == [-33.9, -8.5417]
+        done = fieldagent(*where, "--altitude", "2,450")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "'2,450' is not a number such as 2450.5 or 2450,5" in done.stderr
+        done = fieldagent("sos", "--yes", "--no-wait", "--position", "-33,9", "-8,5", *local)
+        assert (done.returncode, done.stderr) == (0, "")
