@@ -127,6 +127,30 @@ def choose(shown: Any, name: str, value: str) -> None:
         shown.locator(f"#choice-{name}").select_option(value)
 
 
+def test_the_button_is_held_though_the_page_moves_below_the_pointer(
+    chromium: Any, kit: Agent
+) -> None:
+    """As it does while it loads; a pointer that goes away, or is let go, raises nothing."""
+    move = "by => { document.getElementById('choices').style.marginBottom = by; }"
+    with page(chromium, kit.port) as shown:
+        button = shown.locator("#raise")
+        for leave in (lambda: shown.mouse.move(200, 5, steps=4), shown.mouse.up):
+            button.hover()
+            shown.mouse.down()
+            shown.evaluate(move, "12rem")
+            leave()
+            shown.locator("#raise:not(.held)").wait_for()
+            shown.mouse.up()
+            shown.evaluate(move, "0")
+        button.hover()
+        shown.mouse.down()
+        shown.evaluate(move, "12rem")
+        shown.locator("#confirm[open]").wait_for()
+        shown.mouse.up()
+        shown.locator("#sos-back").click()
+        shown.locator("#confirm[open]").wait_for(state="detached")
+
+
 @pytest.mark.parametrize("fate", ["lost", "broken", "never there"])
 def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str) -> None:
     with sky(tmp_path, 0), agent(tmp_path) as kit:

@@ -6,6 +6,8 @@ import { say, spoken, term, unworded, worded } from "./language.js";
 import { by, element, lengthInWords, moment, put, tell } from "./text.js";
 
 const HOLD = 1500, AGAIN = 3000;
+/** Pixels: a mouse that has gone so far holds it no more. */
+const LEAVES = 60;
 const OVER = ["closed", "called off"];
 
 /** By this a second press of the same dialog is the same SOS. */
@@ -233,7 +235,7 @@ function once(dialog, button, fault, act, sent) {
 
 /** A pointer must stay on it; a keyboard and a screen reader press it, and confirm all the same. */
 function holdable(button, held) {
-  let timer = 0;
+  let timer = 0, from = [0, 0];
   const letGo = () => {
     clearTimeout(timer);
     button.classList.remove("held");
@@ -242,9 +244,15 @@ function holdable(button, held) {
     if (event.button) return;
     button.classList.add("held");
     timer = setTimeout(() => { letGo(); held(); }, HOLD);
+    from = [event.clientX, event.clientY];
+    // What loads meanwhile moves the button away from below a pointer that stays.
+    button.setPointerCapture(event.pointerId);
   });
-  for (const name of ["pointerup", "pointerleave", "pointercancel"])
-    button.addEventListener(name, letGo);
+  for (const name of ["pointerup", "pointercancel"]) button.addEventListener(name, letGo);
+  button.addEventListener("pointermove", event => {
+    const [x, y] = from;
+    if (event.pointerType === "mouse" && Math.hypot(event.clientX - x, event.clientY - y) > LEAVES) letGo();
+  });
   button.addEventListener("contextmenu", event => event.preventDefault());
   button.addEventListener("keydown", event => { if (event.repeat) event.preventDefault(); });
   button.addEventListener("click", event => { if (event.detail === 0) held(); });
