@@ -51,6 +51,7 @@ FIRST = [
         "agent/people/test_camp.py",
         "test_pages.py",
         "agent/test_browser.py",
+        "agent/test_browser_languages.py",
         "agent/channels/test_healing.py",
         "agent/journal/test_opening.py",
         "http/test_openapi.py",

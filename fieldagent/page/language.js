@@ -76,7 +76,8 @@ function standing() {
 }
 
 async function load() {
-  if (language === "en") return;
+  // The hub's console has no catalogues yet.
+  if (language === "en" || "english" in document.documentElement.dataset) return;
   const texts = standing();
   try {
     const answer = await fetch(new URL(`${language}.json`, import.meta.url), { signal: AbortSignal.timeout(PATIENCE) });

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
-from fieldagent.hub.access.bodies import line, matching, read_body
+from fieldagent.hub.access.bodies import matching, read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk, sos_table
@@ -23,7 +23,7 @@ from fieldagent.hub.records import sos
 from fieldagent.hub.records.sos import Sos, SosState
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package import canned
-from fieldagent.package.reading import Field
+from fieldagent.package.reading import Field, read_text
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 
@@ -34,7 +34,7 @@ TEXT_MAX = 200
 
 HANDING = {
     "to": Field(matching(re.compile("[0-9]{1,18}"), "the number of a user"), "to", required=True),
-    "note": Field(line(sos_desk.TEXT_MAX, 0), "note"),
+    "note": Field(read_text, "note"),
 }
 
 Deed = Callable[[Db, Sos, int, str, float], Sos]
@@ -134,7 +134,7 @@ class SosApi:
 
     async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         given = read_body(request, HANDING)
-        heir, text = given["to"], given.get("note", "").replace("\0", " ")
+        heir, text = given["to"], note_of(given)
 
         def deed(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
             return sos_desk.hand_over(db, found, member, int(heir), text, now)
@@ -191,6 +191,14 @@ class SosApi:
 
 def _with_timeline(db: Db, found: Sos) -> dict[str, Any]:
     return {**sos_desk.shown(db, found), "timeline": sos_desk.timeline(db, found.id)}
+
+
+def note_of(given: Mapping[str, Any]) -> str:
+    """The note of a body, as text that any database takes. Raises Problem where it is too long."""
+    text = str(given.get("note", "")).replace("\0", " ")
+    if len(text) > sos_desk.TEXT_MAX:
+        raise Problem(422, f"note has at most {sos_desk.TEXT_MAX} characters")
+    return text
 
 
 def _number(text: str) -> int:

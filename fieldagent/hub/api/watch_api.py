@@ -15,7 +15,7 @@ from fieldagent.hub.access.bodies import read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import watch_desk
-from fieldagent.hub.api.sos_api import HANDING
+from fieldagent.hub.api.sos_api import HANDING, note_of
 from fieldagent.hub.records import shifts
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.reading import Field, read_seconds, read_text
@@ -58,8 +58,7 @@ class WatchApi:
     ) -> Response:
         """Answer how it stands then; 409 where it cannot be."""
         given = read_body(request, members)
-        if len(given.get("note", "")) > shifts.NOTE_MAX:
-            raise Problem(422, f"note has at most {shifts.NOTE_MAX} characters")
+        given["note"] = note_of(given)
 
         def carry_out(db: Db) -> dict[str, Any] | Problem:
             now = self._clock()
@@ -80,12 +79,8 @@ def _take(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
 
 
 def _hand_over(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
-    watch_desk.hand_over(db, caller.workspace, caller.member, int(given["to"]), _note(given), now)
+    watch_desk.hand_over(db, caller.workspace, caller.member, int(given["to"]), given["note"], now)
 
 
 def _end(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
-    watch_desk.end(db, caller.workspace, caller.member, _note(given), now)
-
-
-def _note(given: dict[str, Any]) -> str:
-    return str(given.get("note", "")).replace("\0", " ")
+    watch_desk.end(db, caller.workspace, caller.member, given["note"], now)

@@ -27,8 +27,6 @@ LONGEST = 7 * 86_400.0
 """Seconds of a shift at most: nobody is awake for longer, and a forgotten one must end."""
 SHOWN = 10
 """Shifts that have ended, the newest."""
-NOTE_MAX = 2_000
-"""Characters."""
 _DAY, _MINUTE = 86_400.0, 60
 _ON = "ended IS NULL AND until > ?"
 
