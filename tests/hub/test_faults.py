@@ -65,7 +65,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
         *SOON,
         *(Break(f"{HUB}.hub:PARTS.{name}") for name in PARTS),
         Break(f"{HUB}.api.push_api:HubApi.push"),
-        Break(f"{HUB}.field.ip_link:Links._serve"),
+        Break(f"{HUB}.field.ip_link:Links.serve"),
         Break(f"{HUB}.field.mailbox:IpMailbox.load"),
         Break(f"{HUB}.field.mailbox:IpMailbox.stored"),
         Break(f"{HUB}.field.mailbox:IpMailbox.take_in", late=True),
