@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.drill.outage import DAY, HOUR
-from fieldagent.drill.plan import DispatcherPlan
+from fieldagent.drill.outage import DAY
+from fieldagent.drill.plan import HOUR, DispatcherPlan
 from fieldagent.hub.access import directory
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.records import ledger, sos

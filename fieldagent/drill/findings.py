@@ -88,6 +88,7 @@ def find(world: World) -> Findings:
         calls: list[CallForHelp] = []
         sent: list[SentByKit] = []
         written: list[WrittenByDesk] = []
+        bills: list[Bill] = []
         # One that never had power has said nothing.
         kits = [kit for kit in world.kits if (kit.home / "journal.sqlite3").exists()]
         for kit in kits:
@@ -96,12 +97,14 @@ def find(world: World) -> Findings:
                 calls += _calls(kit, journal, hub)
                 sent += _sent(world, kit, journal, hub)
                 written += _written(kit, journal, world.desk.written[kit.number])
+                if Channel.SATELLITE in kit.plan.bearers:
+                    bills.append(_bill(world, kit, journal))
     has_radio = [kit for kit in world.kits if Channel.RADIO in kit.plan.bearers]
     return Findings(
         sorted(calls, key=lambda call: call.raised),
         sent,
         written,
-        [_bill(world, kit) for kit in kits if Channel.SATELLITE in kit.plan.bearers],
+        bills,
         {kit.plan.name: float(world.air.seconds[kit.number]) for kit in has_radio},
         {kit.plan.name: kit.record.unposted for kit in world.kits if kit.record.unposted},
     )
@@ -265,12 +268,11 @@ def _written(
     return [WrittenByDesk(kit.plan.name, at, _since(came.get(text))) for text, at in posted.items()]
 
 
-def _bill(world: World, kit: Kit) -> Bill:
-    with closing(_open(kit.home / "journal.sqlite3")) as journal:
-        ((own, doubtful),) = journal.execute(
-            "SELECT coalesce(sum(credits), 0), coalesce(sum(doubtful), 0) FROM spent"
-            " WHERE channel = 'Satellite'"
-        )
+def _bill(world: World, kit: Kit, journal: sqlite3.Connection) -> Bill:
+    ((own, doubtful),) = journal.execute(
+        "SELECT coalesce(sum(credits), 0), coalesce(sum(doubtful), 0) FROM spent"
+        " WHERE channel = 'Satellite'"
+    )
     days = int(-(-world.seconds // DAY))
     bill = kit.account.bill
     found = Bill(

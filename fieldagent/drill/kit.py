@@ -19,8 +19,8 @@ from fieldagent.agent import agent as shipped
 from fieldagent.agent import drivers
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.drill.lines import Wire
-from fieldagent.drill.outage import DAY, HOUR, START, OutageCondition
-from fieldagent.drill.plan import KitPlan
+from fieldagent.drill.outage import DAY, START, OutageCondition
+from fieldagent.drill.plan import HOUR, KitPlan
 from fieldagent.drill.sky import OperatorBill
 from fieldagent.drill.steady import SteadyJournal
 from fieldagent.package.package import SOS_PRIORITY, Channel

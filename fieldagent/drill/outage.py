@@ -9,11 +9,11 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.drill.plan import Outages
+from fieldagent.drill.plan import HOUR, Outages
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 
-HOUR, DAY = 3600.0, 86_400.0
+DAY = 86_400.0
 START = 1_790_035_200.0
 """Unix time of the first midnight: 22 September 2026."""
 

@@ -7,6 +7,7 @@ from dataclasses import field
 
 import trio
 
+from fieldagent.drill.outage import DAY
 from fieldagent.hub.operator.contract import NO_MODEM, FarModem, OperatorHost, Verdict
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.pty_port import PtyPort
@@ -15,8 +16,6 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
-
-DAY = 86_400.0
 
 
 @dataclass

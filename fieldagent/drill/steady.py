@@ -4,6 +4,7 @@ that are lent another value."""
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +22,7 @@ def _wake(orders: Sequence[Order[C]]) -> None:
             trio.lowlevel.reschedule(order.caller)
 
 
-class SteadyJournal(Journal):
+class _SteadyGroup(GroupCommit[C]):
     """Commits at once instead of in a thread: one order of events for each seed."""
 
     async def _commit_all(self) -> None:
@@ -31,12 +32,8 @@ class SteadyJournal(Journal):
         await trio.lowlevel.checkpoint()
 
 
-class _SteadyGroup(GroupCommit[C]):
-    async def _commit_all(self) -> None:
-        orders, self._orders = self._orders, []
-        self._carry_out(orders)
-        _wake(orders)
-        await trio.lowlevel.checkpoint()
+class SteadyJournal(_SteadyGroup[sqlite3.Connection], Journal):
+    """A kit's."""
 
 
 class SteadyStore(SqliteStore):

@@ -6,7 +6,7 @@ import argparse
 import time
 
 from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
-from fieldagent.hub.access import directory
+from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.tracker import records
@@ -17,7 +17,7 @@ from fieldagent.hub.tracker.service import PATH
 def source_add(given: argparse.Namespace) -> int:
     def add(settings: HubSettings, store: Store) -> int:
         id_, secret = store.once(
-            lambda db: records.add_source(
+            lambda db: credentials.add_source(
                 db, directory.workspace_of(db, given.workspace), given.name, now=time.time()
             )
         )

@@ -1,4 +1,5 @@
-"""What callers of the API prove themselves with: keys of a workspace, and tokens of its members.
+"""What callers of the API prove themselves with: keys of a workspace, tokens of its members, and
+addresses of trackers.
 
 Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
 """
@@ -6,6 +7,7 @@ Each function is one operation for `Store.commit`, `read` or `once`. Raises Refu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fieldagent.hub.access import secret
 from fieldagent.hub.access.directory import Refused, Row, insert_row, named_rows, note_of_member
@@ -28,19 +30,16 @@ def add_key(
 ) -> tuple[int, str]:
     """An `x-api-key` with `scopes`: kinds to push, `read`, `acknowledge` (none: all kinds); its
     number and itself, once."""
-    key = secret.new_secret("key")
-    id_ = insert_row(
+    id_, key = _add(
         db,
-        "credential",
-        kind="key",
+        "key",
+        now,
         workspace=workspace,
-        lookup=secret.lookup(key),
         name=name,
         scopes=" ".join(scopes or ITEMS),
         per_minute=per_minute,
         burst=burst,
         expires=expires,
-        created=now,
     )
     note(db, workspace, by, "key add", f"{id_} {name}", now)
     return id_, key
@@ -56,19 +55,24 @@ def add_token(
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
     """A Bearer token that says who calls; its number and itself, once."""
-    token = secret.new_secret("token")
-    id_ = insert_row(
-        db,
-        "credential",
-        kind="token",
-        member=member,
-        lookup=secret.lookup(token),
-        name=name,
-        expires=expires,
-        created=now,
-    )
+    id_, token = _add(db, "token", now, member=member, name=name, expires=expires)
     note_of_member(db, member, by, "token add", f"{id_} {name} of {member}", now)
     return id_, token
+
+
+def add_source(
+    db: Db, workspace: int, name: str, *, now: float, by: str = ADMINISTRATION
+) -> tuple[int, str]:
+    """An address to which trackers report; its number, and its secret part, once."""
+    id_, made = _add(db, "source", now, workspace=workspace, name=name)
+    note(db, workspace, by, "source add", f"{id_} {name}", now)
+    return id_, made
+
+
+def _add(db: Db, kind: str, now: float, **columns: Any) -> tuple[int, str]:
+    made = secret.new_secret(kind)
+    lookup = secret.lookup(made)
+    return insert_row(db, "credential", kind=kind, lookup=lookup, created=now, **columns), made
 
 
 def listing(db: Db, kind: str, workspace: int) -> list[Row]:

@@ -40,9 +40,9 @@ class TrackerKind(NamedTuple):
     """The last but one part of its address."""
     title: str
     methods: tuple[str, ...]
-    read: Callable[[Request], list[TrackerReport]]
-    """Returns the reports of one request, none where it holds none. Raises Problem 400 with what is
-    wrong and how it should be."""
+    read: Callable[[Request], TrackerReport | None]
+    """Returns what a request reports, None where that is nothing of a place or an alarm. Raises
+    Problem 400 with what is wrong and how it should be."""
     answer: bytes = b""
     """What it takes for an answer: JSON, or nothing."""
 

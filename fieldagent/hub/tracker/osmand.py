@@ -25,15 +25,15 @@ from fieldagent.hub.tracker.contract import (
 _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&timestamp=1790000000"
 
 
-def read(request: Request) -> list[TrackerReport]:
+def read(request: Request) -> TrackerReport:
     """Return the report of a query, a form or a JSON object. Raises Problem 400."""
     given = dict(request.query)
     if request.body.lstrip()[:1] == b"{":
-        return [_from_json(document_of(request.body))]
+        return _from_json(document_of(request.body))
     given |= parse_qsl(request.body.decode("utf-8", "replace"))
     if not given:
         raise Problem(400, _HOW)
-    return [_from_pairs(given)]
+    return _from_pairs(given)
 
 
 def _from_pairs(given: Mapping[str, str]) -> TrackerReport:

@@ -18,7 +18,7 @@ from fieldagent.hub.tracker.contract import (
 )
 
 
-def read(request: Request) -> list[TrackerReport]:
+def read(request: Request) -> TrackerReport | None:
     """Return the report of a position; none of what else the app sends. It is `USER/DEVICE`, as its
     settings have them. Raises Problem 400."""
     document = document_of(required_body(request))
@@ -27,27 +27,25 @@ def read(request: Request) -> list[TrackerReport]:
     if document.get("_type") == "encrypted":
         raise Problem(400, "the position is encrypted: take the encryption key out of OwnTracks")
     if document.get("_type") != "location":
-        return []
+        return None
     topic = document.get("topic")
     user, device = (request.headers.get(f"x-limit-{part}", "") for part in "ud")
     if isinstance(topic, str) and topic.count("/") >= 2:
         user, device = topic.split("/")[1:3]
     ident = f"{user}/{device}" if user and device else document.get("tid")
-    return [
-        TrackerReport(
-            ident_of(ident, "the user and device of OwnTracks' settings"),
-            time_of(document.get("tst"), "tst"),
-            place_of(
-                {
-                    "latitude": number_of(document.get("lat"), "lat"),
-                    "longitude": number_of(document.get("lon"), "lon"),
-                    "altitude": number_of(document.get("alt"), "alt"),
-                    "speedOverGround": faster(number_of(document.get("vel"), "vel"), KMH),
-                    "courseOverGround": number_of(document.get("cog"), "cog"),
-                }
-            ),
-        )
-    ]
+    return TrackerReport(
+        ident_of(ident, "the user and device of OwnTracks' settings"),
+        time_of(document.get("tst"), "tst"),
+        place_of(
+            {
+                "latitude": number_of(document.get("lat"), "lat"),
+                "longitude": number_of(document.get("lon"), "lon"),
+                "altitude": number_of(document.get("alt"), "alt"),
+                "speedOverGround": faster(number_of(document.get("vel"), "vel"), KMH),
+                "courseOverGround": number_of(document.get("cog"), "cog"),
+            }
+        ),
+    )
 
 
 KIND = TrackerKind("owntracks", "OwnTracks", ("POST",), read, answer=b"[]")

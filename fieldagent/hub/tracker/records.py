@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fieldagent.hub.access import directory, secret
-from fieldagent.hub.access.directory import Refused, Row, insert_row, named_rows
-from fieldagent.hub.records import audit
+from fieldagent.hub.access.directory import Refused, Row, named_rows
 from fieldagent.hub.records.sos import SosState
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.system.rate import Rate
@@ -25,8 +24,6 @@ class ReportAddress(NamedTuple):
 
     id: int
     workspace: int
-    tat: float
-    """See `Rate`."""
 
 
 class Tracker(NamedTuple):
@@ -40,28 +37,10 @@ class Tracker(NamedTuple):
     told: float
 
 
-def add_source(
-    db: Db, workspace: int, name: str, *, now: float, by: str = audit.ADMINISTRATION
-) -> tuple[int, str]:
-    """Add an address; return its number, and its secret part, which is shown this once."""
-    made = secret.new_secret("source")
-    id_ = insert_row(
-        db,
-        "credential",
-        kind="source",
-        workspace=workspace,
-        lookup=secret.lookup(made),
-        name=name,
-        created=now,
-    )
-    audit.note(db, workspace, by, "source add", f"{id_} {name}", now)
-    return id_, made
-
-
 def source_of(db: Db, presented: str) -> ReportAddress | None:
     """Return the address that has this secret, if it is in force."""
     rows = db.execute(
-        "SELECT id, workspace, tat FROM credential WHERE kind = 'source' AND lookup = ?"
+        "SELECT id, workspace FROM credential WHERE kind = 'source' AND lookup = ?"
         " AND revoked IS NULL",
         secret.lookup(presented),
     )
@@ -70,7 +49,9 @@ def source_of(db: Db, presented: str) -> ReportAddress | None:
 
 def charge_call(db: Db, source: ReportAddress, now: float) -> float:
     """Count a call; return 0, or the seconds until there may be one."""
-    tat, wait = CALLS.admit(source.tat, now)
+    sql = f"SELECT tat FROM credential WHERE id = ?{db.for_update}"
+    ((tat,),) = db.execute(sql, source.id)
+    tat, wait = CALLS.admit(tat, now)
     if not wait:
         db.execute("UPDATE credential SET tat = ? WHERE id = ?", tat, source.id)
     return wait

@@ -63,19 +63,13 @@ class TrackerDoor:
         source = await self._store.read(lambda db: records.source_of(db, secret))
         if source is None:
             raise await self._wrong(request)
-        reports = kind.read(request)
-        refused = [each for each in reports if await self._take(kind, source, each) is not None]
-        if refused:
-            raise Problem(
-                404,
-                f"nobody has added the tracker {refused[0].ident!r}: `fieldagent hub tracker add`",
-            )
+        report = kind.read(request)
+        if report is not None:
+            await self._take(kind, source, report)
         return Response(200, kind.answer)
 
-    async def _take(
-        self, kind: TrackerKind, source: ReportAddress, report: TrackerReport
-    ) -> TrackerReport | None:
-        """Return the report where nobody knows its tracker."""
+    async def _take(self, kind: TrackerKind, source: ReportAddress, report: TrackerReport) -> None:
+        """Store what it says. Raises Problem 404, 429."""
 
         def carry_out(db: Db) -> Became | float:
             now = self._clock()
@@ -88,10 +82,10 @@ class TrackerDoor:
             self._note(kind.name, Became.LIMITED)
             raise too_many("this address has been used too often", became)
         self._note(kind.name, became)
-        if became is not Became.REFUSED:
-            return None
-        self._tell_once(kind, source, report.ident)
-        return report
+        if became is Became.REFUSED:
+            self._tell_once(kind, source, report.ident)
+            why = f"nobody has added the tracker {report.ident!r}: `fieldagent hub tracker add`"
+            raise Problem(404, why)
 
     def _tell_once(self, kind: TrackerKind, source: ReportAddress, ident: str) -> None:
         if (source.workspace, ident) in self._told or len(self._told) >= TOLD_MAX:

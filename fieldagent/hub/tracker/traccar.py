@@ -21,7 +21,7 @@ from fieldagent.hub.tracker.contract import (
 )
 
 
-def read(request: Request) -> list[TrackerReport]:
+def read(request: Request) -> TrackerReport | None:
     """Return the report of a position or an alarm; none of another event, whose position comes by
     itself. Raises Problem 400."""
     document = document_of(required_body(request))
@@ -29,18 +29,16 @@ def read(request: Request) -> list[TrackerReport]:
     if not device:
         raise Problem(400, "the body must hold device and position, as Traccar forwards them")
     if event and event.get("type") != "alarm":
-        return []
+        return None
     alarm = _object(event, "attributes").get("alarm") or _object(position, "attributes").get(
         "alarm"
     )
-    return [
-        TrackerReport(
-            ident_of(device.get("uniqueId"), "device.uniqueId"),
-            time_of(position.get("fixTime") or event.get("eventTime"), "position.fixTime"),
-            _place(position) if position.get("valid", True) else None,
-            alarm if isinstance(alarm, str) else "",
-        )
-    ]
+    return TrackerReport(
+        ident_of(device.get("uniqueId"), "device.uniqueId"),
+        time_of(position.get("fixTime") or event.get("eventTime"), "position.fixTime"),
+        _place(position) if position.get("valid", True) else None,
+        alarm if isinstance(alarm, str) else "",
+    )
 
 
 def _place(position: dict[str, Any]) -> dict[str, float] | None:
