@@ -354,7 +354,7 @@ def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
             around.locator("li").nth(1).wait_for()
             told = around.inner_text()
             assert "People's radio: ready" in shown.locator("#people-radio").inner_text()
-            assert "Ada" in told and "46.5475 7.9850, blurred on purpose" in told
+            assert "Ada" in told and "46.5475, 7.9850, blurred on purpose" in told
             assert "Node 3 (guest)" in told and "-80 dBm · direct" in told
             # The same people on the map, with the age of what is known, and blurred as it is.
             on_map = shown.locator("#map .name")
