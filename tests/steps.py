@@ -38,7 +38,7 @@ CHECKS = (
 NEWER = (
     *("tests/http", "tests/webhook", "tests/cli", "tests/system"),
     *("tests/shipping/test_install.py", "tests/shipping/test_zipapp.py"),
-    *("tests/agent/journal", "tests/agent/inbound", "tests/agent/channels/test_cellular.py"),
+    *("tests/agent/journal", "tests/agent/inbound"),
     *("tests/agent/test_agent.py", "tests/agent/test_linked_agent.py"),
     *(
         f"tests/hub/test_{name}.py"

@@ -144,7 +144,7 @@ def explore(address: str, *arguments: str) -> None:
         f"{address}/openapi.json",
         *("--url", address),
         *("--seed", SEED),
-        *("--max-examples", "40"),
+        *("--max-examples", "25"),
         *("--request-timeout", "20"),
         *("--exclude-checks", NOT_MEANT),
         "--no-color",

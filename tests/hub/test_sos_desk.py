@@ -264,6 +264,28 @@ async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
 
 
+@pytest.mark.parametrize("answered", [False, True])
+async def test_one_that_its_kit_names_before_its_words_come_is_escalated_like_any_other(
+    store: Store, answered: bool
+) -> None:
+    """A link that opens as somebody presses the button, or a database of before."""
+    async with desk(store) as hub:
+        later_one = Webhook(0, "https://desk.example/later", after=10)
+        await store.commit(lambda db: webhook_directory.add(db, 1, later_one, now=START))
+        await hub.alps.sends(1, Entry(0, IncidentWord(7, Said.OPEN), int(START)))
+        if answered:
+            await hub.told("POST", "/api/sos/1/acknowledge")
+        await hub.alps.sends(1, HELP)
+        await hub.alps.sends(1, later(9, Message("still here")))
+        told = await hub.told("GET", "/api/sos/1")
+        assert told["item"]["event"]["content"] == "leg broken"
+        hub.alps.now += 601
+        posts = await store.commit(lambda db: claim(db, hub.alps.now))
+        told_of = [json.loads(post.delivery.body)["payloads"][0]["events"][0] for post in posts]
+        assert [each["content"] for each in told_of] == ([] if answered else ["leg broken"])
+        assert [post.raises for post in posts] == ([] if answered else [True])
+
+
 async def test_what_another_kit_says_of_it_stands_in_its_timeline(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)

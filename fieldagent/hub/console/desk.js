@@ -98,7 +98,7 @@ function lines(sos) {
   const kit = element("a", { href: `/console/kit/${sos.device.id}`, "data-place": true }, `conversation with ${sos.device.name}`);
   const shown = [
     element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, `${title(sos)}, since ${cameAt(sos.raised, sos.item?.event)}`)),
-    sos.items.length ? "" : element("p", {}, sos.item ? said(sos.item.event) : "Its kit names it as open; what it said is lost here. Ask it."),
+    sos.items.length ? "" : element("p", {}, sos.item ? said(sos.item.event) : "Its kit names it as open; nothing that it said is here yet. Ask it."),
     element("ol", { class: "thread", "aria-label": `Thread of SOS ${sos.id}` }, sos.thread.map(step)),
     element("p", {}, `Last seen: ${where(sos.position)} · `, kit),
   ];

@@ -102,16 +102,16 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
     source = posting.source
     if source is None:
         return entered
-    raised = None
+    raised, escalates = None, False
     if posting.sos:
         number = source.sequence - posting.back
         joined = sos.join(
             db, posting.workspace, source.station, number, entered.item, posting.time, now
         )
-        raised = joined.id if joined.rings else None
+        raised, escalates = joined.id if joined.rings else None, joined.escalates
     elif isinstance(posting.item, IncidentWord):
         _note_word(db, posting.item, posting, now)
-    _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=raised is not None)
+    _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=escalates)
     if raised is not None:
         alarm.begin(db, raised, now)
     return entered

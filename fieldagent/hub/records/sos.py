@@ -17,6 +17,7 @@ from fieldagent.package.package import Said
 
 EVENTS = "events"
 """What is announced when something happened to one, or an item came."""
+NAMED_ALONE = "named by its kit; nothing that it said is here yet"
 
 
 class SosState(StrEnum):
@@ -69,7 +70,7 @@ def raise_of(
     number: int | None = None,
 ) -> int:
     """Open an incident of that device by its first item, or by an alarm that it is overdue; return
-    its id. Without an item its kit has named it, and the hub has lost what it said."""
+    its id. Without an item its kit has named it before the hub had anything that it said."""
     ((sos,),) = db.execute(
         "INSERT INTO sos (workspace, device, item, kind, state, raised, number)"
         " VALUES (?, ?, ?, ?, 'open', ?, ?) RETURNING id",
@@ -80,7 +81,7 @@ def raise_of(
         now,
         number,
     )
-    note_event(db, sos, "raised", now, detail="" if item else "named by its kit: words are lost")
+    note_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
     belongs(db, item, sos)
     return int(sos)
 
@@ -89,6 +90,8 @@ class Joined(NamedTuple):
     id: int
     rings: bool
     """It was raised by this, or opened again."""
+    escalates: bool
+    """It rings, or this is the first that the hub has of one that its kit had named."""
 
 
 def join(
@@ -98,11 +101,13 @@ def join(
     raise it."""
     found = of_kit(db, device, number, locked=True)
     if found is None:
-        return Joined(raise_of(db, workspace, device, item, now, number=number), True)
+        return Joined(raise_of(db, workspace, device, item, now, number=number), True, True)
     belongs(db, item, found.id)
     if found.closed is None or said <= found.closed:
+        if found.item is None:
+            db.execute("UPDATE sos SET item = ? WHERE id = ?", item, found.id)
         note_event(db, found.id, "item", now)
-        return Joined(found.id, False)
+        return Joined(found.id, False, found.item is None and found.state == SosState.OPEN)
     db.execute(
         "UPDATE sos SET state = 'open', seen = NULL, seen_by = NULL, seen_as = '',"
         " closed = NULL, item = ? WHERE id = ?",
@@ -110,7 +115,7 @@ def join(
         found.id,
     )
     note_event(db, found.id, "raised", now, detail="again")
-    return Joined(found.id, True)
+    return Joined(found.id, True, True)
 
 
 def belongs(db: Db, item: int | None, sos: int) -> None:
