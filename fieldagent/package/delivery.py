@@ -9,6 +9,7 @@ from functools import lru_cache
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.lazy_dataclass import dataclass
 
+NOT_CONFIGURED = "not configured"
 CHEAPEST_FIRST = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
 
 
@@ -55,7 +56,7 @@ def legs_of(
     """A Package at the start: it waits where a channel is configured, elsewhere it has failed."""
     waiting = configured if channels is None else channels & configured
     missing = frozenset[Channel]() if channels is None else channels - configured
-    unavailable = Leg(Status.ERROR, "not configured")
+    unavailable = Leg(Status.ERROR, NOT_CONFIGURED)
     return {**dict.fromkeys(sorted(waiting), Leg()), **dict.fromkeys(sorted(missing), unavailable)}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 
 def counted(number: int, unit: str) -> str:
     """1 credit, 2 credits."""
@@ -17,3 +19,14 @@ def reason_of(error: Exception) -> str:
         return str(error)
     text = cause.strerror[:1].lower() + cause.strerror[1:]
     return f"{cause.filename}: {text}" if cause.filename else text
+
+
+def lasting(seconds: float) -> str:
+    """Return how long something takes, rounded up: `40 s`, `13 min`, `3 h`, `2 days`."""
+    if seconds <= 90:
+        return f"{ceil(seconds)} s"
+    if seconds <= 120 * 60:
+        return f"{ceil(seconds / 60)} min"
+    if seconds <= 48 * 3600:
+        return f"{ceil(seconds / 3600)} h"
+    return f"{ceil(seconds / 86_400)} days"

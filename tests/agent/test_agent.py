@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import stat
 import subprocess
@@ -204,7 +205,7 @@ def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) 
     assert done.stdout.startswith("Satellite: 2 parts, "), done.stdout
     done = command(kit, "send", "--dry-run", "message", "x")
     assert done.stdout.startswith("Satellite: 1 part, ")
-    assert done.stdout.endswith(", 1 credit\n")
+    assert done.stdout.splitlines()[0].endswith(", 1 credit")
     told = json.loads(command(kit, "send", "--dry-run", "message", "x", "--json").stdout)
     assert told["channels"]["Satellite"]["credits"] == 1
     assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"] == queued
@@ -219,6 +220,18 @@ def test_a_dry_run_tells_what_a_transmission_takes(kit: Agent) -> None:
     sent = next(line for line in story if line["event"] == "sent")
     assert estimate["credits"] == 1
     assert sent["detail"].startswith(f"{estimate['bytes']} bytes, 1 credit")
+
+
+def test_a_dry_run_tells_when_such_arrive_once_some_have(kit: Agent) -> None:
+    for _ in range(5):
+        assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
+    _, said = command(kit, "send", "--dry-run", "message", "x").stdout.splitlines()
+    form = r"  expected: half within \d+ s, 9 of 10 within \d+ s \(by the last (\d+)\)"
+    found = re.fullmatch(form, said)
+    told = kit.call("GET", "/api/forecast").body["channels"]["Satellite"]
+    assert found is not None and int(found[1]) == told["expected"]["of"] >= 5
+    assert told["kept"]["within"] <= told["kept"]["of"]
+    assert said in command(kit, "status").stdout
 
 
 def test_show_tells_the_story_of_a_package(kit: Agent) -> None:

@@ -14,6 +14,7 @@ from fieldagent.agent import page as web_page
 from fieldagent.agent.api import (
     check_in,
     commands,
+    forecast,
     metrics,
     neighbour_listing,
     package_listing,
@@ -99,6 +100,7 @@ class LocalApi:
             Route("POST", "/api/inbound/{id}/read", _guarded(partial(people.read, self._parts))),
             Route("GET", "/api/people", _guarded(partial(people.people, self._parts))),
             Route("GET", "/api/positions", _guarded(partial(places.positions, self._parts))),
+            Route("GET", "/api/forecast", _guarded(partial(forecast.forecasts, self._parts))),
             Route("GET", "/api/signals", _guarded(partial(signals.signals, self._parts))),
             Route("GET", "/api/neighbours", _guarded(self.neighbours)),
             Route("GET", "/api/commands", _guarded(partial(_commands, self._parts))),
@@ -158,6 +160,7 @@ class LocalApi:
                         "byBytes": cost.by_bytes,
                         "bytesLeft": cost.left if cost.by_bytes else None,
                         "money": self._money(cost.credits),
+                        "expected": forecast.expected(self._parts, channel),
                     }
                     for channel, cost in found.items()
                 }

@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.package.package import Channel
+from fieldagent.agent.journal.records import PastLeg
+from fieldagent.package.delivery import NOT_CONFIGURED
+from fieldagent.package.package import Channel, Status
 
 END = 2**63 - 1
 """The place before which everything is."""
@@ -42,6 +44,23 @@ def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[
     ):
         found[sequence].append((detail, times))
     return found
+
+
+def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:
+    """Return how the newest Packages that were given to that channel went on it, the newest
+    first."""
+    rows = journal.read(
+        "SELECT accepted, leg.ended, leg.status FROM leg JOIN package USING (sequence)"
+        " WHERE channel = ? AND reason <> ? ORDER BY leg.sequence DESC LIMIT ?",
+        channel,
+        NOT_CONFIGURED,
+        limit,
+    )
+    date = journal.clock.date
+    return [
+        PastLeg(date(accepted), None if ended is None else date(ended), status == Status.DELIVERED)
+        for accepted, ended, status in rows
+    ]
 
 
 def waiting_behind(

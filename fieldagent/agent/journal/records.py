@@ -102,6 +102,15 @@ class EndedLeg:
     leg: Leg
 
 
+class PastLeg(NamedTuple):
+    """How a Package went on one channel; times are Unix time."""
+
+    accepted: float
+    ended: float | None
+    """None while it waits."""
+    delivered: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     bytes: int = 0

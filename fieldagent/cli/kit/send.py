@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
+from fieldagent.cli.kit.expected import expected_in_words
 from fieldagent.kit.local_http import CallFailed, call, report, show
 from fieldagent.system.exit_codes import OF_STATUS, OK
 from fieldagent.system.terminal import escaped
@@ -63,10 +64,10 @@ def _whom(named: str | None) -> str | int | None:
 
 def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
     costs = call(given.port, "POST", "/api/package/cost", _present(body)).body
-    lines = [
-        f"{channel}: {counted(cost['parts'], 'part')}, {_cost_in_words(cost)}"
-        for channel, cost in costs["channels"].items()
-    ]
+    lines = []
+    for channel, cost in costs["channels"].items():
+        lines.append(f"{channel}: {counted(cost['parts'], 'part')}, {_cost_in_words(cost)}")
+        lines += expected_in_words(cost["expected"])
     show(given, costs, "\n".join(lines) or "no channel that it names is configured")
     return OK
 

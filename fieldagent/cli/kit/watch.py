@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any
 
 from fieldagent.cli.kit.check_in import check_in_line
+from fieldagent.cli.kit.expected import forecast_lines
 from fieldagent.cli.kit.sent import TEXT_SHOWN, holders, said
 from fieldagent.cli.kit.sos import heard_text, incident_text
 from fieldagent.kit.local_http import CallFailed, call, report, show
@@ -144,8 +145,11 @@ def status(given: argparse.Namespace) -> int:
             f"the clock shows {clock_time(answer['clock']['time'])}, which nobody has confirmed"
             " since the start: connect a network or a GPS receiver (gpsd), or set it"
         )
+    forecasts = call(given.port, "GET", "/api/forecast").body["channels"]
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
+        if channel["configured"]:
+            lines += forecast_lines(forecasts[name])
     lines += [escaped(notice) for notice in answer["notices"]]
     lines += _dead_letter_summary(answer["deadLetters"])
     lines += [_fault_line(fault) for fault in answer["faults"]]

@@ -1,0 +1,39 @@
+"""`GET /api/forecast`: when each channel delivers, and how good such forecasts were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.agent.assembly import Parts
+from fieldagent.agent.journal import listing
+from fieldagent.agent.outbound.forecast import Forecast, forecast, kept
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.package.package import Channel
+
+PAST = 100
+"""Packages of a channel that are looked at."""
+
+
+async def forecasts(parts: Parts, request: Request) -> Response:
+    """Of each channel that is configured; null where too little is known."""
+    clock = parts.journal.clock
+    now = clock.date(clock.now())
+    told = {}
+    for channel in parts.outboxes:
+        legs = listing.past_legs(parts.journal, channel, PAST)
+        told[channel] = {
+            "expected": in_json(forecast(legs, now)),
+            "kept": kept(legs, now)._asdict(),
+        }
+    return json_response({"channels": told})
+
+
+def expected(parts: Parts, channel: Channel) -> dict[str, Any] | None:
+    """Of a Package that is accepted now."""
+    clock = parts.journal.clock
+    legs = listing.past_legs(parts.journal, channel, PAST)
+    return in_json(forecast(legs, clock.date(clock.now())))
+
+
+def in_json(found: Forecast | None) -> dict[str, Any] | None:
+    return None if found is None else found._asdict()

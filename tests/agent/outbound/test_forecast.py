@@ -1,0 +1,89 @@
+"""How long a Package takes, by how long those before took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.agent.journal.records import PastLeg
+from fieldagent.agent.outbound.forecast import LEAST, Forecast, Kept, forecast, kept
+
+NOW = 1_790_000_000.0
+DAY = 86_400.0
+
+
+def took(
+    *seconds: float, ended: tuple[float, ...] = (), waits: tuple[float, ...] = ()
+) -> list[PastLeg]:
+    """Legs that were delivered after so long, that ended otherwise, and that wait, all of this
+    time of day."""
+    past = NOW - 2 * DAY
+    legs = [PastLeg(past, past + each, True) for each in seconds]
+    legs += [PastLeg(past, past + each, False) for each in ended]
+    return legs + [PastLeg(NOW - each, None, False) for each in waits]
+
+
+def test_what_ended_otherwise_is_neither_a_success_nor_a_failure() -> None:
+    """By the data of Freireich and others, Blood 21 (1963), which textbooks on survival use: the
+    estimate is 0.857 at 6, 0.627 at 16, 0.538 at 22, 0.448 at 23, and goes no further."""
+    shown = (6, 6, 6, 7, 10, 13, 16, 22, 23)
+    censored = (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)
+    found = forecast(took(*shown, ended=censored), NOW)
+    assert found is not None
+    assert (found.of, found.half, found.most, found.last) == (21, 23, None, 23)
+    assert found.share == pytest.approx(1 - 0.448, abs=0.0005)
+
+
+def test_too_few_and_those_that_all_failed_say_nothing() -> None:
+    assert forecast(took(*[30] * (LEAST - 1)), NOW) is None
+    assert forecast(took(ended=(30,) * 20), NOW) is None
+    assert forecast(took(*[30] * LEAST), NOW) == Forecast(LEAST, 30, 30, 1.0, 30)
+
+
+def test_a_channel_that_is_silent_now_is_not_praised_for_its_past() -> None:
+    quick = took(*[40] * 10)
+    assert forecast(quick, NOW) == Forecast(10, 40, 40, 1.0, 40)
+    found = forecast(quick + took(waits=(7200.0,) * 12), NOW)
+    assert found is not None and (found.half, found.most) == (None, None)
+    assert found.share == pytest.approx(10 / 22)
+    # What has only just been accepted says nothing against it.
+    assert forecast(quick + took(waits=(1.0,) * 12), NOW) == Forecast(22, 40, 40, 1.0, 40)
+
+
+def test_at_night_it_is_another_than_by_day() -> None:
+    night = [PastLeg(NOW - n * DAY, NOW - n * DAY + 3000, True) for n in range(1, 11)]
+    noon = NOW - DAY / 2
+    day = [PastLeg(noon - n * DAY, noon - n * DAY + 30, True) for n in range(30)]
+    at_night, by_day = forecast(night + day, NOW), forecast(night + day, NOW + DAY / 2)
+    assert at_night is not None and by_day is not None
+    assert (at_night.of, at_night.half, by_day.half) == (10, 3000, 30)
+    # Fewer than ten of this time of day are no ground: all are looked at.
+    assert forecast(night[:9] + day, NOW) == Forecast(39, 30, 3000, 1.0, 3000)
+
+
+def test_how_good_the_words_were() -> None:
+    def each(seconds: Sequence[float]) -> list[PastLeg]:
+        began = NOW - 1000 * len(seconds)
+        accepted = [began + 1000 * place for place in range(len(seconds))]
+        return [PastLeg(at, at + taken, True) for at, taken in zip(accepted, seconds, strict=True)]
+
+    assert kept(each([60] * 25), NOW) == Kept(20, 20)
+    # From the sixth on it is said; four of those took longer than was said of them.
+    assert kept(each([60] * 16 + [90, 120, 240, 480]), NOW) == Kept(15, 11)
+    assert kept(each([60] * 4), NOW) == Kept(0, 0)
+
+
+@given(
+    st.lists(st.floats(0, 3600), min_size=LEAST, max_size=40),
+    st.lists(st.floats(0, 3600), max_size=10),
+)
+def test_what_waits_never_makes_it_sooner(seconds: list[float], waits: list[float]) -> None:
+    alone = forecast(took(*seconds), NOW)
+    beside = forecast(took(*seconds, waits=tuple(waits)), NOW)
+    assert alone is not None and beside is not None
+    assert alone.share == pytest.approx(1)
+    for one, other in ((alone.half, beside.half), (alone.most, beside.most)):
+        assert one is not None and (other is None or other >= one)
