@@ -20,7 +20,7 @@ from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records import sos
+from fieldagent.hub.records import sos, wordless
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
@@ -284,6 +284,37 @@ async def test_one_that_its_kit_names_before_its_words_come_is_escalated_like_an
         told_of = [json.loads(post.delivery.body)["payloads"][0]["events"][0] for post in posts]
         assert [each["content"] for each in told_of] == ([] if answered else ["leg broken"])
         assert [post.raises for post in posts] == ([] if answered else [True])
+
+
+async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: Store) -> None:
+    async with desk(store) as hub:
+
+        async def posted(after: int) -> list[str]:
+            """Nobody settles them, and they come again."""
+            url = f"https://desk.example/{after}"
+            claimed = await store.commit(lambda db: claim(db, hub.alps.now))
+            posts = [each for each in claimed if each.webhook.url == url]
+            events = [json.loads(post.delivery.body)["payloads"][0]["events"][0] for post in posts]
+            assert all(each["incident"]["number"] == 7 for each in events)
+            return [each["content"] for each in events]
+
+        for after in (0, 10):
+            one = Webhook(0, f"https://desk.example/{after}", after=after)
+            await store.commit(partial(webhook_directory.add, workspace=1, webhook=one, now=START))
+        await hub.alps.sends(1, Entry(0, IncidentWord(7, Said.OPEN), int(START)))
+        hub.alps.now += wordless.PATIENCE - 1
+        assert await store.commit(lambda db: wordless.look(db, hub.alps.now)) == []
+        hub.alps.now += 1
+        assert await store.read(wordless.next_due) == hub.alps.now
+        await store.commit(lambda db: wordless.look(db, hub.alps.now))
+        assert await store.commit(lambda db: wordless.look(db, hub.alps.now)) == [], "once"
+        said = "kit 1 names its SOS as open, and nothing that it said is here: ask it"
+        assert await posted(0) == [said]
+        await hub.alps.sends(1, later(9, Message("still here")))
+        assert await posted(0) == ["still here"]
+        hub.alps.now += 601
+        assert await posted(10) == [said]
+        assert (await hub.told("GET", "/api/sos/1"))["state"] == "open"
 
 
 async def test_what_another_kit_says_of_it_stands_in_its_timeline(store: Store) -> None:

@@ -189,6 +189,13 @@ def raise_alarm(
     return raised
 
 
+def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
+    """Enter for webhooks what the hub itself says of an incident of which it has no item."""
+    ((item, _),) = _store(db, [(posting, device)], now)
+    sos.raised_by(db, item, incident)
+    _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
+
+
 _ITEM = (
     *("request_id", "workspace", "sender", "target", "body", "sos", "priority", "collapse_key"),
     *("accepted", "expires", "source_device", "source_sequence", "contact", "estimate"),

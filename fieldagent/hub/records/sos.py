@@ -105,7 +105,7 @@ def join(
     belongs(db, item, found.id)
     if found.closed is None or said <= found.closed:
         if found.item is None:
-            db.execute("UPDATE sos SET item = ? WHERE id = ?", item, found.id)
+            raised_by(db, item, found.id)
         note_event(db, found.id, "item", now)
         return Joined(found.id, False, found.item is None and found.state == SosState.OPEN)
     db.execute(
@@ -116,6 +116,12 @@ def join(
     )
     note_event(db, found.id, "raised", now, detail="again")
     return Joined(found.id, True, True)
+
+
+def raised_by(db: Db, item: int, sos: int) -> None:
+    """Let an item be the first of an incident that was named alone."""
+    db.execute("UPDATE sos SET item = ? WHERE id = ?", item, sos)
+    belongs(db, item, sos)
 
 
 def belongs(db: Db, item: int | None, sos: int) -> None:

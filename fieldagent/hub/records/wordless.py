@@ -1,0 +1,35 @@
+"""An SOS that its kit names as open while nothing that it said is here: a database of before, or
+words that are still under way. Contacts and the desk are told at once, by the incident alone;
+webhooks are told of items, and get one of the hub's own where the words don't follow soon."""
+
+from __future__ import annotations
+
+from fieldagent.hub.records import ledger
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.package.package import SOS_PRIORITY, Message
+
+PATIENCE = 20.0
+"""Seconds for its words: over IP they come with the next envelope."""
+_WORDLESS = " FROM sos JOIN device ON device.id = sos.device WHERE item IS NULL AND state = 'open'"
+
+
+def next_due(db: Db) -> float:
+    """Return when `look` finds something."""
+    return earliest(db, f"SELECT min(raised + ?){_WORDLESS}", PATIENCE)
+
+
+def look(db: Db, now: float) -> list[str]:
+    """Say in its stead that there is an SOS; return what to log."""
+    rows = db.execute(
+        f"SELECT sos.id, device.id, device.workspace, member, name{_WORDLESS} AND raised + ? <= ?"
+        f" ORDER BY sos.id{db.skip_locked.replace('UPDATE', 'UPDATE OF sos')}",
+        *(PATIENCE, now),
+    )
+    told = []
+    for incident, device, workspace, member, name in rows:
+        text = f"{name} names its SOS as open, and nothing that it said is here: ask it"
+        posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
+        ledger.speak_for(db, posting, device, incident, now)
+        told.append(f"SOS {incident}: {text}")
+    return told
