@@ -249,18 +249,23 @@ class Watch:
 
     def _untrue(self, valley: Valley, person: Person, said: Said, sign: str) -> str:
         """Why a sign says more than is so at this moment; empty where it does not."""
-        found = [each for each in valley.packages() if (each["text"] or "").endswith(said.words)]
+        # MeshCore's signs quote how a message begins, which is so of each that was written again.
+        quoted = valley.camp.firmware.name == "meshcore"
+        alike = [each for each in person.said if quoted and each.is_about(said)] or [said]
+        ends = tuple(each.words for each in alike)
+        found = [each for each in valley.packages() if (each["text"] or "").endswith(ends)]
         if not found:
             return "the kit does not have it"
-        outcomes = {name: each["status"] for name, each in found[0]["channels"].items()}
-        if sign == LEFT and outcomes.get("Satellite") != "Delivered":
+        outcomes = [each["channels"].get("Satellite", {}).get("status") for each in found]
+        if sign == LEFT and "Delivered" not in outcomes:
             return f"it did not leave by satellite: {outcomes}"
         if sign == THERE and not any(
-            text.endswith(said.words) for kit in self._others(valley) for text in _came_to(kit)
+            text.endswith(ends) for kit in self._others(valley) for text in _came_to(kit)
         ):
             return "nobody's kit has it"
-        if sign == GIVEN_UP and found[0]["status"] not in ("Error", "Canceled"):
-            return f"it is not: {found[0]['status']}"
+        statuses = {each["status"] for each in found}
+        if sign == GIVEN_UP and not statuses & {"Error", "Canceled"}:
+            return f"it is not: {statuses}"
         return ""
 
 
