@@ -169,9 +169,10 @@ async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -
         last = told["timeline"][-1]
         assert (last["event"], last["by"]["name"]) == ("handed over", "Ben")
         assert last["detail"] == "to Cleo, once they take it: heli at 14:00"
+        assert told["askedToTakeOver"] == {"id": "3", "name": "Cleo"}
         assert await told_to_the_kit(hub.alps, 1) == []
         told = await hub.told("POST", "/api/sos/1/take-over", who=3)
-        assert told["seen"]["by"]["name"] == "Cleo"
+        assert (told["seen"]["by"]["name"], told["askedToTakeOver"]) == ("Cleo", None)
 
 
 def recorded(seconds: int) -> datetime:

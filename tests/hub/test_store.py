@@ -326,6 +326,7 @@ DROP INDEX item_place;
 DROP INDEX item_place_expires;
 ALTER TABLE item DROP COLUMN place;
 ALTER TABLE workspace DROP COLUMN posted;
+ALTER TABLE sos DROP COLUMN asked;
 DROP TABLE tracker;
 DROP TABLE shift;
 DROP TABLE watch_hours;

@@ -167,6 +167,37 @@ def test_an_escalation_rings_again_and_who_is_no_dispatcher_any_more_hears_nothi
         assert paths == ["/", "/push/olga", "/push/olga"]
 
 
+def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
+    tmp_path: Path, database: str
+) -> None:
+    token = settle_in(database)
+    administer(database, "user", "role", "Mia", "dispatcher")
+    with served(tmp_path, database) as (running, service):
+        phone = {"olga": service.browser("olga"), "mia": service.browser("mia")}
+        for name, browser_ in phone.items():
+            _, headers, _ = sign_in(running, f"{name}@example.org")
+            mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
+            assert call(running, "POST", "/console/push", browser_.subscription, **mine)[0] == 201
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            service.pushed(2)
+            administer(database, "sos", "acknowledge", "1", "--by", "Olga")
+            administer(
+                database, "sos", "hand-over", "1", "Mia", "--note", "heli at 14:00", "--by", "Olga"
+            )
+            asked = service.pushed(3)
+            assert asked.path == "/push/mia"
+            assert phone["mia"].read(asked) == {
+                "title": "Take over SOS 1 of kit-ada?",
+                "body": "Olga asks you to take it over: heli at 14:00",
+                "sos": 1,
+                "device": "kit-ada",
+            }
+            until(lambda: [event for event, _, _ in timeline(database)][-1] == "told")
+            administer(database, "sos", "take-over", "1", "--by", "Mia")
+        assert len(service.got) == 3
+
+
 SUBSCRIBED = """
 const given = %s;
 let made = null;

@@ -59,6 +59,7 @@ def take_over(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
         return acknowledge(db, found, member, text, now)
     name = _name(db, member)
     before = found.seen_as or _name(db, found.seen_by)
+    alarm.end(db, found.id)
     sos.set_seen(db, found.id, Who(member, name), now)
     detail = f"from {before}{f': {text}' if text else ''}"
     sos.note_event(db, found.id, "taken over", now, member=member, detail=detail)
@@ -76,8 +77,12 @@ def hand_over(db: Db, found: Sos, member: int, heir: int, text: str, now: float)
         raise Refused(f"user {heir} is no other dispatcher of this workspace")
     detail = f"to {_name(db, heir)}, once they take it{f': {text}' if text else ''}"
     sos.note_event(db, found.id, "handed over", now, member=member, detail=detail)
+    sos.set_asked(db, found.id, heir)
+    words = f"{_name(db, member)} asks you to take it over{f': {text}' if text else ''}"
+    alarm.end(db, found.id)
+    alarm.ask(db, found.id, heir, words, now)
     note(db, found.workspace, str(member), "sos hand over", f"{found.id} to {heir}", now)
-    return found
+    return _again(db, found)
 
 
 def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
@@ -222,6 +227,9 @@ def shown(db: Db, found: Sos) -> dict[str, Any]:
             if found.seen_as
             else {"id": str(found.seen_by), "name": _name(db, found.seen_by)},
         },
+        "askedToTakeOver": None
+        if found.asked is None
+        else {"id": str(found.asked), "name": _name(db, found.asked)},
         "closed": None if found.closed is None else float(found.closed),
     }
 

@@ -35,8 +35,11 @@ export async function loadDesk() {
   await showNamed();
 }
 
+/** Nobody has it, or who has it asks me to take it. */
+const rang = sos => sos.state === "open" || sos.askedToTakeOver?.id === me.id;
+
 export function note(sos) {
-  const rings = sos.state === "open" && known.get(sos.id)?.state !== "open";
+  const rings = rang(sos) && !(known.has(sos.id) && rang(known.get(sos.id)));
   known.set(sos.id, sos);
   for (const told of loading) told.add(sos.id);
   if (rings) notify(title(sos), sos);
@@ -54,7 +57,7 @@ export function clearDesk() {
 
 function showDesk() {
   const shown = [...known.values()].filter(each => each.state !== "closed");
-  ring(shown.filter(each => each.state === "open").length);
+  ring(shown.filter(rang).length);
   drawn("sos", () => draw(shown));
 }
 
@@ -106,7 +109,8 @@ function lines(sos) {
   if (sos.calledOff)
     shown.push(element("p", {}, `Called off from the kit, ${clock(sos.calledOff)} UTC. Ask whether it is so, then close it.`));
   if (sos.seen)
-    shown.push(element("p", {}, `Seen by ${sos.seen.by.name}, ${clock(sos.seen.at)} UTC`));
+    shown.push(element("p", {}, `Seen by ${sos.seen.by.name}, ${clock(sos.seen.at)} UTC`
+      + (sos.askedToTakeOver ? `, who asks ${sos.askedToTakeOver.name} to take it over` : "")));
   return shown;
 }
 

@@ -57,6 +57,16 @@ def of(
     )
 
 
+def asked(db: Db, found: Sos, message_id: str, text: str, desk: str) -> Notice:
+    """Tell a dispatcher that they are to take it over."""
+    told = for_a_pager(db, found.id, desk, "")
+    device, words = visible(told["device"]), visible(text)[:WORDS]
+    subject = f"Take over {title(found)} of {device}?"
+    return Notice(
+        message_id, subject, f"{subject} {words}", found.id, device, words, told.get("desk", "")
+    )
+
+
 def reply(found: Sos, device: str, message_id: str, text: str) -> Notice:
     """Tell who answered what became of it."""
     subject = f"Re: {title(found)} of {visible(device)}"

@@ -21,7 +21,7 @@ from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.known import Kinds, Reach, contact_kinds
 from fieldagent.hub.records import alarm, sos
-from fieldagent.hub.records.alarm import ESCALATED, REPLY
+from fieldagent.hub.records.alarm import ASKED, ESCALATED, REPLY
 from fieldagent.hub.store.contract import ANYTHING, Db, Store, earliest
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.store.group import StoreFailed
@@ -100,6 +100,8 @@ def _claimed(
     if why == REPLY:
         ((device,),) = db.execute("SELECT name FROM device WHERE id = ?", found.device)
         told = notice.reply(found, device, message_id, text)
+    elif why == ASKED:
+        told = notice.asked(db, found, message_id, text, desk)
     else:
         if kind is None or not kind.signs_in:
             link, code = alarm_link.make(db, sos_id, contact.name, message_id, now, contact.id)
@@ -157,7 +159,7 @@ def _note_taken(db: Db, telling: Telling, handed: str, now: float) -> None:
     sos.note_event(db, telling.sos, "escalated" if contact.after else "told", now, detail=handed)
     if contact.after:
         alarm.escalate(db, telling.sos, now)
-    if telling.why != ESCALATED and telling.round < contact.tries:
+    if telling.why not in (ESCALATED, ASKED) and telling.round < contact.tries:
         alarm.tell_again(db, telling.id, telling.round + 1, contact.every, now)
 
 

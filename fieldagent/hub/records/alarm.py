@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from math import inf
 
 from fieldagent.hub.records import sos
@@ -23,8 +24,10 @@ PUSH = "push"
 """The kind of a contact that is a dispatcher's browser."""
 SOON = 2.0
 """Seconds until somebody is told at once: its words and its position come one after the other."""
-RAISED, ESCALATED, AGAIN, REPLY = "raised", "escalated", "again", "reply"
-"""Why there is a message; a reply is to what a contact has answered."""
+RAISED, ESCALATED, AGAIN = "raised", "escalated", "again"
+REPLY, ASKED = "reply", "asked"
+"""Why there is a message; a reply is to what a contact has answered, and who is asked is to take an
+SOS over."""
 ABOUT = ("all", "sos", "alarms")
 """What a contact may be told of: alarms are those that the hub raises itself."""
 
@@ -96,9 +99,24 @@ def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> Non
 
 def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
     """Line up what a contact is told of its answer."""
+    _say(db, sos_id, [contact], REPLY, text, now)
+
+
+def ask(db: Db, sos_id: int, member: int, text: str, now: float) -> None:
+    """Let a dispatcher's browsers ring for what they are asked to take over."""
+    found = db.execute(
+        "SELECT alarm_contact.id FROM alarm_contact JOIN sos ON sos.id = ?"
+        " WHERE alarm_contact.workspace = sos.workspace AND alarm_contact.member = ?"
+        f" AND alarm_contact.kind = '{PUSH}' ORDER BY 1",
+        *(sos_id, member),
+    )
+    _say(db, sos_id, [contact for (contact,) in found], ASKED, text, now)
+
+
+def _say(db: Db, sos_id: int, contacts: Sequence[int], why: str, text: str, now: float) -> None:
     columns = ("sos", "contact", "message_id", "why", "state", "not_before", "text")
-    row = (sos_id, contact, str(uuid.uuid4()), REPLY, "waiting", now, text)
-    insert(db, "alarm_message", columns, [row])
+    rows = [(sos_id, each, str(uuid.uuid4()), why, "waiting", now, text) for each in contacts]
+    insert(db, "alarm_message", columns, rows)
     db.announce(NEWS)
 
 

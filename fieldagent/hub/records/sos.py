@@ -51,11 +51,13 @@ class Sos(NamedTuple):
     """By which its kit names it; None of an alarm."""
     seen_as: str
     """The name of a contact who has it, and is no member."""
+    asked: int | None
+    """A member whom who has it has asked to take it over."""
 
 
 _SOS = (
     "SELECT id, workspace, device, item, kind, state, raised, seen, seen_by, closed, number,"
-    " seen_as FROM sos WHERE "
+    " seen_as, asked FROM sos WHERE "
 )
 
 
@@ -110,7 +112,7 @@ def join(
         return Joined(found.id, False, found.item is None and found.state == SosState.OPEN)
     db.execute(
         "UPDATE sos SET state = 'open', seen = NULL, seen_by = NULL, seen_as = '',"
-        " closed = NULL, item = ? WHERE id = ?",
+        " asked = NULL, closed = NULL, item = ? WHERE id = ?",
         item,
         found.id,
     )
@@ -279,9 +281,16 @@ def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[
 
 
 def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
-    sql = "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ? WHERE id = ?"
-    db.execute(sql, now, who.member, "" if who.member else who.name, sos)
+    db.execute(
+        "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ?, asked = NULL"
+        " WHERE id = ?",
+        *(now, who.member, "" if who.member else who.name, sos),
+    )
+
+
+def set_asked(db: Db, sos: int, member: int) -> None:
+    db.execute("UPDATE sos SET asked = ? WHERE id = ?", member, sos)
 
 
 def set_closed(db: Db, sos: int, now: float) -> None:
-    db.execute("UPDATE sos SET state = 'closed', closed = ? WHERE id = ?", now, sos)
+    db.execute("UPDATE sos SET state = 'closed', asked = NULL, closed = ? WHERE id = ?", now, sos)

@@ -8,6 +8,7 @@ ALTER TABLE webhook ADD COLUMN steps {int} NOT NULL DEFAULT 0; -- 1: is told how
 ALTER TABLE webhook_delivery ADD COLUMN steps {int} NOT NULL DEFAULT 0; -- that its item has come
 ALTER TABLE webhook_delivery ADD COLUMN told {int} NOT NULL DEFAULT -1; -- of those; -1: nothing yet
 ALTER TABLE webhook_delivery ADD COLUMN telling {int} NOT NULL DEFAULT 0; -- in the post under way
+ALTER TABLE sos ADD COLUMN asked {int} REFERENCES member ON DELETE SET NULL; -- to take it over
 CREATE TABLE operator_balance ( -- what is left of an account, as its operator told last
     operator TEXT NOT NULL,
     plan TEXT NOT NULL,
