@@ -83,7 +83,7 @@ def listing(db: Db, workspace: int) -> list[Row]:
         db,
         "SELECT member.id, member.name, made, tak_certificate.expires, revoked, seen, uid"
         " FROM tak_certificate JOIN member ON member.id = tak_certificate.member"
-        " WHERE tak_certificate.workspace = ? ORDER BY member.id, made",
+        " WHERE tak_certificate.workspace = ? ORDER BY member.id, made, serial",
         names,
         workspace,
     )
