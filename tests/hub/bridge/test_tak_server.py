@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from fieldagent.hub.bridge.tak_server.server import STRANGERS_MAX
 from fieldagent.wire import cot, tak
 from tests.hub.bridge.tak_server import Phone
 from tests.hub.bridge.test_tak_journey import Mountain, is_tick_of, texts, ticks
@@ -87,6 +89,18 @@ def pem_of(package: Path, folder: Path) -> Path:
     return file
 
 
+def break_off(there: Valley, certificate: Path) -> None:
+    """Come, say half a word, and be gone as by a fault of the network."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(certificate)
+    plain = socket.create_connection(("127.0.0.1", there.port), PATIENCE)
+    with context.wrap_socket(plain) as secured:
+        secured.sendall(cot.encode(tak.ping("x", datetime.now(UTC))) + b"<event half")
+        assert b"t-x-c-t-r" in secured.recv(65_536)
+        secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def is_let_in(there: Valley, chain: list[Path]) -> bool:
     """Whether the server answers a ping of who comes with this."""
     context = ssl.create_default_context()
@@ -117,8 +131,8 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     location = {"location": {"latitude": 46.5, "longitude": 8.1}}
     assert kit.call("POST", "/api/package", location).body["status"] == "Delivered"
     ben = there.phone_of("Ben")
-    seen = ben.await_one("a-f-G-U-C", lambda told: told["lat"] == "46.500000")
-    assert (seen["uid"], seen["contact"]["callsign"]) == (there.unit, "Ada")
+    seen = ben.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
+    assert seen["contact"]["callsign"] == "Ada"
 
     # Phones are on each other's maps, whoever was here first; what they say in private stays so.
     cid = there.phone_of("Cid")
@@ -167,7 +181,8 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     there.begin()
     kit = there.kit()
     cid = there.phone_of("Cid")
-    cid.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
+    place = cid.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
+    assert (place["lat"], place["how"]) == ("46.500000", "m-g")
     cid.say("party line", ALL, "c-1")
     again = there.phone_of("Ben")
     again.await_one("b-t-f", lambda told: told["remarks"]["text"] == "party line")
@@ -236,7 +251,17 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     there.hub.expect("the phone of Ben has left")
     certificate = pem_of(there.package("Ben"), tmp_path)
     assert not is_let_in(there, [certificate])
-    assert is_let_in(there, [pem_of(there.package("Cid"), tmp_path)])
+    cids = pem_of(there.package("Cid"), tmp_path)
+    break_off(there, cids)
+    # Cid's phone came again, and its connection before has ended for that.
+    there.hub.expect("the phone of Cid has left: the hub ends its connection")
+    there.hub.expect("the phone of Cid has left: the connection broke off")
+    assert is_let_in(there, [cids])
+    # Strangers who say nothing keep nobody out.
+    for _ in range(STRANGERS_MAX + 5):
+        silent = socket.create_connection(("127.0.0.1", there.port), PATIENCE)
+        stack.callback(silent.close)
+    assert is_let_in(there, [cids])
     # A new one is another.
     there.package("Ben").unlink()
     again = there.phone_of("Ben")

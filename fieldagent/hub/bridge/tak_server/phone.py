@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from fieldagent.hub.bridge.tak_server.certificates import Holder
 from fieldagent.hub.bridge.tak_server.exchange import Exchange, Guest
 from fieldagent.hub.bridge.tak_server.outbox import Outbox
 from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.persist import told_once
 from fieldagent.wire import tak
 from fieldagent.wire.cot import CotEvent, EventSplitter, type_of
 from fieldagent.wire.tak import TakUnit
@@ -37,26 +37,29 @@ class PhoneHost(NamedTuple):
     clock: Callable[[], float]
 
 
-class Leaves(Exception):
-    """Its connection is to end; the text says why, for the log."""
+class TooSlow(Exception):
+    """It takes nothing."""
 
 
 async def serve(
     host: PhoneHost, stream: trio.SSLStream[trio.SocketStream], holder: Holder, serial: str
-) -> None:
-    """Serve a phone whose certificate is in force until it leaves. Raises Leaves."""
+) -> str:
+    """Serve a phone whose certificate is in force until it leaves; return why it has, for the
+    log."""
     phone = _Phone(host, stream, holder, serial)
+    why = "it has closed the connection"
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(phone.send)
             await phone.hear()
             nursery.cancel_scope.cancel()
-    except* (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError):
-        raise Leaves("the connection broke off") from None
-    except* Leaves as leaves:
-        raise Leaves(str(leaves.exceptions[0])) from None
+    except* (trio.BrokenResourceError, trio.ClosedResourceError):
+        why = "the connection broke off"
+    except* TooSlow:
+        why = f"it takes nothing within {SEND_MAX:g} s"
     finally:
         host.exchange.leave(phone.guest)
+    return why
 
 
 class _Phone:
@@ -79,14 +82,14 @@ class _Phone:
         return self._outbox.put(raw, unit)
 
     async def send(self) -> None:
-        """Send what waits until cancelled. Raises Leaves."""
+        """Send what waits until cancelled. Raises TooSlow."""
         while True:
             data = await self._outbox.take()
             with trio.move_on_after(SEND_MAX) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
                 # Half an event would spoil the next.
-                raise Leaves(f"it takes nothing within {SEND_MAX:g} s")
+                raise TooSlow
 
     async def hear(self) -> None:
         """Take what it says until it leaves."""
@@ -106,7 +109,9 @@ class _Phone:
         if event is None:
             return
         if not self.guest.uid:
-            await self._introduce(event, now)
+            # Where the database is away, what it says next is another try.
+            with told_once():
+                await self._introduce(event, now)
         if self.guest.uid:
             self._host.exchange.receive(self.guest, event, raw, now)
 

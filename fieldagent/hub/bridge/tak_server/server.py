@@ -24,7 +24,7 @@ from fieldagent.hub.bridge.tak.site import TakSite
 from fieldagent.hub.bridge.tak_server import authority, certificates, phone
 from fieldagent.hub.bridge.tak_server.authority import Authority
 from fieldagent.hub.bridge.tak_server.exchange import Exchange, Guest
-from fieldagent.hub.bridge.tak_server.phone import Leaves, PhoneHost
+from fieldagent.hub.bridge.tak_server.phone import PhoneHost
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.system import waits
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 PHONES_MAX = 300
 """Connections at one moment, those in their handshake too."""
 STRANGERS_MAX = 50
-"""Of these, in their handshake: who is none of ours keeps nobody out."""
+"""Of these, in their handshake: one more, and the oldest goes. Strangers keep nobody out so."""
 HANDSHAKE_MAX = 20.0
 LOOK_MAX = 5.0
 """Seconds between two looks at who may be here, where nobody says that something was written."""
@@ -104,7 +104,7 @@ class _Phones:
         self._context: ssl.SSLContext | None = None
         self._made = 0.0
         self._inside = 0
-        self._strangers = 0
+        self._strangers: dict[trio.CancelScope, None] = {}
         self._scopes: dict[str, trio.CancelScope] = {}
         self._refused = Seldom(host.clock)
 
@@ -138,7 +138,7 @@ class _Phones:
                 await written.wait()
 
     async def enter(self, plain: trio.SocketStream) -> None:
-        if self._inside >= PHONES_MAX or self._strangers >= STRANGERS_MAX:
+        if self._inside >= PHONES_MAX:
             self._note_refused("there are too many connections")
             await trio.aclose_forcefully(plain)
             return
@@ -151,11 +151,16 @@ class _Phones:
             await trio.aclose_forcefully(plain)
 
     async def _serve(self, plain: trio.SocketStream) -> None:
-        self._strangers += 1
-        try:
-            stream = await self._shake_hands(plain)
-        finally:
-            self._strangers -= 1
+        if len(self._strangers) >= STRANGERS_MAX:
+            (oldest := next(iter(self._strangers))).cancel()
+            del self._strangers[oldest]
+        stream = None
+        with trio.move_on_after(HANDSHAKE_MAX) as scope:
+            self._strangers[scope] = None
+            try:
+                stream = await self._shake_hands(plain)
+            finally:
+                self._strangers.pop(scope, None)
         if stream is None:
             return
         serial = _serial_of(stream)
@@ -173,14 +178,13 @@ class _Phones:
         with trio.CancelScope() as scope:
             self._scopes[serial] = scope
             log.info("the phone of %s is here", holder.name)
+            why = "the hub ends its connection"
             try:
-                await phone.serve(self._host, stream, holder, serial)
-            except Leaves as leaves:
-                log.debug("the phone of %s: %s", holder.name, leaves)
+                why = await phone.serve(self._host, stream, holder, serial)
             finally:
                 if self._scopes.get(serial) is scope:
                     del self._scopes[serial]
-                log.info("the phone of %s has left", holder.name)
+                log.info("the phone of %s has left: %s", holder.name, why)
 
     async def _shake_hands(
         self, plain: trio.SocketStream
@@ -188,15 +192,13 @@ class _Phones:
         stream = trio.SSLStream(
             plain, await self._current_context(), server_side=True, https_compatible=True
         )
-        with trio.move_on_after(HANDSHAKE_MAX):
-            try:
-                await stream.do_handshake()
-            except trio.BrokenResourceError as error:
-                why = getattr(error.__cause__, "reason", None) or "it broke off"
-                self._note_refused(f"the handshake failed: {why.replace('_', ' ').lower()}")
-                return None
-            return stream
-        return None
+        try:
+            await stream.do_handshake()
+        except trio.BrokenResourceError as error:
+            why = getattr(error.__cause__, "reason", None) or "it broke off"
+            self._note_refused(f"the handshake failed: {why.replace('_', ' ').lower()}")
+            return None
+        return stream
 
     def _note_refused(self, why: str) -> None:
         if count := self._refused.note():
