@@ -15,6 +15,7 @@ from fieldagent.hub.bridge.tak import outward
 from fieldagent.hub.bridge.tak.door import TakDoor
 from fieldagent.hub.bridge.tak.outward import ToldPosition
 from fieldagent.hub.bridge.tak.records import FreshItem, KitUser, OpenAlert, OutEvent
+from fieldagent.hub.bridge.tak_server import kind as phones_kind
 from fieldagent.package.package import Data, IncidentWord, Item, Location, Message, Said, Waypoint
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
@@ -22,7 +23,8 @@ from fieldagent.wire import tak
 from fieldagent.wire.cot import CotPoint, encode
 from fieldagent.wire.tak import ChatReceipt, GeoChat, PlacedMarker, TakUnit
 
-PAGE = (Path(__file__).parents[1] / "docs/bridges.md").read_text()
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/bridges.md").read_text()
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ADA, PHONE = TakUnit("FA-1-1", "Ada"), TakUnit("ANDROID-1", "BRAVO")
 SPOT = CotPoint(46.5, 8.1)
@@ -153,3 +155,5 @@ def test_every_setting_and_share_is_told_of() -> None:
     unnamed = [key.name for key in tak_kind.KEYS if key.name not in part]
     assert not unnamed
     assert all(share.rstrip("s") in PAGE.lower() for share in tak_kind.SHARES)
+    own = (ROOT / "docs/tak-server.md").read_text()
+    assert all(key.name in own for key in phones_kind.KEYS)

@@ -241,6 +241,14 @@ def encode(event: CotEvent) -> bytes:
     return (_DECLARATION + whole).encode("utf-8", "replace")
 
 
+def framed(raw: bytes) -> bytes:
+    """Return an event that came in a stream as it goes on in another: what stood before it, where a
+    document type could be, is left out. `raw` is one that `decode` takes."""
+    begin = _BEGIN.search(raw)
+    assert begin is not None, "decode has found it"
+    return _DECLARATION.encode() + raw[begin.start() :]
+
+
 def _metres(metres: float | None) -> str:
     return f"{UNKNOWN if metres is None else metres:.1f}"
 

@@ -276,6 +276,38 @@ def _parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
     return sender, TakUnit(to, about.get("chatroom")), about.get("messageId")
 
 
+class Addressed(NamedTuple):
+    """Whom an event is for, and nobody else."""
+
+    uids: frozenset[str]
+    callsigns: frozenset[str]
+
+
+def addressed(event: CotEvent) -> Addressed | None:
+    """Return whom an event is for; None where that is everybody. What is said names them by uid:
+    where it does not say to whom, it is for nobody."""
+    if event.type.startswith(CHAT):
+        about = event.find("__chatreceipt") or event.find("__chat") or CotElement("__chat")
+        group = about.find("chatgrp") or CotElement("chatgrp")
+        to = about.get("id") or group.get("uid1")
+        if to == EVERYBODY:
+            return None
+        named = {value for name, value in group.attributes.items() if name.startswith("uid")}
+        return Addressed(frozenset({to, *named} - {""}), frozenset())
+    marti = event.find("marti") or CotElement("marti")
+    if not marti.children:
+        return None
+    dests = [each for each in marti.children if each.name == "dest"]
+    uids, callsigns = ({each.get(name) for each in dests} - {""} for name in ("uid", "callsign"))
+    return Addressed(frozenset(uids), frozenset(callsigns))
+
+
+def removed(event: CotEvent) -> str:
+    """Return the uid of what a removal takes off the map; empty where it names nothing."""
+    link = event.find("link")
+    return "" if link is None else link.get("uid")
+
+
 def read_marker(event: CotEvent) -> PlacedMarker | None:
     """Return a point that somebody sends to units; None of one for everybody, or of no place."""
     marti = event.find("marti")

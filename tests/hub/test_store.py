@@ -343,6 +343,7 @@ DROP TABLE bridge;
 ALTER TABLE delivery DROP COLUMN unpaid;
 DROP TABLE earshot;
 DROP TABLE parcel;
+DROP TABLE tak_certificate;
 """
 
 OF_VERSION_34 = f"""

@@ -7,8 +7,10 @@ output is a line of JSON for each event that came; on its input are lines of JSO
     {"read": "m-2"}
     {"raw": "<event …>", "times": 1000}
     {"silent": true}
+    {"deaf": true}
 
-Arguments: the URL, uid and callsign, and certificate, key and authority for `tls://`.
+Arguments: the URL, uid and callsign, and certificate, key and authority for `tls://`. A data
+package stands for the URL and these.
 """
 
 from __future__ import annotations
@@ -122,6 +124,9 @@ async def obey(writer: asyncio.StreamWriter) -> None:
             writer.write(chat(command["say"], to, room, command["id"]))
         elif "read" in command:
             writer.write(tick("b-t-f-r", HEARD[command["read"]]))
+        elif "deaf" in command:
+            # It reads no more of what the server sends.
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
         elif "silent" in command:
             SILENT[:] = [True] if command["silent"] else []
         else:
@@ -134,7 +139,11 @@ async def obey(writer: asyncio.StreamWriter) -> None:
 async def main() -> None:
     config = ConfigParser()
     names = ("PYTAK_TLS_CLIENT_CERT", "PYTAK_TLS_CLIENT_KEY", "PYTAK_TLS_CLIENT_CAFILE")
-    config["phone"] = {"COT_URL": URL, "TAK_PROTO": "0", **dict(zip(names, FILES, strict=False))}
+    if URL.endswith(".zip"):
+        there = pytak.read_pref_package(URL)
+    else:
+        there = {"COT_URL": URL, **dict(zip(names, FILES, strict=False))}
+    config["phone"] = {"TAK_PROTO": "0", **there}
     reader, writer = await pytak.protocol_factory(config["phone"])
     writer.write(HERE)
     print("at the server", flush=True)

@@ -144,6 +144,7 @@ def _add_user(actions: Subparsers) -> None:
     radio.add_argument(
         "radios", nargs="*", metavar="RADIO", help="such as !a1b2c3d4; none takes all away"
     )
+    _add_tak(user)
     _add_disabling(user, "member", "user")
     _add_deletion(user, "user")
     summary = "write all that is there of a user into a new folder, as JSON lines and files"
@@ -151,6 +152,16 @@ def _add_user(actions: Subparsers) -> None:
     export.add_argument("named", metavar="USER")
     _add_exporting(export, "user")
     action(user, "list", ("cli.hub.directory", "user_list"), "list users")
+
+
+def _add_tak(user: Subparsers) -> None:
+    summary = "make a data package for a user's phone at the hub's TAK server; alone, list them"
+    tak = action(user, "tak", ("cli.hub.tak", "tak"), summary)
+    tak.add_argument("user", nargs="?")
+    tak.add_argument("--out", type=Path, metavar="FILE.zip", help="(tak-NUMBER.zip here)")
+    tak.add_argument(
+        "--revoke", action="store_true", help="end all of the user's, and their connections"
+    )
 
 
 def _add_over_satellite(parser: CommandParser) -> None:

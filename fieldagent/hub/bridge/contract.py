@@ -36,6 +36,8 @@ class Became(StrEnum):
     REFUSED = "refused"
     """It cannot be used: nobody here is meant, or it has no words."""
     UNREADABLE = "unreadable"
+    PASSED = "passed"
+    """It went on to phones alone, at the hub's own server."""
     OTHER = "other"
     """Of a kind that nobody here wants, as a phone's position."""
 

@@ -8,7 +8,10 @@ from functools import cache
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.system.named_object import named_object
 
-BRIDGES = {"tak": "fieldagent.hub.bridge.tak.kind:KIND"}
+BRIDGES = {
+    "tak": "fieldagent.hub.bridge.tak.kind:KIND",
+    "phones": "fieldagent.hub.bridge.tak_server.kind:KIND",
+}
 
 
 @cache

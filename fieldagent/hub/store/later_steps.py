@@ -157,4 +157,29 @@ CREATE INDEX delivery_due ON delivery (device, satellite_from)
 """
 """What a kit sent became a row for each other kit as it came."""
 
-FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO + _TRACKERS + _SHIFTS + _WORKSPACE_LOG
+_TAK_SERVER = """
+CREATE TABLE tak_certificate ( -- of a user's phone, for the hub's own TAK server
+    serial TEXT PRIMARY KEY, -- in hexadecimal
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    made {real} NOT NULL,
+    expires {real} NOT NULL,
+    revoked {real},
+    uid TEXT NOT NULL DEFAULT '', -- of the phone that has it, once it has said so
+    seen {real} -- when that came last
+);
+CREATE INDEX tak_certificate_of_member ON tak_certificate (member);
+CREATE INDEX tak_certificate_of_uid ON tak_certificate (uid);
+"""
+"""The hub was at TAK servers of others alone."""
+
+FROM_35 = (
+    _STEPS
+    + _COMMANDS
+    + _BRIDGES
+    + _DOWN_BY_RADIO
+    + _TRACKERS
+    + _SHIFTS
+    + _WORKSPACE_LOG
+    + _TAK_SERVER
+)

@@ -209,7 +209,7 @@ EVERYBODY = FreshItem(1, 0.0, 1, None, True, "message", True, False)
         (EVERYBODY._replace(target=9, is_for_everybody=False), 9),
         (EVERYBODY._replace(target=2, is_for_everybody=False), None),
         (EVERYBODY._replace(target=9, is_for_everybody=False, kind="waypoint"), None),
-        (EVERYBODY._replace(sender=9), None),
+        (EVERYBODY._replace(brought=True), None),
     ],
 )
 def test_whom_an_item_is_for_there(item: FreshItem, whom: int | None) -> None:
@@ -226,14 +226,14 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
 
         async def tick(uid: str, *, read: bool) -> bool:
             return await alps.store.commit(
-                lambda db: records.note_tick(db, uid, out.message_id, "BRAVO", alps.now, read=read)
+                lambda db: records.note_tick(db, uid, out.message_id, alps.now, read=read)
             )
 
         async def rungs() -> list[int]:
             rows = await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item)
             return sorted(rung for (rung,) in rows)
 
-        await alps.store.commit(lambda db: records.note_sent(db, out, alps.now))
+        await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
         assert await rungs() == [Rung.HANDED_OVER]
         # A process that begins anew looks at it once more, and enters it no second time.
         await alps.store.commit(lambda db: db.execute("UPDATE bridge SET place = 0"))
@@ -259,7 +259,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
         await line_up(alps)
         (out,) = await alps.store.read(lambda db: records.out_due(db, 1, alps.now, 9))
-        await alps.store.commit(lambda db: records.note_sent(db, out, alps.now))
+        await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
         alps.now += OVER_AFTER
         await alps.store.commit(lambda db: records.give_up(db, alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)

@@ -14,7 +14,7 @@ from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.tak import inward, outward, records
 from fieldagent.hub.bridge.tak.door import Came, TakDoor
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakOutcome
-from fieldagent.hub.bridge.tak.link import Lost
+from fieldagent.hub.bridge.tak.site import Lost
 from fieldagent.hub.bridge.tak.users import Alarm, UserLink
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.store.contract import Db
@@ -95,7 +95,6 @@ class TakIntake:
                 db,
                 told.sender.uid,
                 told.message_id,
-                visible(told.sender.callsign)[: inward.CALLSIGN_MAX],
                 now,
                 read=told.read,
             )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from fieldagent.hub.api.sos_desk import GRACE
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.tak import records
+from fieldagent.hub.bridge.tak.site import FindPerson
 from fieldagent.hub.escalation import words_down
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.field import cost
@@ -52,6 +53,7 @@ class TakInbox(NamedTuple):
 
     workspace: int
     rules: TakRules
+    person_of: FindPerson = records.note_person
 
 
 class SentMarker(NamedTuple):
@@ -76,7 +78,7 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
     posting = Posting(
         inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True
     )
-    return _take(db, inbox.rules, posting, said.sender, said.message_id, now)
+    return _take(db, inbox, posting, said.sender, said.message_id, now)
 
 
 def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: float) -> TakOutcome:
@@ -91,18 +93,18 @@ def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: flo
     )
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
     version = f"{sent.uid[:60]} {placed.at:%Y%m%dT%H%M%S}"
-    return _take(db, inbox.rules, posting, sent.author, version, now)
+    return _take(db, inbox, posting, sent.author, version, now)
 
 
 def _take(
-    db: Db, rules: TakRules, posting: Posting, author: TakUnit, event_id: str, now: float
+    db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, event_id: str, now: float
 ) -> TakOutcome:
-    callsign = visible(author.callsign)[:CALLSIGN_MAX]
+    rules, callsign = inbox.rules, visible(author.callsign)[:CALLSIGN_MAX]
     member = posting.target
     assert member is not None
     if not callsign or len(author.uid) > UID_MAX or len(event_id) > UID_MAX:
         return TakOutcome(Became.REFUSED)
-    person = records.note_person(db, posting.workspace, callsign, author.uid, now)
+    person = inbox.person_of(db, posting.workspace, callsign, author.uid, now)
     if person is None:
         return TakOutcome(Became.LIMITED)
     row = records.note_came(db, member, author.uid, event_id, now, person=person.member)
@@ -110,7 +112,7 @@ def _take(
         return TakOutcome(Became.REPEATED)
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER)
     price, why = _price(db, posting, now)
-    if price and callsign not in rules.allow:
+    if price and person.callsign not in rules.allow:
         why = NOT_ALLOWED
     elif price and not why and records.spent_today(db, now) + price > rules.credits_per_day:
         why = SPENT

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
 from fieldagent.system.properties import Key, WrongProperty, absolute_path, text, url_parts, whole
+
+if TYPE_CHECKING:
+    from fieldagent.hub.bridge.tak.inward import TakRules
 
 PORTS = {"tls": 8089, "tcp": 8087}
 """As TAK Server and ATAK have them."""
@@ -116,6 +119,14 @@ def _faults(own: Own) -> list[str]:
     server: TakAddress | None = own["tak-server"]
     if server is not None and server.secure and own["tak-certificate"] is None:
         found.append("tak-server needs tak-certificate: set that too, or remove tak-server")
+    works = server is not None or own.get("tak-listen") is not None
+    if server is not None and own["tak-workspace"] is None:
+        found.append("tak-server needs tak-workspace: set that too, or remove tak-server")
+    if own["tak-workspace"] is not None and not works:
+        found.append(
+            "tak-workspace needs tak-server or tak-listen: set one of them too, or remove"
+            " tak-workspace"
+        )
     if own["tak-allow"] and not own["tak-credits-per-day"]:
         found.append("tak-allow needs tak-credits-per-day: set that too, or remove tak-allow")
     return found
@@ -128,8 +139,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
         return None
     # Each command of the hub's reads these settings, and most hubs have no TAK server.
     from fieldagent.hub.bridge.tak import service
-    from fieldagent.hub.bridge.tak.inward import TakRules
-    from fieldagent.hub.bridge.tak.link import TakServer
+    from fieldagent.hub.bridge.tak.link import TakServer, team_server
 
     server = TakServer(
         address.host,
@@ -140,14 +150,20 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
         own["tak-ca-file"],
         own["tak-server-name"],
     )
-    rules = TakRules(
+    return partial(service.run, host, partial(team_server, server), rules_of(own))
+
+
+def rules_of(own: Own) -> TakRules:
+    """Return what the settings say of any TAK server that the hub works at."""
+    from fieldagent.hub.bridge.tak.inward import TakRules
+
+    return TakRules(
         own["tak-workspace"],
         frozenset(own["tak-shares"]),
         own["tak-people"],
         own["tak-allow"],
         own["tak-credits-per-day"],
     )
-    return partial(service.run, host, server, rules)
 
 
 KIND = BridgeKind(
@@ -156,6 +172,6 @@ KIND = BridgeKind(
     keys=KEYS,
     work=_work,
     examples=EXAMPLES,
-    together=(("tak-server", "tak-workspace"), ("tak-certificate", "tak-key")),
+    together=(("tak-certificate", "tak-key"),),
     faults=_faults,
 )

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -21,10 +22,13 @@ import trio
 
 from fieldagent.http import tls
 from fieldagent.http.secure import secured
+from fieldagent.hub.bridge.tak import records
+from fieldagent.hub.bridge.tak.site import Lost, TakSite
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.wording import reason_of
 from fieldagent.wire import tak
 from fieldagent.wire.cot import CotEvent, EventSplitter, encode, type_of
+from fieldagent.wire.tak import TakUnit
 
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two tries, and up to half as many more by chance; the last for ever."""
@@ -50,10 +54,6 @@ class TakServer(NamedTuple):
     """Instead of the system's authorities."""
     name: str | None = None
     """In its certificate."""
-
-
-class Lost(Exception):
-    """There is no connection; the text says why, and what to do where somebody can."""
 
 
 def context_of(server: TakServer) -> ssl.SSLContext | None:
@@ -87,6 +87,21 @@ def wait_before(tries: int) -> float:
 
 
 @asynccontextmanager
+async def team_server(server: TakServer, workspace: int) -> AsyncIterator[TakSite]:
+    """Return a team's server as the bridge sees it. Who is there says so by a callsign alone."""
+    title = f"the TAK server at {server.host}"
+    yield TakSite(title, partial(_session, server), records.note_person)
+
+
+@asynccontextmanager
+async def _session(server: TakServer, unit: TakUnit) -> AsyncIterator[StreamSession]:
+    """Raises Lost."""
+    context = await trio.to_thread.run_sync(context_of, server)
+    async with connected(server, context) as stream:
+        yield StreamSession(stream, unit.uid)
+
+
+@asynccontextmanager
 async def connected(
     server: TakServer, context: ssl.SSLContext | None
 ) -> AsyncIterator[trio.abc.Stream]:
@@ -117,7 +132,7 @@ async def _open(server: TakServer, context: ssl.SSLContext | None) -> trio.abc.S
         raise Lost(f"{server.host}:{server.port}: {text}") from error
 
 
-class TakSession:
+class StreamSession:
     """What is said on a connection, and heard. `run` beside the others; all raise Lost once the
     connection is. `uid` is whose connection it is."""
 

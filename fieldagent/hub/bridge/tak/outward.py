@@ -135,7 +135,7 @@ def _has_moved(before: KitUser, now: KitUser) -> bool:
 def person_for(item: FreshItem, people: Collection[int], shares: Collection[str]) -> int | None:
     """Return the member at the server for whom an item is; 0 for everybody there, None for nobody.
     What a bridge has brought goes to nobody."""
-    if item.sender in people:
+    if item.brought:
         return None
     if item.target is not None:
         return item.target if item.target in people and item.kind == "message" else None

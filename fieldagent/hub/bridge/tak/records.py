@@ -172,12 +172,15 @@ class FreshItem(NamedTuple):
     from_kit: bool
     doubtful: bool
     """Nobody has proved that it is its sender's."""
+    brought: bool = False
+    """The bridge has brought it from there."""
 
 
 def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshItem]:
     rows = db.execute(
         "SELECT id, accepted, sender, target, target IS NULL AND team IS NULL, kind,"
-        " source_device IS NOT NULL, unauthenticated FROM item WHERE workspace = ? AND id > ?"
+        " source_device IS NOT NULL, unauthenticated, EXISTS (SELECT 1 FROM tak_event"
+        " WHERE tak_event.item = item.id AND inward = 1) FROM item WHERE workspace = ? AND id > ?"
         " ORDER BY id LIMIT ?",
         *(workspace, after, limit),
     )
@@ -185,7 +188,7 @@ def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshIte
 
 
 def people(db: Db, workspace: int) -> set[int]:
-    """Return the members who are people at the server: what they say came from there."""
+    """Return the members who are people at the server."""
     rows = db.execute("SELECT member FROM tak_person WHERE workspace = ?", workspace)
     return {member for (member,) in rows}
 
@@ -239,8 +242,8 @@ def out_due(db: Db, workspace: int, now: float, limit: int) -> list[OutEvent]:
     return found
 
 
-def note_sent(db: Db, out: OutEvent, now: float) -> None:
-    """The server has it."""
+def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
+    """The server has it; and hands it on, as far as anybody can know."""
     state, again = "sent", now + AGAIN[min(out.attempts, len(AGAIN) - 1)]
     if out.person is None:
         state = "over"
@@ -249,24 +252,25 @@ def note_sent(db: Db, out: OutEvent, now: float) -> None:
         " WHERE id = ? AND state IN ('waiting', 'sent') RETURNING id",
         *(state, out.uid, again, out.id),
     )
-    if news and out.person is not None and not out.attempts:
+    if news and out.person is not None and handed:
         ledger.note_rung(db, out.item, out.person, Rung.HANDED_OVER, SERVER, now)
 
 
-def note_tick(db: Db, uid: str, message_id: str, callsign: str, now: float, *, read: bool) -> bool:
+def note_tick(db: Db, uid: str, message_id: str, now: float, *, read: bool) -> bool:
     """A phone has a message of ours, or a person there has read it; return whether it is ours."""
     rows = db.execute(
         # The tick may be faster than the server's word that it has the message.
-        "SELECT id, item, person, state FROM tak_event JOIN tak_person"
-        " ON tak_person.member = person WHERE inward = 0 AND message_id = ?"
+        "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
+        " ON tak_person.member = person JOIN member ON member.id = person"
+        " WHERE inward = 0 AND message_id = ?"
         " AND ? IN (tak_event.uid, tak_person.uid) AND state IN ('waiting', 'sent', 'delivered')",
         *(message_id, uid),
     )
-    for id_, item, person, state in rows:
-        if state != "delivered":
+    for id_, item, person, state, name in rows:
+        if state != "delivered" and not _has_kit(db, person):
             ledger.note_rung(db, item, person, Rung.STORED, "", now)
         if read:
-            ledger.note_rung(db, item, person, Rung.READ, voice_of(callsign), now)
+            ledger.note_rung(db, item, person, Rung.READ, name, now)
         db.execute(
             "UPDATE tak_event SET state = ? WHERE id = ?", "read" if read else "delivered", id_
         )
@@ -276,15 +280,23 @@ def note_tick(db: Db, uid: str, message_id: str, callsign: str, now: float, *, r
 def give_up(db: Db, now: float) -> None:
     """End what is older than OVER_AFTER: of a message that no phone has confirmed its writer is
     told."""
+    over = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
+    db.execute(f"{over} = 'delivered'", now - OVER_AFTER)
     rows = db.execute(
-        "UPDATE tak_event SET state = 'over' WHERE state IN ('waiting', 'sent', 'delivered')"
-        " AND at <= ? RETURNING item, person, inward, attempts, not_before",
-        now - OVER_AFTER,
+        f"{over} IN ('waiting', 'sent') RETURNING item, person, inward", now - OVER_AFTER
     )
-    for item, person, inward, *_ in rows:
-        if not inward and person is not None and not _has_come(db, item, person):
+    for item, person, inward in rows:
+        if inward or person is None or _has_kit(db, person):
+            continue
+        if not _has_come(db, item, person):
             why = "no phone of theirs at the TAK server has confirmed it within a day"
             ledger.note_rung(db, item, person, Rung.NOBODY, why, now)
+
+
+def _has_kit(db: Db, person: int) -> bool:
+    """Return whether something else than a phone may have it for them, too."""
+    kits = "SELECT 1 FROM device WHERE member = ? AND disabled IS NULL"
+    return bool(db.execute(kits, person))
 
 
 def _has_come(db: Db, item: int, person: int) -> bool:

@@ -1,4 +1,4 @@
-"""Keeps the hub at a team's TAK server: one process of it, with a connection for each user.
+"""Keeps the hub at a TAK server: one process of it, with a session for each user.
 
 1. A turn looks at all that may be due, hands it to the users' connections, and rests until
    something was written, or falls due. A connection that is busy gets its next in the next turn.
@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,17 +27,10 @@ from fieldagent.hub.bridge.tak import outward, records
 from fieldagent.hub.bridge.tak.door import Came, TakDoor
 from fieldagent.hub.bridge.tak.intake import TakIntake
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakRules
-from fieldagent.hub.bridge.tak.link import (
-    STEADY,
-    Lost,
-    TakServer,
-    TakSession,
-    connected,
-    context_of,
-    wait_before,
-)
+from fieldagent.hub.bridge.tak.link import STEADY, wait_before
 from fieldagent.hub.bridge.tak.outward import ToldPosition
 from fieldagent.hub.bridge.tak.records import KitUser, OpenAlert, OutEvent, OwedTick
+from fieldagent.hub.bridge.tak.site import Lost, OpenSite, TakSession, TakSite
 from fieldagent.hub.bridge.tak.users import Alarm, UserLink
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.owed import THE_HUB
@@ -84,7 +76,7 @@ class Saying(NamedTuple):
     note: Callable[[float], object] = lambda now: None
 
 
-async def run(host: BridgeHost, server: TakServer, rules: TakRules) -> None:
+async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
     """Work until cancelled, where and while no other process does."""
     holder = uuid.uuid4().hex
     hold = partial(records.hold, holder=holder, alone=not host.store.shared)
@@ -97,12 +89,12 @@ async def run(host: BridgeHost, server: TakServer, rules: TakRules) -> None:
         if workspace is None:
             await trio.sleep(RENEW)
             continue
-        bridge = _Bridge(host, server, rules, identity, workspace)
         try:
             async with trio.open_nursery() as nursery:
                 if host.store.shared:
                     nursery.start_soon(_renew, host, holder, nursery.cancel_scope)
-                nursery.start_soon(bridge.run)
+                async with open_site(workspace) as site:
+                    await _Bridge(host, site, rules, identity, workspace).run()
         finally:
             host.note_link(False)
 
@@ -137,13 +129,13 @@ class _Bridge:
     def __init__(
         self,
         host: BridgeHost,
-        server: TakServer,
+        site: TakSite,
         rules: TakRules,
         identity: str,
         workspace: int,
     ) -> None:
         self._host = host
-        self._server = server
+        self._site = site
         self._rules = rules
         self._identity = identity
         self._workspace = workspace
@@ -153,7 +145,7 @@ class _Bridge:
         """Set when a connection is there, or is free again."""
         self._door = TakDoor(host.note_events, host.clock, markers="waypoints" in rules.shares)
         self._put, get = trio.open_memory_channel[Came](WAITING_MAX)
-        inbox = TakInbox(workspace, rules)
+        inbox = TakInbox(workspace, rules, site.person_of)
         self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
         self._trouble = ""
         self._ear: int | None = None
@@ -202,7 +194,7 @@ class _Bridge:
             person = outward.person_for(item, people, self._rules.shares)
             if person is not None and item.sender in kits:
                 found.append((item, person or None))
-            elif person:
+            elif person and person not in kits:
                 ledger.note_rung(db, item.id, THE_HUB, Rung.NOBODY, NO_KIT, now)
         records.line_up(db, found, up_to, now)
 
@@ -276,7 +268,8 @@ class _Bridge:
         for out in work.out:
             event = outward.event_of(out, unit, now) if out.member == user.member else None
             if event is not None:
-                said.append(Saying([event], partial(_note_sent, out=out)))
+                note = partial(_note_sent, out=out, site=self._site)
+                said.append(Saying([event], note))
         for tick in work.ticks:
             if tick.member == user.member:
                 told = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
@@ -330,8 +323,7 @@ class _Bridge:
             while True:
                 began = trio.current_time()
                 try:
-                    context = await trio.to_thread.run_sync(context_of, self._server)
-                    await self._work(member, link, context)
+                    await self._work(member, link)
                 except Lost as lost:
                     self._note_lost(str(lost))
                 finally:
@@ -341,20 +333,20 @@ class _Bridge:
                 await waits.sleep(wait_before(tries))
                 tries += 1
 
-    async def _work(self, member: int, link: UserLink, context: ssl.SSLContext | None) -> None:
+    async def _work(self, member: int, link: UserLink) -> None:
         """Work on one connection until it is lost."""
-        async with connected(self._server, context) as stream:
-            link.session = TakSession(stream, link.unit.uid)
+        async with self._site.connect(link.unit) as session:
+            link.session = session
             self._note_links()
             self._note_done()
-            await link.session.run(partial(self._hear, member, link))
+            await session.run(partial(self._hear, member, link))
 
     def _note_links(self) -> None:
         up = [member for member, link in self._links.items() if link.session is not None]
         self._ear = min(up, default=None)
         self._host.note_link(bool(up))
         if up and self._trouble:
-            log.info("the TAK server at %s has this hub again", self._server.host)
+            log.info("%s has this hub again", self._site.title)
             self._trouble = ""
 
     def _note_lost(self, why: str) -> None:
@@ -382,8 +374,8 @@ def _written(said: Saying, now: float, db: Db) -> None:
     said.write_down(db, now)
 
 
-def _note_sent(db: Db, now: float, *, out: OutEvent) -> None:
-    records.note_sent(db, out, now)
+def _note_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> None:
+    records.note_sent(db, out, now, handed=site.has(out.uid))
 
 
 def _note_told(db: Db, now: float, *, tick: OwedTick) -> None:

@@ -7,8 +7,8 @@ from dataclasses import field
 import trio
 
 from fieldagent.hub.bridge.tak import outward
-from fieldagent.hub.bridge.tak.link import TakSession
 from fieldagent.hub.bridge.tak.outward import ToldPosition
+from fieldagent.hub.bridge.tak.site import TakSession
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.tak import TakUnit
 

@@ -1,0 +1,74 @@
+"""The hub's own TAK server, for phones: its settings, and what works by them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
+from fieldagent.hub.bridge.tak.kind import rules_of
+from fieldagent.system.properties import Key, endpoint
+
+log = logging.getLogger(__name__)
+
+NO_CRYPTOGRAPHY = (
+    "a TAK server for phones needs cryptography at the hub: pip install fieldagent[push]"
+)
+KEYS = (
+    Key(
+        "tak-listen",
+        endpoint,
+        None,
+        "HOST:PORT where users' phones come by ATAK and the like, such as 0.0.0.0:8089: the hub"
+        " is a TAK server itself then (docs/tak-server.md)",
+    ),
+    Key(
+        "tak-address",
+        endpoint,
+        None,
+        "HOST:PORT by which phones reach that: it is in their data packages, and HOST in the"
+        " server's certificate",
+    ),
+)
+EXAMPLES = {"tak-listen": "0.0.0.0:8089", "tak-address": "hub.example.org:8089"}
+
+
+def _faults(own: Own) -> list[str]:
+    if own["tak-listen"] is None:
+        return []
+    found = []
+    if own["tak-server"] is not None:
+        found.append("tak-server and tak-listen: set the one or the other")
+    if own["tak-workspace"] is None:
+        found.append("tak-listen needs tak-workspace: set that too, or remove tak-listen")
+    return found
+
+
+def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
+    own = host.own
+    if own["tak-listen"] is None or own["tak-workspace"] is None:
+        return None
+    # Each command of the hub's reads these settings, and most hubs have no phones.
+    from fieldagent.hub.bridge.tak import service
+
+    try:
+        from fieldagent.hub.bridge.tak_server.server import PhoneServer, own_server
+    except ImportError:
+        log.error("tak-listen: %s", NO_CRYPTOGRAPHY)
+        return None
+    server = PhoneServer(own["tak-listen"], own["tak-address"][0])
+    # It is there while it listens, and not while a user is at it.
+    quiet = host._replace(note_link=lambda up: None if up else host.note_link(False))
+    return partial(service.run, quiet, partial(own_server, host, server), rules_of(own))
+
+
+KIND = BridgeKind(
+    name="phones",
+    title="the TAK server for phones",
+    keys=KEYS,
+    work=_work,
+    examples=EXAMPLES,
+    together=(("tak-listen", "tak-address"),),
+    faults=_faults,
+)

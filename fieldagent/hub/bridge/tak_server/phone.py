@@ -1,0 +1,147 @@
+"""One phone at the hub's own TAK server, from its TLS to its end.
+
+1. Nothing is read before its certificate is known to be in force, and nothing but pings is taken
+   before it has said who it is.
+2. It is sent what there is room for; one that takes nothing for SEND_MAX is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import trio
+
+from fieldagent.hub.bridge.tak_server import certificates, exchange
+from fieldagent.hub.bridge.tak_server.certificates import Holder
+from fieldagent.hub.bridge.tak_server.exchange import Exchange, Guest
+from fieldagent.hub.bridge.tak_server.outbox import Outbox
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.persist import told_once
+from fieldagent.wire import tak
+from fieldagent.wire.cot import CotEvent, EventSplitter, type_of
+from fieldagent.wire.tak import TakUnit
+
+log = logging.getLogger(__name__)
+
+SEND_MAX = 15.0
+"""Seconds in which a phone takes what is sent."""
+RECEIVE_MAX = 65_536
+
+
+class PhoneHost(NamedTuple):
+    store: Store
+    exchange: Exchange
+    workspace: int
+    clock: Callable[[], float]
+
+
+class TooSlow(Exception):
+    """It takes nothing."""
+
+
+async def serve(
+    host: PhoneHost, stream: trio.SSLStream[trio.SocketStream], holder: Holder, serial: str
+) -> str:
+    """Serve a phone whose certificate is in force until it leaves; return why it has, for the
+    log."""
+    phone = _Phone(host, stream, holder, serial)
+    why = "it has closed the connection"
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(phone.send)
+            await phone.hear()
+            nursery.cancel_scope.cancel()
+    except* (trio.BrokenResourceError, trio.ClosedResourceError):
+        why = "the connection broke off"
+    except* TooSlow:
+        why = f"it takes nothing within {SEND_MAX:g} s"
+    finally:
+        host.exchange.leave(phone.guest)
+    return why
+
+
+class _Phone:
+    def __init__(
+        self,
+        host: PhoneHost,
+        stream: trio.SSLStream[trio.SocketStream],
+        holder: Holder,
+        serial: str,
+    ) -> None:
+        self._host = host
+        self._stream = stream
+        self._holder = holder
+        self._outbox = Outbox()
+        self.guest = Guest(holder.member, self._tell, serial)
+        self._told = ""
+        """Why it was not taken in, told last."""
+
+    def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
+        return self._outbox.put(raw, unit)
+
+    async def send(self) -> None:
+        """Send what waits until cancelled. Raises TooSlow."""
+        while True:
+            data = await self._outbox.take()
+            with trio.move_on_after(SEND_MAX) as patience:
+                await self._stream.send_all(data)
+            if patience.cancelled_caught:
+                # Half an event would spoil the next.
+                raise TooSlow
+
+    async def hear(self) -> None:
+        """Take what it says until it leaves."""
+        splitter = EventSplitter()
+        while data := await self._stream.receive_some(RECEIVE_MAX):
+            for raw in splitter.receive_data(bytes(data)):
+                await self._take(raw)
+            # A flood that is dropped waits for nothing, and others must have their turn.
+            await trio.lowlevel.checkpoint()
+
+    async def _take(self, raw: bytes) -> None:
+        now = self._host.clock()
+        if type_of(raw) == tak.PING:
+            self._outbox.put(exchange.pong(now), tak.PONG)
+            return
+        event = self._host.exchange.read(self.guest, raw, now)
+        if event is None:
+            return
+        if not self.guest.uid:
+            # Where the database is away, what it says next is another try.
+            with told_once():
+                await self._introduce(event, now)
+        if self.guest.uid:
+            self._host.exchange.receive(self.guest, event, raw, now)
+
+    async def _introduce(self, event: CotEvent, now: float) -> None:
+        unit = tak.read_unit(event) if event.type.startswith("a-") else None
+        why = "" if unit is None else self._host.exchange.may_be(self.guest, unit)
+        if unit is None or why or not await self._is_theirs(unit, now):
+            self._host.exchange.refuse()
+            self._note(why)
+            return
+        # Who hears first that it is here must find it.
+        self._host.exchange.enter(self.guest, unit, now)
+        key, member = self.guest.key, self.guest.member
+        await self._host.store.commit(
+            lambda db: certificates.note_phone(db, key, member, unit.uid, now)
+        )
+
+    async def _is_theirs(self, unit: TakUnit, now: float) -> bool:
+        owner = await self._host.store.read(
+            lambda db: certificates.owner_of_phone(db, self._host.workspace, unit.uid, now)
+        )
+        if owner is None or owner.member == self.guest.member:
+            return True
+        self._note(
+            f"its uid {unit.uid!r} is of {owner.name}'s phone: if that is this one now,"
+            f" `fieldagent hub user tak {owner.member} --revoke`"
+        )
+        return False
+
+    def _note(self, why: str) -> None:
+        if why and why != self._told:
+            log.warning("the phone of %s is not taken in: %s", self._holder.name, why)
+            self._told = why

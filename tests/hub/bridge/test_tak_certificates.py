@@ -1,0 +1,159 @@
+"""Whose phone it is at the hub's own TAK server, on both databases; and what a phone is given."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime
+from functools import partial
+
+import pytest
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.bridge.tak import inward, records
+from fieldagent.hub.bridge.tak.inward import TakInbox, TakOutcome
+from fieldagent.hub.bridge.tak.records import OVER_AFTER, TakPerson
+from fieldagent.hub.bridge.tak_server import authority, certificates
+from fieldagent.hub.bridge.tak_server.certificates import Holder
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import Entry
+from fieldagent.wire.tak import GeoChat, TakUnit
+from tests.hub.bridge.test_tak_budget import CLEO, RULES, line_up, mountain
+from tests.hub.field import Field, collect, said
+
+PHONE, OTHER = "ANDROID-1", "ANDROID-2"
+
+
+async def named(alps: Field, name: str) -> Holder:
+    member = await alps.store.commit(
+        lambda db: directory.add_user(db, 1, name, type_="User", now=alps.now)
+    )
+    return Holder(member, name)
+
+
+async def give(alps: Field, holder: Holder, serial: str, lasts: float = 1e9) -> None:
+    put = partial(certificates.add, workspace=1, holder=holder, serial=serial)
+    await alps.store.commit(lambda db: put(db, expires=alps.now + lasts, now=alps.now))
+
+
+async def arrive(alps: Field, holder: Holder, serial: str, uid: str) -> None:
+    await alps.store.commit(
+        lambda db: certificates.note_phone(db, serial, holder.member, uid, alps.now)
+    )
+
+
+async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
+    async with mountain(store) as alps:
+        dora, emil = await named(alps, "Dora"), await named(alps, "Emil")
+        await give(alps, dora, "aa")
+        await give(alps, dora, "bb", lasts=60.0)
+        await give(alps, emil, "cc")
+        await arrive(alps, dora, "bb", PHONE)
+
+        async def valid() -> set[str]:
+            serials = ["aa", "bb", "cc", "dd"]
+            return await store.read(lambda db: certificates.in_force(db, 1, serials, alps.now))
+
+        async def owner(uid: str) -> Holder | None:
+            return await store.read(lambda db: certificates.owner_of_phone(db, 1, uid, alps.now))
+
+        assert await valid() == {"aa", "bb", "cc"}
+        assert await owner(PHONE) == dora and await owner(OTHER) is None
+        find = partial(certificates.person_of, workspace=1, callsign="Emil", uid=PHONE)
+        found = await store.commit(lambda db: find(db, now=alps.now))
+        assert found == TakPerson(dora.member, "Dora", PHONE)
+        alps.now += 61
+        assert await valid() == {"aa", "cc"} and await owner(PHONE) is None
+        assert await store.read(lambda db: certificates.holder_of(db, 1, "bb", alps.now)) is None
+        await store.commit(
+            lambda db: directory.set_disabled(db, "member", emil.member, alps.now, now=alps.now)
+        )
+        assert await valid() == {"aa"}
+        assert await store.commit(lambda db: certificates.revoke(db, 1, dora.member, alps.now)) == 2
+        assert await valid() == set()
+        # Two of one name would be one on every phone.
+        like = await named(alps, "Emil")
+        with pytest.raises(Refused, match="there is another Emil"):
+            await give(alps, like, "ee")
+        rows = await store.read(lambda db: certificates.listing(db, 1))
+        assert [(each["name"], each["phone"]) for each in rows] == [
+            ("Dora", ""),
+            ("Dora", PHONE),
+            ("Emil", ""),
+        ]
+
+
+async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
+    async with mountain(store) as alps:
+        dora = await named(alps, "Dora")
+        await give(alps, dora, "aa")
+        await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="Dora"))
+        await line_up(alps)
+        (out,) = await store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        assert (out.callsign, out.uid) == ("Dora", "")
+        await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=False))
+        assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
+        assert await store.read(lambda db: records.out_due(db, 1, alps.now, 9)) == []
+        await arrive(alps, dora, "aa", PHONE)
+        (out,) = await store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        assert out.uid == PHONE
+        await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
+        tick = partial(records.note_tick, uid=PHONE, message_id=out.message_id, read=True)
+        assert await store.commit(lambda db: tick(db, now=alps.now))
+        rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
+        assert (Rung.READ, "Dora") in rows
+        # What Dora says is hers, and comes back to her phone by no way.
+        inbox = TakInbox(1, RULES, certificates.person_of)
+        chat = GeoChat(TakUnit(PHONE, "Cleo"), TakUnit("FA-1-3", "Cleo"), "m-1", "down")
+        taken = await store.commit(lambda db: inward.take_chat(db, inbox, CLEO, chat, alps.now))
+        assert taken.became is Became.TAKEN
+        stranger = chat.__class__(TakUnit(OTHER, "Dora"), chat.to, "m-2", "no")
+        refused = await store.commit(
+            lambda db: inward.take_chat(db, inbox, CLEO, stranger, alps.now)
+        )
+        assert refused == TakOutcome(Became.LIMITED)
+        assert [text for _, text in said(await collect(alps.mailbox(CLEO)))][-1] == "down"
+        assert await line_up(alps) == []
+
+
+async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) -> None:
+    async with mountain(store) as alps:
+        cleo = Holder(CLEO, "Cleo")
+        await store.commit(
+            lambda db: db.execute("UPDATE member SET name = ? WHERE id = ?", cleo.name, CLEO)
+        )
+        await give(alps, cleo, "aa")
+        await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="Cleo"))
+        await line_up(alps)
+        (out,) = await store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        await arrive(alps, cleo, "aa", PHONE)
+        # Her phone's tick does not say that her kit has it; nor does its silence.
+        tick = partial(records.note_tick, uid=PHONE, message_id=out.message_id, read=False)
+        assert await store.commit(lambda db: tick(db, now=alps.now))
+        alps.now += OVER_AFTER
+        await store.commit(lambda db: records.give_up(db, alps.now))
+        assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
+
+
+def test_an_authority_signs_what_openssl_and_android_take() -> None:
+    now = datetime(2031, 6, 1, tzinfo=UTC).timestamp()
+    key = authority._new_key()
+    by = authority.Authority(key, authority._own_certificate(key))
+    assert by.certificate == authority._own_certificate(key), "it is the same each time"
+    issued = authority.for_phone(by, "Ada " * 30, now)
+    issued.certificate.verify_directly_issued_by(by.certificate)
+    written = authority.phone_file(by, issued, "Ada", "secret")
+    # As `openssl pkcs12 -legacy` has it: PBE with SHA-1 and 3DES, and a MAC of SHA-1.
+    assert bytes.fromhex("060a2a864886f70d010c0103") in written
+    assert bytes.fromhex("06052b0e03021a") in written
+    trust = pkcs12.load_pkcs12(authority.trust_file(by, "secret"), b"secret")
+    assert [each.certificate for each in trust.additional_certs] == [by.certificate]
+    for host in ("hub.example.org", "192.0.2.1", "2001:db8::1"):
+        server = authority.for_server(by, host, now).certificate
+        lasts = server.not_valid_after_utc - server.not_valid_before_utc
+        assert lasts.days < 825
+    assert authority.context(by, "localhost", now).verify_mode is ssl.CERT_REQUIRED
