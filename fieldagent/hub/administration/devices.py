@@ -10,7 +10,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access import directory, imei_claims, imeis, secret
+from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.bodies import (
     choice,
     identity,
@@ -61,6 +61,8 @@ CHANGE = {
     "imei": Field(read_imei, "imei"),
     "relay": Field(read_flag, "relay"),
     "disabled": Field(read_flag, "disabled"),
+    "revoked": Field(read_flag, "revoked"),
+    "why": Field(line(revocation.WHY_MAX), "why"),
 }
 GIVEN_KEY = {
     "satelliteKey": Field(matching(re.compile("[0-9A-Fa-f]{64}"), "64 hexadecimal digits"), "given")
@@ -127,6 +129,10 @@ class DevicesApi:
             if "disabled" in given:
                 when = now if given["disabled"] else None
                 directory.set_disabled(db, "device", device, when, now=now, by=by)
+            if given.get("revoked"):
+                revocation.revoke(db, device, given.get("why", ""), now=now, by=by)
+            elif "revoked" in given:
+                revocation.restore(db, device, now=now, by=by)
             taken = self._take(db, device)
             (shown,), _ = reading.devices(db, caller, device + 1, 1, now)
             return {**shown, "deadLettersTaken": taken}

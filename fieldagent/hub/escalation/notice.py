@@ -32,6 +32,8 @@ def of(
     in an answer."""
     told = for_a_pager(db, found.id, desk, link)
     device, said = visible(told["device"]), said_in(db, found)
+    if since := told.get("revokedSince"):
+        device += f" (revoked since {clock_time(since)}: a thief's, or an error)"
     subject = f"{title(found)} of {device}"
     lines = [
         f"{subject}{': ' + said if said else ''}",

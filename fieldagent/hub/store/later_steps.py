@@ -156,4 +156,14 @@ CREATE INDEX delivery_due ON delivery (device, satellite_from)
 """
 """What a kit sent became a row for each other kit as it came."""
 
-FROM_35 = _STEPS + _COMMANDS + _BRIDGES + _DOWN_BY_RADIO + _TRACKERS + _SHIFTS + _WORKSPACE_LOG
+_REVOCATION = """
+ALTER TABLE device ADD COLUMN revoked {real}; -- since when; null: it is not
+ALTER TABLE device ADD COLUMN revoked_why TEXT NOT NULL DEFAULT '';
+ALTER TABLE item ADD COLUMN revoked {real}; -- since when the kit of an SOS was
+"""
+"""What a stolen kit sent was its user's word, or nothing at all."""
+
+FROM_35 = (
+    f"{_STEPS}{_COMMANDS}{_BRIDGES}{_DOWN_BY_RADIO}{_TRACKERS}{_SHIFTS}{_WORKSPACE_LOG}"
+    f"{_REVOCATION}"
+)
