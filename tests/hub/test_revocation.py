@@ -13,6 +13,10 @@ import trio
 from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Bearer, Revoked
+from fieldagent.hub.escalation import notice
+from fieldagent.hub.field import kept_letters
+from fieldagent.hub.field.dead_letters import devices_with
+from fieldagent.hub.records import sos
 from fieldagent.hub.records.lease import Leases
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
@@ -27,7 +31,7 @@ from tests.processes import PATIENCE, administer, agent, hub, until
 from tests.running import running
 
 TIME = 1_790_000_000
-ADA, BEN, CLEO = 1, 2, 3
+ADA, BEN = 1, 2
 HELLO, HELP = Entry(5, Message("hello"), TIME), Entry(6, Message("help"), TIME, sos=True)
 
 
@@ -108,11 +112,22 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         await alps.sends(ADA, HELLO, origin=BEN)
-        await alps.sends(BEN, HELLO, origin=CLEO, way=Bearer.SATELLITE, key=None)
+        await alps.sends(BEN, HELLO, origin=ADA, way=Bearer.SATELLITE)
         assert await alps.rows("SELECT id FROM item") == []
         assert all("kit 2 is revoked" in each for each in await kept(alps))
         await alps.sends(ADA, HELP, origin=BEN)
         assert await alps.rows("SELECT sos, revoked FROM item") == [(1, alps.now)]
+        found = await store.read(lambda db: sos.named(db, 1, 1))
+        assert found is not None
+        told = await store.read(lambda db: notice.of(db, found, "1", "", "", ""))
+        assert (
+            told.subject == "SOS 1 of kit 2 (revoked since 2026-09-21T14:13:20Z, perhaps a thief)"
+        )
+        await store.commit(lambda db: revocation.restore(db, BEN, now=alps.now))
+        hub, holders = alps.mobile_originated(), partial(devices_with, workspace=1)
+        await store.commit(lambda db: kept_letters.take_in(db, hub, holders(db)))
+        assert await alps.rows("SELECT reason FROM dead_letter") == []
+        assert len(await alps.rows("SELECT id FROM item")) == 3
 
 
 async def test_who_holds_it_in_another_process_ends_it(database: str) -> None:

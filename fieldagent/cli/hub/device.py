@@ -14,6 +14,7 @@ from fieldagent.cli.hub.opened_store import once, show, show_list
 from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.field import dead_letters
 from fieldagent.hub.operator.known import operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
@@ -219,7 +220,8 @@ def device_restore(given: argparse.Namespace) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
         revocation.restore(db, device, now=now)
-        return [device], {"id": device, "revoked": False}
+        # Others may have brought what it sent.
+        return dead_letters.devices_with(db, workspace), {"id": device, "revoked": False}
 
     return taking_dead_letters(given, change)
 

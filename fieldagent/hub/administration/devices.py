@@ -29,7 +29,7 @@ from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
-from fieldagent.hub.field import check_in, kept_letters
+from fieldagent.hub.field import check_in, dead_letters, kept_letters
 from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
@@ -120,6 +120,7 @@ class DevicesApi:
 
         def act(db: Db, now: float) -> dict[str, Any]:
             device, by = device_of(db, caller, id), str(caller.member)
+            holders = [device]
             if "name" in given:
                 directory.rename_device(db, device, given["name"], now=now, by=by)
             if "imei" in given:
@@ -133,7 +134,9 @@ class DevicesApi:
                 revocation.revoke(db, device, given.get("why", ""), now=now, by=by)
             elif "revoked" in given:
                 revocation.restore(db, device, now=now, by=by)
-            taken = self._take(db, device)
+                # Others may have brought what it sent.
+                holders = dead_letters.devices_with(db, caller.workspace)
+            taken = kept_letters.take_in(db, self._mobile_originated, holders)
             (shown,), _ = reading.devices(db, caller, device + 1, 1, now)
             return {**shown, "deadLettersTaken": taken}
 

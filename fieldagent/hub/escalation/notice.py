@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fieldagent.hub.api import reading
@@ -31,9 +32,7 @@ def of(
     """`desk` is the console's address, `link` the path of what acknowledges it, `code` what does
     in an answer."""
     told = for_a_pager(db, found.id, desk, link)
-    device, said = visible(told["device"]), said_in(db, found)
-    if since := told.get("revokedSince"):
-        device += f" (revoked since {clock_time(since)}: a thief's, or an error)"
+    device, said = device_in_words(told), said_in(db, found)
     subject = f"{title(found)} of {device}"
     lines = [
         f"{subject}{': ' + said if said else ''}",
@@ -57,6 +56,13 @@ def of(
         code,
         _short_map(told.get("position")),
     )
+
+
+def device_in_words(told: Mapping[str, Any]) -> str:
+    """Return the name of the kit as `for_a_pager` tells it, and since when it is revoked."""
+    since = told.get("revokedSince")
+    mark = "" if since is None else f" (revoked since {clock_time(since)}, perhaps a thief)"
+    return f"{visible(told['device'])}{mark}"
 
 
 def reply(found: Sos, device: str, message_id: str, text: str) -> Notice:
