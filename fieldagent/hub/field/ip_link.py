@@ -32,7 +32,7 @@ _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 
 REPLACED = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
 BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
-REVOKED = LinkEnd(Close.POLICY, "this kit is revoked", by_peer=False)
+REVOKED = LinkEnd(Close.REVOKED, "this kit is revoked", by_peer=False)
 STRANDED = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", by_peer=False)
 """It is told no more than that: what the database is called is nobody's business in the field."""
 
