@@ -109,3 +109,7 @@ class Mailbox(Protocol):
 
 class Unknown(Exception):
     """No device has that token or IMEI."""
+
+
+class Revoked(Unknown):
+    """The device that has the token is revoked: whoever has its kit may be a thief."""

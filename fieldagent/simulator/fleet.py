@@ -33,7 +33,7 @@ COMING = 150
 """Attempts at one moment: a real kit has a processor for itself, and these share one."""
 TOGETHER = 20
 """Most positions in one message, as after a time without a link."""
-FOR_GOOD = {Close.POLICY, Close.REPLACED, Close.NO_COMMON_VERSION}
+FOR_GOOD = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
 """After which an emulated kit does not come back: its device is gone, or another has its link."""
 LOOK = 0.1
 

@@ -48,7 +48,7 @@ class Close(IntEnum):
     """The end stops or restarts: connect again, in a while."""
     PROTOCOL_ERROR = 1002
     POLICY = 1008
-    """The device was disabled, or its token revoked."""
+    """The device was disabled, or has another token."""
     TRY_AGAIN = 1013
     """The end lives and can store nothing now: connect again soon."""
     REPLACED = 4000
@@ -56,6 +56,8 @@ class Close(IntEnum):
     NO_COMMON_VERSION = 4001
     SILENT = 4002
     """Nothing was acknowledged, or heard, for too long."""
+    REVOKED = 4003
+    """The device is revoked: whoever has its kit may be a thief."""
 
 
 @dataclass(frozen=True, slots=True)

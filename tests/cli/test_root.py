@@ -121,6 +121,8 @@ COMMANDS: Mapping[str, str] = {
     "hub device set": f"kit satellite-baud=9600 --secret-key {{state}}/key {HUB}",
     "hub device disable": f"kit {HUB}",
     "hub device enable": f"kit {HUB}",
+    "hub device revoke": f"kit --why stolen {HUB}",
+    "hub device restore": f"kit {HUB}",
     "hub device delete": f"kit --yes {HUB}",
     "hub device list": HUB,
     "hub device contested": HUB,

@@ -25,7 +25,7 @@ from fieldagent.agent.channels.contract import (
     Reception,
     Transmission,
 )
-from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
+from fieldagent.agent.channels.hub_connection import REVOKED_WORDS, HubAddress, open_web_socket
 from fieldagent.agent.channels.ip_turn import IP_CARRIAGE, IpTurn
 from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.agent.channels.recorded_link import RecordedSocket
@@ -59,6 +59,7 @@ _FAULTS = {
     Close.REPLACED: "another agent uses this token: give each kit its own",
     Close.NO_COMMON_VERSION: "the hub and this agent are too far apart: update the older one",
     Close.POLICY: "the hub ended the link for good: is the device disabled, its token revoked?",
+    Close.REVOKED: REVOKED_WORDS,
 }
 
 

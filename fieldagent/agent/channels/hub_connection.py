@@ -20,6 +20,8 @@ CHECK_MAX = 10.0
 """Seconds in which the hub closes a WebSocket that was opened to see whether that works."""
 
 _PORTS = {"http": 80, "https": 443}
+GONE = 410
+REVOKED_WORDS = "the hub has revoked this kit: whoever runs the hub can restore it (device restore)"
 _BUSY = {408, 429, 500, 502, 503, 504}
 
 
@@ -81,6 +83,8 @@ async def probe(hub: HubAddress) -> None:
 def _refusal(refused: HandshakeRefused) -> Unreachable:
     if refused.status == 401:
         return TokenRefused(LinkState.FAULT, "the hub refuses the token: correct hub-token")
+    if refused.status == GONE:
+        return Unreachable(LinkState.FAULT, REVOKED_WORDS)
     if refused.status == UPGRADE_REQUIRED:
         what = (
             "the hub is there, but something between takes the header Upgrade away (HTTP 426): its"

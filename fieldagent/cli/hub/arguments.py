@@ -254,8 +254,19 @@ def _add_device(actions: Subparsers) -> None:
     rule.add_argument("--off", action="store_true", help="nothing is expected of it any more")
     _add_setting(device)
     _add_disabling(device, "device", "device")
+    _add_revocation(device)
     _add_deletion(device, "device")
     action(device, "list", ("cli.hub.device", "device_list"), "list devices")
+
+
+def _add_revocation(device: Subparsers) -> None:
+    summary = "take a stolen or lost kit out: nothing that it sends is its user's word any more"
+    revoke = action(device, "revoke", ("cli.hub.device", "device_revoke"), summary)
+    revoke.add_argument("device")
+    revoke.add_argument("--why", default="", metavar="TEXT", help="for those who administer")
+    summary = "take a revoked kit back into use, with what it sent meanwhile"
+    restore = action(device, "restore", ("cli.hub.device", "device_restore"), summary)
+    restore.add_argument("device")
 
 
 def _add_making(device: Subparsers) -> None:

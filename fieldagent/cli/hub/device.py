@@ -12,8 +12,9 @@ from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.hub.dead_letters import taking_dead_letters
 from fieldagent.cli.hub.opened_store import once, show, show_list
 from fieldagent.cli.qr_code import show_qr_code
-from fieldagent.hub.access import directory, imei_claims, imeis, secret
+from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.field import dead_letters
 from fieldagent.hub.operator.known import operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
@@ -200,6 +201,27 @@ def device_relay(given: argparse.Namespace) -> int:
         device = directory.device_named(db, workspace, given.device)
         directory.set_relay(db, device, not given.off, now=now)
         return [device], {"id": device, "relay": not given.off}
+
+    return taking_dead_letters(given, change)
+
+
+def device_revoke(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        revocation.revoke(db, device, given.why, now=now)
+        return show(given, {"id": device, "revoked": True})
+
+    return once(given, change)
+
+
+def device_restore(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> tuple[list[int], Row]:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.device)
+        revocation.restore(db, device, now=now)
+        # Others may have brought what it sent.
+        return dead_letters.devices_with(db, workspace), {"id": device, "revoked": False}
 
     return taking_dead_letters(given, change)
 

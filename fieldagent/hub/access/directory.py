@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access import imei_claims, secret, sessions
-from fieldagent.hub.contract import Device, Unknown, number_of
+from fieldagent.hub.contract import Device, Revoked, Unknown, number_of
 from fieldagent.hub.operator.known import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
@@ -332,6 +332,7 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
         db,
         "SELECT device.id, device.name, device.member, member.name, imei, operator,"
         " air_key IS NOT NULL, relay = 1, credits_per_day, sos_reserve, device.disabled,"
+        " device.revoked, device.revoked_why,"
         f" {lease.IS_LINKED},"
         " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
         " AND delivery.state IN ('waiting', 'packed'))"
@@ -354,6 +355,8 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
             "creditsPerDay",
             "sosReserve",
             "disabled",
+            "revoked",
+            "revokedWhy",
             "linked?",
             "waiting",
             "deadLetters",
@@ -416,6 +419,12 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
             "its user is disabled, and their devices with them: enable the user, here or by"
             f" `fieldagent hub user enable {whose[0][0]}`"
         )
+    revoked = "SELECT 1 FROM device WHERE id = ? AND revoked IS NOT NULL"
+    if when is None and _one(db, revoked, device):
+        raise Refused(
+            f"device {device} is revoked, and out of use by that: `fieldagent hub device restore"
+            f" {device}` takes it back into use"
+        )
     if when is None:
         workspace_log.come_back(db, device, now)
     db.execute("UPDATE device SET disabled = ? WHERE id = ?", when, device)
@@ -426,7 +435,8 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
     which = (
         "disabled IS NULL"
         if when is not None
-        else "disabled = (SELECT disabled FROM member WHERE member.id = device.member)"
+        else "revoked IS NULL"
+        " AND disabled = (SELECT disabled FROM member WHERE member.id = device.member)"
     )
     if when is None:
         for (device,) in db.execute(f"SELECT id FROM device WHERE member = ? AND {which}", member):
@@ -444,7 +454,10 @@ def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: 
         kit_report.touch_directory(db, workspace)
 
 
-CHANGES_DIRECTORY = ("device disable", "device enable", "member disable", "member enable")
+CHANGES_DIRECTORY = (
+    *("device disable", "device enable", "device revoke", "device restore"),
+    *("member disable", "member enable"),
+)
 """Of deeds to a device or a member that are noted here."""
 
 
@@ -460,17 +473,31 @@ def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: 
 
 # For the ways to devices.
 
-_DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE disabled IS NULL AND "
+_DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE "
+HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
+"""SQL: whether what comes from a `device` is looked at. Of one that is revoked an SOS alone counts
+(`access.revocation`)."""
 
 
 def device_of_token(db: Db, token: str) -> Device:
-    """Raises Unknown."""
-    return _device(db, "link_token = ?", secret.lookup(token))
+    """Raises Unknown; Revoked where its kit is."""
+    lookup = secret.lookup(token)
+    try:
+        return _device(db, "link_token = ?", lookup)
+    except Unknown:
+        if _one(db, "SELECT 1 FROM device WHERE link_token = ? AND revoked IS NOT NULL", lookup):
+            raise Revoked from None
+        raise
 
 
 def device_of_imei(db: Db, imei: str) -> Device:
-    """Raises Unknown."""
-    return _device(db, "imei = ?", imei)
+    """Return the device in use, or revoked, that has this IMEI. Raises Unknown."""
+    return _device(db, "imei = ?", imei, heard=HEARD)
+
+
+def device_heard(db: Db, device: int) -> Device:
+    """Return the device in use, or revoked, of that number. Raises Unknown."""
+    return _device(db, "id = ?", device, heard=HEARD)
 
 
 def device_by_id(db: Db, device: int) -> Device:
@@ -514,8 +541,8 @@ def air_key_of(db: Db, device: int) -> bytes | None:
     return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
 
-def _device(db: Db, condition: str, value: str | int) -> Device:
-    rows = db.execute(_DEVICE + condition, value)
+def _device(db: Db, condition: str, value: str | int, *, heard: str = "disabled IS NULL") -> Device:
+    rows = db.execute(f"{_DEVICE}{heard} AND {condition}", value)
     if not rows:
         raise Unknown
     return Device(*rows[0])

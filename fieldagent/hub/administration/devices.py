@@ -10,7 +10,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access import directory, imei_claims, imeis, secret
+from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.bodies import (
     choice,
     identity,
@@ -29,7 +29,7 @@ from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
-from fieldagent.hub.field import check_in, kept_letters
+from fieldagent.hub.field import check_in, dead_letters, kept_letters
 from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
@@ -61,6 +61,8 @@ CHANGE = {
     "imei": Field(read_imei, "imei"),
     "relay": Field(read_flag, "relay"),
     "disabled": Field(read_flag, "disabled"),
+    "revoked": Field(read_flag, "revoked"),
+    "why": Field(line(revocation.WHY_MAX), "why"),
 }
 GIVEN_KEY = {
     "satelliteKey": Field(matching(re.compile("[0-9A-Fa-f]{64}"), "64 hexadecimal digits"), "given")
@@ -118,6 +120,7 @@ class DevicesApi:
 
         def act(db: Db, now: float) -> dict[str, Any]:
             device, by = device_of(db, caller, id), str(caller.member)
+            holders = [device]
             if "name" in given:
                 directory.rename_device(db, device, given["name"], now=now, by=by)
             if "imei" in given:
@@ -127,7 +130,13 @@ class DevicesApi:
             if "disabled" in given:
                 when = now if given["disabled"] else None
                 directory.set_disabled(db, "device", device, when, now=now, by=by)
-            taken = self._take(db, device)
+            if given.get("revoked"):
+                revocation.revoke(db, device, given.get("why", ""), now=now, by=by)
+            elif "revoked" in given:
+                revocation.restore(db, device, now=now, by=by)
+                # Others may have brought what it sent.
+                holders = dead_letters.devices_with(db, caller.workspace)
+            taken = kept_letters.take_in(db, self._mobile_originated, holders)
             (shown,), _ = reading.devices(db, caller, device + 1, 1, now)
             return {**shown, "deadLettersTaken": taken}
 

@@ -234,6 +234,8 @@ class ReadItem(NamedTuple):
     accepted: float
     sos: bool
     unauthenticated: bool
+    revoked: float | None
+    """Since when the kit of an SOS is revoked."""
     moment: datetime
     item: Item
     estimate: str
@@ -258,6 +260,7 @@ class ReadItem(NamedTuple):
             "accepted": self.accepted,
             "sos": self.sos,
             "unauthenticated": self.unauthenticated,
+            "revokedSince": self.revoked,
             "to": json.loads(self.to) if self.to else None,
             "receipt": "read" if self.asks else None,
             "reached": self.reached,
@@ -271,7 +274,8 @@ def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
         return []
     rows = db.execute(
         "SELECT item.id, request_id, sender, member.name, member.type, device.name, target,"
-        " addressee, asks, accepted, sos, unauthenticated, estimate, body FROM item JOIN member"
+        " addressee, asks, accepted, sos, unauthenticated, item.revoked, estimate, body FROM item"
+        " JOIN member"
         " ON member.id = item.sender LEFT JOIN device ON device.id = item.source_device"
         f" WHERE item.id IN ({', '.join('?' * len(numbers))}) ORDER BY item.id DESC",
         *numbers,
@@ -281,7 +285,7 @@ def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
 
 
 def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
-    *who, accepted, sos, unauthenticated, estimate, body = row
+    *who, accepted, sos, unauthenticated, revoked, estimate, body = row
     number, request_id, sender, name, type_, device, target, addressee, asks = who
     entry = stored_entry(body)
     content = entry.content
@@ -295,6 +299,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
         float(accepted),
         bool(sos),
         bool(unauthenticated),
+        None if revoked is None else float(revoked),
         recorded(content) or datetime.fromtimestamp(entry.time, UTC),
         content,
         estimate,
@@ -405,7 +410,7 @@ _DEVICE = (
     f" last_update, {kit_report.SETTINGS}, relay, air_key IS NOT NULL, every, by_minute,"
     " kit_every, due, warned, check_in.sos, modems, modems_at,"
     f" {OF_DEVICE}, {imei_claims.CONTESTED}, credits_per_day, sos_reserve, (SELECT credits FROM"
-    " spent WHERE spent.device = device.id AND day = ?)"
+    " spent WHERE spent.device = device.id AND day = ?), device.revoked, device.revoked_why"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
@@ -425,6 +430,7 @@ def devices(
 
 
 def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
+    row, (revoked, why) = row[:-2], row[-2:]
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
     latitude, longitude, position_at, key_trouble, waiting, awaited, last_update = row[11:18]
     settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[18:-5]
@@ -436,6 +442,9 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         "imei": imei if caller.sees_all else None,
         "operator": operator,
         "disabled": disabled is not None,
+        "revoked": None
+        if revoked is None
+        else {"since": float(revoked), "why": why if caller.sees_all else ""},
         "relay": bool(relay),
         "tagged": bool(tagged),
         "linked": bool(linked),

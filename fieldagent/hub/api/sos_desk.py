@@ -167,13 +167,16 @@ def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
     """Return what somebody who is woken needs: which incident of which device, where it was last
     with a link to a map, and where to answer: at the desk, or by `link`, which is the path of one
     that acknowledges it once. `desk` is the console's address."""
-    ((number, device, state, latitude, longitude, at),) = db.execute(
-        "SELECT sos.number, device.name, sos.state, latitude, longitude, position_at FROM sos"
+    ((number, device, state, revoked, latitude, longitude, at),) = db.execute(
+        "SELECT sos.number, device.name, sos.state, revoked, latitude, longitude, position_at"
+        " FROM sos"
         " JOIN device ON device.id = sos.device LEFT JOIN contact ON contact.device = device.id"
         " WHERE sos.id = ?",
         id_,
     )
     told: dict[str, Any] = {"id": id_, "number": number, "device": device, "state": state}
+    if revoked is not None:
+        told["revokedSince"] = float(revoked)
     if at is not None:
         place = f"mlat={latitude:.5f}&mlon={longitude:.5f}"
         told["position"] = {
@@ -200,8 +203,8 @@ def shown(db: Db, found: Sos) -> dict[str, Any]:
     first = [] if found.item is None else reading.items(db, [found.item])
     thread = reading.items(db, numbers)[::-1]
     said = [each for each in thread if each.device is not None]
-    ((name, latitude, longitude, at),) = db.execute(
-        "SELECT name, latitude, longitude, position_at FROM device"
+    ((name, revoked, why, latitude, longitude, at),) = db.execute(
+        "SELECT name, revoked, revoked_why, latitude, longitude, position_at FROM device"
         " LEFT JOIN contact ON contact.device = device.id WHERE device.id = ?",
         found.device,
     )
@@ -217,6 +220,7 @@ def shown(db: Db, found: Sos) -> dict[str, Any]:
         "items": [each.as_json() for each in said],
         "thread": _thread(db, found, thread),
         "unauthenticated": bool(said) and all(each.unauthenticated for each in said),
+        "revoked": None if revoked is None else {"since": float(revoked), "why": why},
         "calledOff": sos.called_off(db, found.id),
         "position": {"latitude": latitude, "longitude": longitude, "at": at} if known else None,
         "seen": None

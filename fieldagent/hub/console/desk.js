@@ -105,6 +105,8 @@ function lines(sos) {
     element("ol", { class: "thread", "aria-label": `Thread of SOS ${sos.id}` }, sos.thread.map(step)),
     element("p", {}, `Last seen: ${where(sos.position)} · `, kit),
   ];
+  if (sos.revoked) shown.push(element("p", { class: "revoked" },
+    `Kit revoked since ${clock(sos.revoked.since)} UTC${sos.revoked.why && ` (${sos.revoked.why})`}: this may be a thief's, or somebody's in need. Nothing goes to the kit.`));
   if (sos.unauthenticated) shown.push(element("p", {}, "Sender not verified."));
   if (sos.calledOff)
     shown.push(element("p", {}, `Called off from the kit, ${clock(sos.calledOff)} UTC. Ask whether it is so, then close it.`));
@@ -123,7 +125,7 @@ function step({ at, event, by: who, detail, item, reached }) {
   const came = reached.map(each => [STATES[each.state] ?? each.state, each.device, each.ended && `${clock(each.ended)} UTC`].filter(Boolean).join(" "));
   return element("li", { class: event },
     element("span", { class: "quiet" }, `${cameAt(at, item.event)} ${item.sender.name}: `),
-    said(item.event), item.unauthenticated ? " (sender not verified)" : "",
+    said(item.event), item.revokedSince ? ` (kit revoked since ${clock(item.revokedSince)} UTC)` : item.unauthenticated ? " (sender not verified)" : "",
     came.length ? element("span", { class: "quiet" }, ` (${came.join(", ")})`) : "");
 }
 

@@ -33,14 +33,19 @@ function change(device) {
     return `${device.name} is deleted.`;
   }, loadDevices);
   const off = device.disabled;
-  return fold(id, [device.name, device.user.name, device.imei, off && "disabled"].filter(Boolean).join(", "),
+  return fold(id, [device.name, device.user.name, device.imei, device.revoked ? "revoked" : off && "disabled"].filter(Boolean).join(", "),
     form(`Change ${device.name}`, saved, { id: `${id}-save`, text: "Save" },
       line(`${id}-name`, "Name", { value: device.name, maxlength: "80" }),
       line(`${id}-imei`, "IMEI of its modem", { value: device.imei || "", inputmode: "numeric" }),
       flag(`${id}-relay`, "May bring what others sent", device.relay)),
     cost(device),
     deeds(
-      button(`${id}-off`, off ? "Enable" : "Disable",
+      device.revoked
+        ? button(`${id}-revoke`, "Restore", sure(`Take ${device.name} back into use, with what it sent while it was revoked?`,
+          () => patch({ revoked: false }, `${device.name} is in use again.`)))
+        : button(`${id}-revoke`, "Revoke (stolen)", sure(`Whoever has the kit of ${device.name} speaks for nobody any more; an SOS of it still rings. Go on?`,
+          () => patch({ revoked: true }, `${device.name} is revoked.`))),
+      device.revoked ? "" : button(`${id}-off`, off ? "Enable" : "Disable",
         () => patch({ disabled: !off }, `${device.name} is ${off ? "in use again" : "out of use"}.`)),
       button(`${id}-token`, "New token", sure(`The kit of ${device.name} loses its link until it has the new token. Go on?`,
         () => renew("token", `The new token of ${device.name}`))),

@@ -75,7 +75,8 @@ const modems = kit => kit.modems.map(({ channel, signal, battery, at }) => {
 /** Why nothing comes from it, as far as the hub can tell, and what to do. */
 function silence(kit) {
   const why = [];
-  if (kit.disabled) why.push("it is disabled");
+  if (kit.revoked) why.push(`it is revoked since ${clock(kit.revoked.since)} UTC${kit.revoked.why && ` (${kit.revoked.why})`}: what comes from it is kept apart`);
+  else if (kit.disabled) why.push("it is disabled");
   if (kit.trouble) why.push(kit.trouble);
   if (kit.satelliteTrouble) why.push(`over satellite: ${kit.satelliteTrouble}`);
   if (!kit.lastContact) why.push("it has never called: look at its hub-token, or its IMEI here");

@@ -140,9 +140,10 @@ def _asking(db: Db, link: AlarmLink, found: Sos) -> Response:
         link_to_map = f'<a href="{escape(where["map"])}" rel="noreferrer">map</a>'
         link_to_app = f'<a href="{escape(where["geo"])}">in your map program</a>'
         place = f"<p>Position: {escape(words)} ({link_to_map}, {link_to_app})</p>"
-    ask = f"Press the button if you, {notice.visible(link.name)}, have it from here. Its kit is"
-    lines.append(f"{ask} told your name, and nobody else is called.")
-    title = f"{notice.title(found)} of {notice.visible(told['device'])}"
+    ask = f"Press the button if you, {notice.visible(link.name)}, have it from here."
+    tells = "Nothing goes to its kit" if "revokedSince" in told else "Its kit is told your name"
+    lines.append(f"{ask} {tells}, and nobody else is called.")
+    title = f"{notice.title(found)} of {notice.device_in_words(told)}"
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
     form = _FORM.format(most=WORD_MAX)
     return _page(200, title, "\n      ".join([*before, place, last, form]))

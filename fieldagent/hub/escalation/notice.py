@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fieldagent.hub.api import reading
@@ -31,7 +32,7 @@ def of(
     """`desk` is the console's address, `link` the path of what acknowledges it, `code` what does
     in an answer."""
     told = for_a_pager(db, found.id, desk, link)
-    device, said = visible(told["device"]), said_in(db, found)
+    device, said = device_in_words(told), said_in(db, found)
     subject = f"{title(found)} of {device}"
     lines = [
         f"{subject}{': ' + said if said else ''}",
@@ -60,11 +61,18 @@ def of(
 def asked(db: Db, found: Sos, message_id: str, text: str, desk: str) -> Notice:
     """Tell a dispatcher that they are to take it over."""
     told = for_a_pager(db, found.id, desk, "")
-    device, words = visible(told["device"]), visible(text)[:WORDS]
+    device, words = device_in_words(told), visible(text)[:WORDS]
     subject = f"Take over {title(found)} of {device}?"
     return Notice(
         message_id, subject, f"{subject} {words}", found.id, device, words, told.get("desk", "")
     )
+
+
+def device_in_words(told: Mapping[str, Any]) -> str:
+    """Return the name of the kit as `for_a_pager` tells it, and since when it is revoked."""
+    since = told.get("revokedSince")
+    mark = "" if since is None else f" (revoked since {clock_time(since)}, perhaps a thief)"
+    return f"{visible(told['device'])}{mark}"
 
 
 def reply(found: Sos, device: str, message_id: str, text: str) -> Notice:

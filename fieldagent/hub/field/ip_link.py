@@ -17,7 +17,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.http.web_socket import WebSocket
 from fieldagent.http.web_socket_server import accept
-from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Unknown
+from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Revoked, Unknown
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records.lease import Lease
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
@@ -32,6 +32,7 @@ _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 
 REPLACED = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
 BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
+REVOKED = LinkEnd(Close.REVOKED, "this kit is revoked", by_peer=False)
 STRANDED = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", by_peer=False)
 """It is told no more than that: what the database is called is nobody's business in the field."""
 
@@ -48,7 +49,7 @@ class Links:
     """What the links need of the hub."""
 
     authenticate: Callable[[str], Awaitable[Device]]
-    """Whose token this is. Raises Unknown, or StoreUnavailable."""
+    """Whose token this is. Raises Unknown, Revoked, or StoreUnavailable."""
     mailbox: Callable[[Device, str], Mailbox]
     """Of a device, whose agent is of that version; empty is one that does not tell."""
     connected: Callable[[Device], AbstractAsyncContextManager[Lease]]
@@ -82,6 +83,8 @@ class Links:
         while True:
             try:
                 return await self.authenticate(token)
+            except Revoked:
+                raise Problem(410, "the kit with this link token is revoked") from None
             except Unknown:
                 if self.wrong_token is not None:
                     raise await self.wrong_token(request) from None
@@ -130,6 +133,8 @@ class Links:
         """Why a link must end: whoever may link no more would else come back for ever."""
         try:
             await self.authenticate(token)
+        except Revoked:
+            return REVOKED
         except Unknown:
             return BARRED
         except StoreUnavailable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fieldagent.hub.access import revocation
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import contact
@@ -76,6 +77,21 @@ def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Post
 
 _ARRIVED = ("device", "origin", "sequence", "digest", "at", "sos")
 _Key = tuple[int, int, bytes]
+
+
+def take_in_all(
+    db: Db, messages: Sequence[KitItems], now: float, grace: float, time_to_live: float
+) -> list[TakenIn | None]:
+    """Enter the items that are new; None for messages of a device that was revoked a moment ago, of
+    which nothing is entered."""
+    revoked = revocation.among(db, {each.device.id for each in messages})
+    good = [each for each in messages if each.device.id not in revoked]
+    taken: list[TakenIn] = []
+    for first in range(0, len(good), TOGETHER):
+        some = good[first : first + TOGETHER]
+        taken += take_in(db, some, now=now, grace=grace, time_to_live=time_to_live)
+    found = iter(taken)
+    return [None if each.device.id in revoked else next(found) for each in messages]
 
 
 def take_in(

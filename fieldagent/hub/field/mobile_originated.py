@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b
 
-from fieldagent.hub.access import directory, people
+from fieldagent.hub.access import directory, people, revocation
 from fieldagent.hub.access.directory import (
     device_of_imei,
     disabled_device,
@@ -22,12 +22,11 @@ from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.field import check_in, dead_letters
 from fieldagent.hub.field.envelope_packing import note_journal, note_packed
 from fieldagent.hub.field.kit_items import (
-    TOGETHER,
     KitItems,
     TakenIn,
     only_items,
     posting_of,
-    take_in,
+    take_in_all,
 )
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
 from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
@@ -105,6 +104,8 @@ class _Taken:
     """Who brought them has proved who they are: by a link's token, or a tag."""
     doubt: str = ""
     """Why these are not believed to be the device's: nothing but an SOS of theirs counts."""
+    revoked: float | None = None
+    """Since when the device is revoked, or who brought them."""
     items: int = 0
     duplicates: int = 0
     mismatches: list[str] = field(default_factory=list)
@@ -228,8 +229,9 @@ class MobileOriginated:
         alone = only_items(device, envelope) if way is Bearer.IP else None
         if alone is not None:
             plain = await self._store.commit_together(self._take_items, alone)
-            _tell(device, plain.items, plain.duplicates, way)
-            return
+            if plain is not None:
+                _tell(device, plain.items, plain.duplicates, way)
+                return
         unchecked = way is Bearer.SATELLITE and envelope.tagged and not keys
 
         def take(db: Db) -> _Taken:
@@ -257,13 +259,9 @@ class MobileOriginated:
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
         _tell(device, taken.items, taken.duplicates, way)
 
-    def _take_items(self, db: Db, messages: Sequence[KitItems]) -> list[TakenIn]:
-        now, grace, time_to_live = self._clock(), self._grace, self._time_to_live
-        taken: list[TakenIn] = []
-        for first in range(0, len(messages), TOGETHER):
-            some = messages[first : first + TOGETHER]
-            taken += take_in(db, some, now=now, grace=grace, time_to_live=time_to_live)
-        return taken
+    def _take_items(self, db: Db, messages: Sequence[KitItems]) -> list[TakenIn | None]:
+        limits = self._clock(), self._grace, self._time_to_live
+        return take_in_all(db, messages, *limits)
 
     def _bury(self, db: Db, device: Device, body: bytes, way: Bearer, reason: str) -> None:
         imei = (device.imei or "") if way is Bearer.SATELLITE else ""
@@ -312,12 +310,14 @@ class MobileOriginated:
             taken.relaying, taken.device = taken.device, neighbour
             taken.doubt = doubt_of(db, taken.relaying, neighbour, taken.proved)
             contact.note(db, taken.relaying.id, taken.way, taken.now)
+        taken.revoked, why = revocation.doubt_of(db, taken.relaying, taken.device)
+        taken.doubt = why or taken.doubt
         if not taken.doubt:
             way = taken.way if taken.relaying is None else Bearer.RADIO
             contact.note(db, taken.device.id, way, taken.now)
         for entry in envelope.entries:
             self._take_entry(db, entry, taken)
-        if taken.way is Bearer.SATELLITE and taken.relaying is None:
+        if taken.way is Bearer.SATELLITE and taken.relaying is None and taken.revoked is None:
             again = mt_copies.note_heard(db, taken.device.id, taken.confirmed, taken.now)
             if again:
                 log.warning(
@@ -331,7 +331,9 @@ class MobileOriginated:
 
     def _take_entry(self, db: Db, entry: Entry, taken: _Taken) -> None:
         content, device = entry.content, taken.device
-        if taken.relaying is not None and isinstance(content, Report | Receipt | Unreadable):
+        if taken.revoked is not None and not (entry.sos or isinstance(content, Fragment)):
+            taken.troubles.append(taken.doubt)
+        elif taken.relaying is not None and isinstance(content, Report | Receipt | Unreadable):
             taken.troubles.append("a confirmation in the name of another device")
         elif isinstance(content, IncidentWord) and content.says is Said.OPEN:
             _take_open(db, content, taken)
@@ -420,6 +422,7 @@ class MobileOriginated:
         return replace(
             posting_of(device, entry, item, taken.now + self._time_to_live),
             unauthenticated=bool(taken.doubt) and not proved,
+            revoked=taken.revoked,
             estimate=_estimate_beside(item, taken),
         )
 
@@ -441,6 +444,11 @@ class MobileOriginated:
         slices.drop(db, whose, part.count)
         for fragment in whole.fragments:
             _is_new(db, fragment, taken)
+        if taken.revoked is not None and not any(entry.sos for entry in whole.entries):
+            # The last fragment alone could not be taken in later.
+            self._bury(db, taken.device, whole.envelope, Bearer.IP, taken.doubt)
+            taken.buried.append(taken.doubt)
+            return
         for entry in whole.entries:
             self._take_entry(db, entry, taken)
         if whole.not_understood and not taken.doubt:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from fieldagent.hub.access.directory import HEARD
 from fieldagent.hub.contract import Device
 from fieldagent.hub.store.contract import Db
 
 
 def neighbour_of(db: Db, relaying: Device, number: int) -> Device | None:
-    """Return the device whose items another of its workspace brings; None where it has none of that
-    number."""
+    """Return the device, in use or revoked, whose items another of its workspace brings; None where
+    it has none of that number."""
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
-        " AND disabled IS NULL",
+        f" AND {HEARD}",
         number,
         relaying.workspace,
     )

@@ -19,7 +19,7 @@ import logging
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fieldagent.hub.access import directory
+from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.contract import Bearer, Device, Unknown
 from fieldagent.hub.field.envelope_packing import (
     LOOK_AT,
@@ -78,17 +78,20 @@ def device_of(db: Db, frame: SmsFrame) -> Device:
     low = frame.name.hex()
     rows = db.execute(
         "SELECT id, link_token FROM device WHERE link_token >= ? AND link_token < ?"
-        " AND disabled IS NULL",
+        f" AND {directory.HEARD}",
         *(low, low + "g"),
     )
     for id_, token in rows:
         if frame.is_tagged_by(sms_frame.key_up(bytes.fromhex(token))):
-            return directory.device_by_id(db, int(id_))
+            return directory.device_heard(db, int(id_))
     raise Unknown
 
 
 def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, now: float) -> None:
-    """Take in what a frame says beside its envelope, which is on disk by now."""
+    """Take in what a frame says beside its envelope, which is on disk by now; nothing of a device
+    that is revoked, to which no SMS goes."""
+    if revocation.since(db, device.id) is not None:
+        return
     new = db.execute(
         "INSERT INTO kit_sms (device, number, kind, at, not_before) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (device) DO NOTHING RETURNING device",
@@ -134,7 +137,10 @@ _MAIL = (
     f" AND contact.way = '{Bearer.SMS}')"
     " AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.device = kit_sms.device)"
 )
-_DUE = f"(owed <> '' OR load <> '' OR (at > ? AND {_MAIL}))"
+_DUE = (
+    "EXISTS (SELECT 1 FROM device WHERE device.id = kit_sms.device AND device.disabled IS NULL)"
+    f" AND (owed <> '' OR load <> '' OR (at > ? AND {_MAIL}))"
+)
 
 
 def next_due(db: Db, now: float) -> float:

@@ -72,6 +72,8 @@ class Posting:
     """JSON of how the writer of a pushed message is reached: `phone`, `email`, what there is."""
     estimate: Estimate | None = None
     """Where the satellite operator saw the sender, for an item that does not say so itself."""
+    revoked: float | None = None
+    """Of an SOS: since when the kit is revoked that it came from, or by."""
 
 
 WORDS_MAX = 1_000
@@ -199,7 +201,7 @@ def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) 
 _ITEM = (
     *("request_id", "workspace", "sender", "target", "body", "sos", "priority", "collapse_key"),
     *("accepted", "expires", "source_device", "source_sequence", "contact", "estimate"),
-    *("unauthenticated", "kind", "words", "addressee", "team", "asks", "place"),
+    *("unauthenticated", "kind", "words", "addressee", "team", "asks", "place", "revoked"),
 )
 
 
@@ -245,6 +247,7 @@ def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -
             posting.team,
             int(posting.asks),
             next(places) if _is_of_log(posting) else None,
+            posting.revoked,
         )
         for posting, device in postings
     ]

@@ -173,13 +173,14 @@ CREATE INDEX tak_certificate_of_uid ON tak_certificate (uid);
 """
 """The hub was at TAK servers of others alone."""
 
+_REVOCATION = """
+ALTER TABLE device ADD COLUMN revoked {real}; -- since when; null: it is not
+ALTER TABLE device ADD COLUMN revoked_why TEXT NOT NULL DEFAULT '';
+ALTER TABLE item ADD COLUMN revoked {real}; -- since when the kit of an SOS was
+"""
+"""What a stolen kit sent was its user's word, or nothing at all."""
+
 FROM_35 = (
-    _STEPS
-    + _COMMANDS
-    + _BRIDGES
-    + _DOWN_BY_RADIO
-    + _TRACKERS
-    + _SHIFTS
-    + _WORKSPACE_LOG
-    + _TAK_SERVER
+    f"{_STEPS}{_COMMANDS}{_BRIDGES}{_DOWN_BY_RADIO}{_TRACKERS}{_SHIFTS}{_WORKSPACE_LOG}"
+    f"{_TAK_SERVER}{_REVOCATION}"
 )

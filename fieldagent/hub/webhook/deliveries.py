@@ -159,7 +159,7 @@ def _runs(
     )
     rows = db.execute(
         "SELECT item.id, item.request_id, item.sender, item.workspace, item.body, item.accepted,"
-        " item.addressee, item.estimate, item.unauthenticated,"
+        " item.addressee, item.estimate, item.unauthenticated, item.revoked,"
         " (SELECT kind FROM sos WHERE sos.item = d.item),"
         " item.incident, d.telling, d.attempts FROM webhook_delivery d"
         f" JOIN item ON item.id = d.item WHERE d.webhook = ? AND d.item {among}",
@@ -233,7 +233,7 @@ class _Writer:
 
     def post(self, row: Sequence[Any]) -> WebhookPost:
         item, request_id, sender, workspace, body, accepted, addressee, *rest = row
-        estimate, unproved, raises, incident, telling, attempts = rest
+        estimate, unproved, revoked, raises, incident, telling, attempts = rest
         db, webhook, link = self._db, self._webhook, ""
         if telling:
             who = self._identity(sender, workspace)
@@ -255,6 +255,8 @@ class _Writer:
             extra["estimatedPosition"] = estimated_position(**json.loads(estimate))
         if unproved:
             extra["unauthenticated"] = True
+        if revoked is not None:
+            extra["revokedSince"] = write_timestamp(datetime.fromtimestamp(revoked, UTC))
         if addressee:
             extra["to"] = json.loads(addressee)
         if entry.asks:
