@@ -317,6 +317,9 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 
 OF_VERSION_35 = """
+DROP TABLE rebuild;
+DROP INDEX item_restored;
+ALTER TABLE item DROP COLUMN restored;
 DROP INDEX delivery_due;
 CREATE INDEX delivery_due ON delivery (device, satellite_from) WHERE state = 'waiting';
 DROP INDEX delivery_at_once;

@@ -189,6 +189,65 @@ def raise_alarm(
     return raised
 
 
+CAME_BACK = "a kit brought it back after the database was restored"
+
+
+def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:
+    """Enter what a kit has brought back to a database that had lost it, as it came at `at`; return
+    the item. No webhook gets it, and kits do where that costs nothing: who had it recognises it.
+    `is_closed`: its incident was, as its kit knows."""
+    source = posting.source
+    ((item, request_id),) = _store(db, [(posting, source.station if source else None)], at)
+    db.execute("UPDATE item SET restored = ? WHERE id = ?", now, item)
+    if source is None:
+        return item
+    entered = [(posting, Entered(item, request_id))]
+    _deliver_to_devices(db, entered, now, 0.0, of_log=_is_of_log(posting))
+    keep_from_costing(db, item, CAME_BACK)
+    if posting.sos:
+        number = source.sequence - posting.back
+        joined = sos.join(db, posting.workspace, source.station, number, item, posting.time, at)
+        if is_closed:
+            sos.note_closed(db, joined.id, now)
+        elif joined.rings:
+            alarm.begin(db, joined.id, now)
+    elif isinstance(posting.item, IncidentWord):
+        _note_word(db, posting.item, posting, at)
+    return item
+
+
+def note_had(db: Db, item: int, device: int, sequence: int, at: float) -> None:
+    """Write down that a device had an item under that number, before the database was restored."""
+    taken = db.execute("SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence)
+    if taken:
+        # It was given again meanwhile.
+        sql = "UPDATE device SET next_sequence = next_sequence + 1 WHERE id = ?"
+        ((following,),) = db.execute(f"{sql} RETURNING next_sequence", device)
+        sequence = following - 1
+    db.execute(
+        "INSERT INTO delivery (item, device, sequence, state, way, ended)"
+        " VALUES (?, ?, ?, 'stored', ?, ?) ON CONFLICT (item, device) DO UPDATE"
+        " SET state = 'stored', way = excluded.way, ended = excluded.ended, reason = ''",
+        *(item, device, sequence, Bearer.IP.value, at),
+    )
+
+
+def post_again(db: Db, now: float) -> int:
+    """Give webhooks what came back; return how many posts that are."""
+    posts = db.execute(
+        "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
+        " SELECT webhook.id, item.id, CASE WHEN item.sos = 1 THEN -item.id ELSE item.sender END,"
+        " 'waiting', ? FROM item JOIN webhook ON webhook.workspace = item.workspace"
+        " WHERE item.restored IS NOT NULL AND item.source_device IS NOT NULL"
+        " AND webhook.disabled IS NULL AND webhook.after = 0"
+        " ON CONFLICT (webhook, item) DO NOTHING RETURNING item",
+        now,
+    )
+    if posts:
+        db.announce("webhooks")
+    return len(posts)
+
+
 _ITEM = (
     *("request_id", "workspace", "sender", "target", "body", "sos", "priority", "collapse_key"),
     *("accepted", "expires", "source_device", "source_sequence", "contact", "estimate"),
