@@ -186,10 +186,15 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
             "SELECT item.sender, source_device, source_sequence, delivery.sequence, state"
             " FROM item JOIN delivery ON delivery.item = item.id AND device = 2 ORDER BY item.id"
         ) == [(3, None, None, 4, "stored"), (1, 1, 77, 5, "stored")]
-        # Ada's own kit has it, too: it is there already.
+        doubts = "SELECT sender, unauthenticated FROM item ORDER BY sender"
+        assert await alps.rows(doubts) == [(1, 1), (3, 1)]
+        # Ada's own kit has it, too: that proves it, and it is there already.
+        mailbox = alps.mailbox(1)
         own = replace(of_ada, sequence=77)
-        await alps.sends(1, own)
-        assert len(await alps.rows("SELECT 1 FROM item")) == 2
+        assert decode(await mailbox.next_note()) == Ask(SENT, 0)
+        assert await asks(mailbox, Inventory(SENT, 0, (row(own),))) == Fetch(SENT, (77,))
+        await asks(mailbox, copies([own]))
+        assert await alps.rows(doubts) == [(1, 0), (3, 1)]
         assert said(await collect(alps.mailbox(2))) == []
 
 

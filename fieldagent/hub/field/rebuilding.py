@@ -3,7 +3,9 @@
 1. The kit's Holding names the last that it sent and got. Where that is not known here, the
    database is an older one: numbers are left out, and each kit is asked, this one at once.
 2. It is asked what it has, and for what of that is missing, page by page.
-3. What comes is entered as it was: identity, times and number. No webhook is given it, nothing of
+3. A kit proves what it sent itself. What only another has of it, or of a push, is marked as not
+   authenticated, until its own kit brings it.
+4. What comes is entered as it was: identity, times and number. No webhook is given it, nothing of
    it is paid for, and a kit that had it before recognises it. An SOS that nobody has closed, as
    far as its kit knows, is open again and rings.
 """
@@ -41,7 +43,7 @@ from fieldagent.wire.backup_note import (
     Inventory,
     InventoryRow,
 )
-from fieldagent.wire.envelope import Entry, Source, Unproved, decode, encode, fingerprint
+from fieldagent.wire.envelope import Entry, Source, decode, encode, fingerprint
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.incident_proof import is_proved
 
@@ -163,6 +165,8 @@ class Rebuilding:
         device = self.device.id
         if said.hours * 3600 > self.keeping.keep or is_known(db, device, said):
             return False
+        if _was_buried(db, device, said.hours, now):
+            return False
         held = replace(said, hours=0).encode()
         known = rebuild.of(db, device)
         if known is not None and (known.is_open or known.held == held):
@@ -185,9 +189,17 @@ def is_known(db: Db, device: int, said: Holding) -> bool:
     return _is_here(db, device, said.sent) and _was_given(db, device, said.got)
 
 
+def _was_buried(db: Db, device: int, hours: int, now: float) -> bool:
+    """Return whether something of the device became a dead letter about so many hours ago, which
+    was acknowledged as well."""
+    around = (now - (hours + 2) * 3600, now - (hours - 1) * 3600)
+    sql = "SELECT 1 FROM dead_letter WHERE device = ? AND received BETWEEN ? AND ? LIMIT 1"
+    return bool(db.execute(sql, device, *around))
+
+
 def _is_here(db: Db, device: int, sent: Held) -> bool:
     rows = db.execute(
-        "SELECT digest FROM arrived WHERE device = ? AND origin IN (0, 1) AND sequence = ?",
+        "SELECT digest FROM arrived WHERE device = ? AND origin = 0 AND sequence = ?",
         *(device, sent.number),
     )
     return not sent.number or sent.digest in {bytes(row[0])[:DIGEST_BYTES] for row in rows}
@@ -227,11 +239,13 @@ def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[
     numbered, numbers = one_of(db, [row.number for row in rows])
     here = {
         (of, number, bytes(digest)[:DIGEST_BYTES])
-        for of, number, digest in db.execute(
-            f"SELECT device, sequence, digest FROM arrived WHERE device {among}"
+        for of, doubtful, number, digest in db.execute(
+            f"SELECT device, origin, sequence, digest FROM arrived WHERE device {among}"
             f" AND origin IN (0, 1) AND sequence {numbered}",
             *(*devices, *numbers),
         )
+        # What another has brought of this kit's own, that proves now.
+        if not (doubtful and of == device.id)
     }
     return [
         row
@@ -287,6 +301,9 @@ def _take_sent(
         return False
     if not _note_arrived(db, whose.id, entry, at, bool(doubt)):
         return True
+    if not doubt and (item := _item_of(db, whose, entry)) is not None:
+        db.execute("UPDATE item SET unauthenticated = 0 WHERE id = ?", item)
+        return True
     proved = isinstance(content, IncidentWord) and is_proved(content, proof_keys_of(db, whose.id))
     posting = posting_of(whose, entry, content, at + link.keeping.time_to_live)
     posting = replace(posting, unauthenticated=bool(doubt) and not proved)
@@ -320,9 +337,10 @@ def _take_got(
     if not is_member(db, link.device.workspace, row.origin):
         return False
     source = next((each for each in beside if isinstance(each, Source)), None)
-    item = _pushed(db, link, entry, row, now)if source is None else _sent_by(
-        db, link, source, entry, any(isinstance(each, Unproved) for each in beside), copy, row, now
-    )  # fmt: skip
+    if source is None:
+        item: int | None = _pushed(db, link, entry, row, now)
+    else:
+        item = _sent_by(db, link, source, entry, copy, row, now)
     if item is None:
         return False
     ledger.note_had(db, item, link.device.id, row.number, row.at)
@@ -334,7 +352,6 @@ def _sent_by(
     link: Rebuilding,
     source: Source,
     entry: Entry,
-    doubt: bool,
     copy: Copy,
     row: InventoryRow,
     now: float,
@@ -345,23 +362,32 @@ def _sent_by(
     own = replace(entry, sequence=source.sequence)
     content = entry.content
     assert isinstance(content, Item)
-    if _note_arrived(db, whose.id, own, row.at, doubt):
-        posting = posting_of(whose, own, content, row.at + link.keeping.time_to_live)
-        posting, _ = addressed(db, replace(posting, unauthenticated=doubt))
-        is_closed = copy.state == "closed"
-        return ledger.enter_again(db, posting, at=row.at, now=now, is_closed=is_closed)
+    found = _item_of(db, whose, own)
+    if found is not None:
+        return found
+    # Its own kit has not said so: that proves it, once it does.
+    if not _note_arrived(db, whose.id, own, row.at, doubt=True):
+        return None
+    posting = posting_of(whose, own, content, row.at + link.keeping.time_to_live)
+    posting, _ = addressed(db, replace(posting, unauthenticated=True))
+    is_closed = copy.state == "closed"
+    return ledger.enter_again(db, posting, at=row.at, now=now, is_closed=is_closed)
+
+
+def _item_of(db: Db, whose: Device, entry: Entry) -> int | None:
+    """Return the item of that device, whoever it came by; None where it is not here."""
     for item, body in db.execute(
         "SELECT id, body FROM item WHERE workspace = ? AND source_device = ?"
         " AND source_sequence = ? ORDER BY id DESC",
-        *(whose.workspace, whose.id, source.sequence),
+        *(whose.workspace, whose.id, entry.sequence),
     ):
-        if _digest(replace(stored_entry(body), sequence=source.sequence)) == _digest(own):
+        if _digest(replace(stored_entry(body), sequence=entry.sequence)) == _digest(entry):
             return int(item)
     return None
 
 
 def _pushed(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: float) -> int:
-    """Whom it was for beside this kit's user is lost."""
+    """Enter what was pushed; whom it was for beside this kit's user is lost."""
     device, content = link.device, entry.content
     assert isinstance(content, Item)
     found = db.execute(
@@ -381,5 +407,6 @@ def _pushed(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: floa
         to=entry.to,
         asks=entry.asks,
         author=entry.author,
+        unauthenticated=True,
     )
     return ledger.enter_again(db, posting, at=row.at, now=now)

@@ -439,8 +439,12 @@ def _deliver_to_webhooks(
         db.announce("webhooks")
 
 
-_WANTED = "EXISTS (SELECT 1 FROM webhook WHERE webhook.workspace = item.workspace AND steps = 1)"
-"""SQL, of an `item`: whether a webhook is to be told how far it comes. Most hubs have none."""
+_WANTED = (
+    "(item.restored IS NULL AND EXISTS (SELECT 1 FROM webhook"
+    " WHERE webhook.workspace = item.workspace AND steps = 1))"
+)
+"""SQL, of an `item`: whether a webhook is to be told how far it comes. Most hubs have none; and of
+what a kit brought back a webhook may have been told."""
 
 
 def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
@@ -533,17 +537,19 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
         item: row
         for item, *row in db.execute(
             "SELECT item.id, device.id, source_device, source_sequence, sos, incident, body,"
-            f" {_WANTED} FROM item LEFT JOIN device ON device.id = source_device"
+            f" restored IS NULL, {_WANTED} FROM item LEFT JOIN device ON device.id = source_device"
             f" WHERE item.id {among}",
             *items,
         )
     }
     owed = []
     for item, by in sorted(confirmed):
-        sender, source, sequence, urgent, incident, body, _ = sent[item]
+        sender, source, sequence, urgent, incident, body, is_first, _ = sent[item]
         if sender is not None and sequence is not None:
             digest = digest_of(replace(stored_entry(body), sequence=sequence))
-            owed.append((sender, sequence, members[by], now, int(urgent), "waiting", digest))
+            # What its kit was told before, as may be, is paid for no more.
+            worth = int(urgent and is_first)
+            owed.append((sender, sequence, members[by], now, worth, "waiting", digest))
             if urgent:
                 sos.note_stored(db, item, members[by], now)
         elif incident is not None and source is None:

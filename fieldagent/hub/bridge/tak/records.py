@@ -178,6 +178,7 @@ def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshIte
     rows = db.execute(
         "SELECT id, accepted, sender, target, target IS NULL AND team IS NULL, kind,"
         " source_device IS NOT NULL, unauthenticated FROM item WHERE workspace = ? AND id > ?"
+        " AND restored IS NULL"
         " ORDER BY id LIMIT ?",
         *(workspace, after, limit),
     )
