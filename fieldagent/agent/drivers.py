@@ -73,7 +73,8 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
     put_off("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.hub_connection import HubAddress
-    from fieldagent.agent.channels.kit_notes import DirectoryShelf, KitNotes
+    from fieldagent.agent.channels.kit_notes import BackupShelf, DirectoryShelf, KitNotes
+    from fieldagent.agent.outbound.hub_backup import HubBackup
 
     outbox = parts.outboxes[Channel.CELLULAR]
     assert settings.hub_address is not None
@@ -87,6 +88,7 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
     links = {name.lower(): each.link for name, each in parts.outboxes.items()}
     turn = IpTurn()
     healer = _healer("cellular", outbox.link, settings, parts)
+    backup = HubBackup(parts.journal, outbox, token_digest(settings.hub_token)[:8])
     by_ip = partial(
         cellular.run,
         hub,
@@ -100,6 +102,7 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
                 partial(directory.version, parts.journal), partial(directory.keep, parts.journal)
             ),
             earshot=_earshot(settings, parts),
+            backup=BackupShelf(backup.holding, backup.answer),
         ),
         random=random.Random(),
         ping=settings.cellular_ping,

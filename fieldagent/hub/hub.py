@@ -45,6 +45,7 @@ from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.rebuilding import Keeping
 from fieldagent.hub.not_now import patient
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.known import operators
@@ -234,9 +235,18 @@ class Hub:
             "bridges_linked": len(self.access.figures.bridged),
         }
 
+    @property
+    def keeping(self) -> Keeping:
+        return Keeping(self.settings.keep_days * 86_400.0, self.settings.item_time_to_live)
+
     def _mailbox(self, device: Device, version: str) -> IpMailbox:
         return IpMailbox(
-            self.store, device, self.mobile_originated, clock=time.time, version=version
+            self.store,
+            device,
+            self.mobile_originated,
+            clock=time.time,
+            version=version,
+            keeping=self.keeping,
         )
 
     def callers(self) -> dict[str, Operator]:

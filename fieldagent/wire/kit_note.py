@@ -14,7 +14,8 @@ from typing import Any
 import cbor2
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import strict_cbor
+from fieldagent.wire import backup_note, strict_cbor
+from fieldagent.wire.backup_note import BackupNote
 from fieldagent.wire.errors import RemoteProtocolError
 
 WORDS_MAX = 2_000
@@ -199,7 +200,10 @@ class Earshot:
 Offer = SettingsOffer | ProgramOffer
 
 
-def decode(body: bytes) -> KitReport | Offer | Directory | HasDirectory | Earshot | None:
+Note = KitReport | Offer | Directory | HasDirectory | Earshot | BackupNote
+
+
+def decode(body: bytes) -> Note | None:
     """None is what a later version may say. Raises RemoteProtocolError."""
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
@@ -225,6 +229,8 @@ def decode(body: bytes) -> KitReport | Offer | Directory | HasDirectory | Earsho
         return HasDirectory(items[1])
     if items[0] == NoteKind.EARSHOT:
         return _earshot(items[1:2])
+    if items[0] in backup_note.KINDS:
+        return backup_note.read(items)
     if items[0] == NoteKind.OFFER:
         if [type(item) for item in items[1:3]] != [str, str]:
             raise RemoteProtocolError("an offer has no text and signature")

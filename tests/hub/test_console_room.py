@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,10 @@ WELL: dict[str, Any] = {
     "settings": "3 taken",
     "trouble": None,
     "satelliteTrouble": None,
+    "rebuild": None,
 }
+BACK = {"state": "done", "missing": 129, "back": 120, "gone": 9}
+RESTORED = "other: the hub's database was restored:"
 LATE = {"rule": "every 12 hours", "due": NOW - 60, "state": "late"}
 DAY = 86_400
 SOS = {"id": 5, "kind": "sos", "calledOff": None}
@@ -81,6 +86,18 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
     ({"settings": "3 back"}, [], None, ["update: settings 3 back"]),
     ({}, [], NOW + 121, ["clock: its clock is ahead"]),
     ({"trouble": "another key"}, [], None, ["other: another key"]),
+    (
+        {"rebuild": {**BACK, "state": "open"}},
+        [],
+        None,
+        [f"{RESTORED} this kit has yet to give back what it has"],
+    ),
+    (
+        {"rebuild": BACK},
+        [],
+        None,
+        [f"{RESTORED} 129 items were missing, 120 came back, 9 are lost"],
+    ),
     (
         {"trouble": "another key", "lastContact": None},
         [SOS],
@@ -283,6 +300,8 @@ def in_view(shown: Any, mark: str) -> bool:
 def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle(database, 12)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE item SET restored = accepted")
     with (
         browser.browser() as opened,
         hub(tmp_path, {"database": database}) as running,
@@ -295,6 +314,8 @@ def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path:
         shown.locator("#sos").get_by_role("link", name="conversation with kit 1").focus()
         shown.keyboard.press("Enter")
         shown.get_by_role("heading", name="Conversation with kit 1").wait_for()
+        for place in ("#items", "#sos"):
+            shown.locator(place).get_by_text("(brought back by a kit)").first.wait_for()
         shown.locator("#items").get_by_text("leg broken").wait_for()
         shown.get_by_role("link", name="To the card of SOS 1").focus()
         shown.keyboard.press("Enter")

@@ -320,6 +320,9 @@ OF_VERSION_35 = """
 ALTER TABLE device DROP COLUMN revoked;
 ALTER TABLE device DROP COLUMN revoked_why;
 ALTER TABLE item DROP COLUMN revoked;
+DROP TABLE rebuild;
+DROP INDEX item_restored;
+ALTER TABLE item DROP COLUMN restored;
 DROP INDEX delivery_due;
 CREATE INDEX delivery_due ON delivery (device, satellite_from) WHERE state = 'waiting';
 DROP INDEX delivery_at_once;

@@ -10,6 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fieldagent.wire.backup_note import (
+    PAGE,
+    Ask,
+    Copies,
+    Copy,
+    Direction,
+    Fetch,
+    Held,
+    Holding,
+    Inventory,
+    InventoryRow,
+)
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     WORDS_MAX,
@@ -48,6 +60,9 @@ LISTED = st.builds(
     st.lists(TEXT, max_size=2).map(tuple),
     st.lists(st.integers(0, 2**32), max_size=3).map(tuple),
 )
+DIGEST = st.binary(max_size=4)
+HELD = st.builds(Held, st.integers(0, 2**40), DIGEST)
+ROW = st.builds(InventoryRow, *[st.integers(0, 2**40)] * 3, DIGEST, st.integers(0, 2**40))
 NOTES = st.one_of(
     st.builds(
         KitReport, st.none() | st.builds(UpdateReport, TEXT, TEXT, TEXT), st.none() | REPORTS
@@ -69,6 +84,21 @@ NOTES = st.one_of(
     st.builds(Earshot, st.dictionaries(st.integers(1, 2**40), st.integers(0, 255), max_size=64)),
     st.builds(HasDirectory, st.integers(0, 2**40)),
     st.builds(Directory, st.integers(1, 2**40), st.integers(0, 2**32), st.lists(LISTED).map(tuple)),
+    st.builds(Holding, HELD, st.integers(0, 2**20), HELD),
+    st.builds(Ask, st.sampled_from(Direction), st.integers(0, 2**40)),
+    st.builds(
+        Inventory,
+        st.sampled_from(Direction),
+        st.integers(0, 2**40),
+        st.lists(ROW, max_size=3).map(tuple),
+        st.tuples(st.integers(0, 2**32), st.integers(0, 2**32)),
+    ),
+    st.builds(Fetch, st.sampled_from(Direction), st.lists(st.integers(0, 2**40)).map(tuple)),
+    st.builds(
+        Copies,
+        st.sampled_from(Direction),
+        st.lists(st.builds(Copy, st.integers(0, 2**40), st.binary(), TEXT)).map(tuple),
+    ),
     st.builds(ProgramOffer, st.integers(1, 2**40), TEXT, st.just("https://example.org/9.pyz")),
 )
 
@@ -87,7 +117,7 @@ def test_a_long_reason_is_cut() -> None:
 @pytest.mark.parametrize(
     ("items", "read"),
     [
-        ([9, "later"], None),
+        ([99, "later"], None),
         ([0], KitReport()),
         ([0, None, None, None, "x", None, "later"], KitReport(installed="x")),
         ([0, None, None, None, "", [["radio", 3, None, "later"]]], RADIO),
@@ -116,6 +146,18 @@ def test_what_a_later_version_says_is_skipped(items: list[Any], read: KitReport 
             [5, heard]
             for heard in (None, 7, [[0, 1]], [[7]], [[7, 256]], [[True, 1]], [[7, 1]] * 65)
         ),
+        [6, 1, b"", 0, 1],
+        [6, -1, b"", 0, 1, b""],
+        [6, 1, b"12345", 0, 1, b""],
+        [7, 2, 0],
+        [7, 0, -1],
+        [8, 0, 0, [[1, 0, 1, b""]], 0, 0],
+        [8, 0, 0, [], 0],
+        [8, 0, 0, [[1, 0, 1, b"", 0]] * (PAGE + 1), 0, 0],
+        [9, 0, [True]],
+        [9, 0, [1] * (PAGE + 1)],
+        [10, 1, [[1, "body", ""]]],
+        [10, 1, [[1, b""]]],
         [2, 7, "9.0.0"],
         [2, 0, "9.0.0", "https://example.org/9.pyz"],
         [2, True, "9.0.0", "https://example.org/9.pyz"],

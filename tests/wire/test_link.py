@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.package.package import Message
-from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.backup_note import (
+    Ask,
+    Copies,
+    Copy,
+    Direction,
+    Fetch,
+    Held,
+    Holding,
+    Inventory,
+    InventoryRow,
+)
+from fieldagent.wire.envelope import Entry, encode, fingerprint
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.kit_note import (
     Directory,
@@ -85,6 +96,15 @@ DIRECTORY = Directory(
         DirectoryEntry("device", 4, "hut"),
     ),
 )
+LATER = Entry(70_000_002, Message("Camp reached"), 1_790_000_000)
+HOLDING = Holding(Held(70_000_002, fingerprint(LATER)[:4]), 3, Held(9, b"\x01\x02\x03\x04"))
+INVENTORY = Inventory(
+    Direction.SENT,
+    0,
+    (InventoryRow(70_000_002, 0, 70_000_002, fingerprint(LATER)[:4], 1_790_000_060),),
+    (70_000_001, 70_000_002),
+)
+COPIES = Copies(Direction.SENT, (Copy(70_000_002, encode([LATER])),))
 OFFER = SettingsOffer("fieldagent settings\n", "untrusted comment\n")
 VECTORS = {
     "hello of an agent that takes notes": lambda: IpLink(
@@ -96,6 +116,11 @@ VECTORS = {
     "note, a report of modems": lambda: noted(HEARD.encode()),
     "note, an offer of a program": lambda: noted(PROGRAM.encode()),
     "note, the stations": lambda: noted(Earshot({9: 2, 7: 1}).encode()),
+    "note, what the hub had last": lambda: noted(HOLDING.encode()),
+    "note, a question": lambda: noted(Ask(Direction.SENT, 0).encode()),
+    "note, what a kit has": lambda: noted(INVENTORY.encode()),
+    "note, an order": lambda: noted(Fetch(Direction.SENT, (70_000_002,)).encode()),
+    "note, a copy": lambda: noted(COPIES.encode()),
     "note, which directory": lambda: noted(HasDirectory(0).encode()),
     "note, the directory": lambda: noted(DIRECTORY.encode()),
     "note, an offer": lambda: noted(OFFER.encode()),

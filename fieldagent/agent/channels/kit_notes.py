@@ -4,6 +4,7 @@ what came of them and of its last update, and how its modems hear."""
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import partial
@@ -19,6 +20,7 @@ from fieldagent.agent.outcomes import OFFER, PROGRAM_OFFER
 from fieldagent.system import waits
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.backup_note import Ask, Copies, Fetch, Holding, Inventory
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     ZIPAPP,
@@ -56,6 +58,13 @@ class DirectoryShelf(NamedTuple):
     """Put another on disk."""
 
 
+class BackupShelf(NamedTuple):
+    holding: Callable[[], Awaitable[Holding]]
+    """What the hub is known to have had last."""
+    answer: Callable[[Ask | Fetch], Awaitable[Inventory | Copies]]
+    """Wait until there is nothing better to do, and find what the hub asks for."""
+
+
 @dataclass(slots=True)
 class KitNotes:
     """`state_directory` is the agent's, `links` are all channels', by name; `directory` is where
@@ -76,19 +85,31 @@ class KitNotes:
     """By station that is heard on the air over how many transmissions; None where the hub is not
     to know."""
     told_earshot: Mapping[int, int] = field(default_factory=dict)
+    backup: BackupShelf | None = None
+    told_holding: bool = False
+    asked: deque[Ask | Fetch] = field(default_factory=deque)
+    """What the hub wants back, over this link."""
     named_directory: bool = False
     """The hub was told over this link which one is here."""
 
     def begin(self) -> None:
         """A new link: the hub is told again."""
         self.told, self.modems_again = KitReport(), -inf
-        self.named_directory, self.told_earshot = False, {}
+        self.named_directory, self.told_earshot, self.told_holding = False, {}, False
+        self.asked.clear()
 
     async def next(self) -> bytes:
         if self.directory is not None and not self.named_directory:
             self.named_directory = True
             return HasDirectory(self.directory.version()).encode()
+        if self.backup is not None and not self.told_holding:
+            self.told_holding = True
+            holding = await self.backup.holding()
+            if holding != Holding():
+                return holding.encode()
         while (report := self._report()) == self.told:
+            if self.backup is not None and self.asked:
+                return (await self.backup.answer(self.asked.popleft())).encode()
             if self.earshot is not None and (heard := self.earshot()) != self.told_earshot:
                 self.told_earshot = heard
                 return Earshot(heard).encode()
@@ -136,6 +157,10 @@ class KitNotes:
         if isinstance(said, Directory):
             if self.directory is not None:
                 await self.directory.keep(said)
+            return
+        if isinstance(said, Ask | Fetch):
+            self.asked.append(said)
+            self.offered.set()
             return
         offer = _read(body)
         if offer is None or body == self._left(offer.file):

@@ -37,6 +37,7 @@ from fieldagent.wire.envelope import (
     Ack,
     Beside,
     Contact,
+    Content,
     Entry,
     Fragment,
     Introduction,
@@ -53,6 +54,7 @@ from fieldagent.wire.envelope import (
     Way,
     decode,
     digest_of,
+    encode,
     fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -426,9 +428,20 @@ class Inbox:
         if entry.sequence and not isinstance(item, IncidentWord):
             asks = entry.asks or entry.sos
             came = ItemCame(min(origin, 0), entry.sequence, digest_of(entry), asks)
-        payload = replace(plain, item=came)
+        copy = _copy(origin, entry, taken) if came is not None and origin > 0 else None
+        payload = replace(plain, item=came, copy=copy)
         inbound.spool(db, payload, self.hooks, taken.not_before)
         return payload
+
+
+def _copy(origin: int, entry: Entry, taken: Taken) -> bytes:
+    """Return an item of the hub's with what came beside it: a hub that loses it takes it back."""
+    number = entry.sequence
+    told = [taken.sources.get(number), taken.contacts.get(number), taken.seen_at.get(number)]
+    beside: list[Content] = [each for each in told if each is not None]
+    if number in taken.unauthenticated:
+        beside.append(Unproved())
+    return encode([entry, *(Entry(number, each) for each in beside)], origin=origin)
 
 
 def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) -> dict[str, Any]:

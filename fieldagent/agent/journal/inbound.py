@@ -36,6 +36,8 @@ class Received:
     received: float
     item: ItemCame | None = None
     """None where nobody can be told what becomes of it."""
+    copy: bytes | None = None
+    """Of an item that the hub sent: it, as it came."""
 
 
 class FragmentedItem(NamedTuple):
@@ -115,14 +117,15 @@ def spool(
 ) -> None:
     """Keep a payload for each hook. What is no SOS waits until `not_before` (lived time)."""
     db.execute(
-        "INSERT INTO inbound (request_id, sender, body, received, origin, sequence, digest, asks)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO inbound (request_id, sender, body, received, origin, sequence, digest, asks,"
+        " copy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             payload.request_id,
             payload.sender,
             payload.body,
             payload.received,
             *(payload.item or (None, None, None, False)),
+            payload.copy,
         ),
     )
     _hand_over(db, payload.request_id, hooks, not_before)

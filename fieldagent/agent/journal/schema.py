@@ -449,6 +449,16 @@ CREATE TABLE station_owed ( -- what a station is to be told on the air of an ite
 ) STRICT, WITHOUT ROWID;
 """
 
+HUB_BACKUP = """
+CREATE TABLE backup_since ( -- since when what is here is the business of the hub that has this kit
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    hub BLOB NOT NULL, -- which that is
+    sequence INTEGER NOT NULL, -- of the last Package before
+    number INTEGER NOT NULL -- of the last payload before
+) STRICT;
+ALTER TABLE inbound ADD COLUMN copy BLOB; -- of an item of the hub's: it, as it came
+"""
+
 HANDHELDS = """
 CREATE TABLE handheld ( -- a person's radio, see `handhelds.Handheld`
     handle TEXT PRIMARY KEY,
@@ -627,6 +637,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {COMMANDS}
 {AIR_TIME}
 {ON_ITS_WAY}
+{HUB_BACKUP}
 """
 
 DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
@@ -651,6 +662,6 @@ STEPS = {
     17: HANDHELDS,
     18: UNREADABLE,
     19: STATION_OWED,
-    20: COMMANDS + AIR_TIME + ON_ITS_WAY,
+    20: COMMANDS + AIR_TIME + ON_ITS_WAY + HUB_BACKUP,
 }
 JOURNAL = Schema(21, TABLES, STEPS)

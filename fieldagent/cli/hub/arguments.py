@@ -49,7 +49,11 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_sos(actions)
     _add_watch(actions)
     summary = "say that the database was put back from a copy: no number is given twice"
-    add_listing(command(actions, "restored", ("cli.hub.database", "restored"), summary))
+    restored = command(actions, "restored", ("cli.hub.database", "restored"), summary)
+    restored.add_argument(
+        "--post", action="store_true", help="give webhooks what kits have brought back since"
+    )
+    add_listing(restored)
     summary = "copy the database to FILE, whether a hub runs or not"
     backup = command(actions, "backup", ("cli.hub.database", "backup"), summary)
     backup.add_argument("file", type=Path, metavar="FILE")

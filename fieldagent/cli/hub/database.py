@@ -8,9 +8,9 @@ import sys
 
 from fieldagent.cli.hub.opened_store import once, show, with_store
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.records import numbering
+from fieldagent.hub.records import ledger, numbering
 from fieldagent.hub.settings import HubSettings
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.sqlite import SqliteStore
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED
@@ -46,8 +46,14 @@ def backup(given: argparse.Namespace) -> int:
 
 
 def restored(given: argparse.Namespace) -> int:
-    """The database was put back from a copy."""
-    return once(given, lambda db, now: show(given, {"devices": numbering.leave_out(db, now)}))
+    """The database was put back from a copy; or what came back since is to be posted."""
+
+    def note(db: Db, now: float) -> int:
+        if given.post:
+            return show(given, {"posts": ledger.post_again(db, now)})
+        return show(given, {"devices": numbering.leave_out(db, now)})
+
+    return once(given, note)
 
 
 def migrate(given: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.api.standing import STATES, reached
 from fieldagent.hub.field import check_in
-from fieldagent.hub.records import kit_report, lease, workspace_log
+from fieldagent.hub.records import kit_report, lease, rebuild, workspace_log
 from fieldagent.hub.records.ledger import WAITS, stored_entry, words_of
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
 from fieldagent.hub.records.usage import day_of
@@ -160,14 +160,17 @@ def _along(caller: Caller, wanted: ItemFilter, first: int, before: int) -> _Cond
 
 
 def _bound(db: Db, moment: float, *, up: bool) -> int | None:
-    """The first item from then on, or the last until then, of any workspace."""
-    beyond, order = (">=", "") if up else ("<=", " DESC")
+    """The first item from then on, or the last until then, of any workspace. What a kit brought
+    back is old, and has a new number."""
+    beyond, order, edge = (">=", "", "min") if up else ("<=", " DESC", "max")
     rows = db.execute(
-        f"SELECT id FROM item WHERE accepted {beyond} ?"
-        f" ORDER BY accepted{order}, id{order} LIMIT 1",
+        f"SELECT id FROM (SELECT id FROM item WHERE accepted {beyond} ? AND restored IS NULL"
+        f" ORDER BY accepted{order}, id{order} LIMIT 1) AS bound"
+        f" UNION ALL SELECT {edge}(id) FROM item WHERE restored IS NOT NULL",
         moment,
     )
-    return int(rows[0][0]) if rows else None
+    found = [int(id_) for (id_,) in rows if id_ is not None]
+    return (min(found) if up else max(found)) if found else None
 
 
 IS_SEEN_BY = (
@@ -236,6 +239,8 @@ class ReadItem(NamedTuple):
     unauthenticated: bool
     revoked: float | None
     """Since when the kit of an SOS is revoked."""
+    restored: bool
+    """A kit brought it back to a database that had lost it."""
     moment: datetime
     item: Item
     estimate: str
@@ -261,6 +266,7 @@ class ReadItem(NamedTuple):
             "sos": self.sos,
             "unauthenticated": self.unauthenticated,
             "revokedSince": self.revoked,
+            "restored": self.restored,
             "to": json.loads(self.to) if self.to else None,
             "receipt": "read" if self.asks else None,
             "reached": self.reached,
@@ -274,9 +280,9 @@ def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
         return []
     rows = db.execute(
         "SELECT item.id, request_id, sender, member.name, member.type, device.name, target,"
-        " addressee, asks, accepted, sos, unauthenticated, item.revoked, estimate, body FROM item"
-        " JOIN member"
-        " ON member.id = item.sender LEFT JOIN device ON device.id = item.source_device"
+        " addressee, asks, accepted, sos, unauthenticated, item.revoked, restored, estimate, body"
+        " FROM item JOIN member ON member.id = item.sender"
+        " LEFT JOIN device ON device.id = item.source_device"
         f" WHERE item.id IN ({', '.join('?' * len(numbers))}) ORDER BY item.id DESC",
         *numbers,
     )
@@ -285,7 +291,7 @@ def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
 
 
 def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
-    *who, accepted, sos, unauthenticated, revoked, estimate, body = row
+    *who, accepted, sos, unauthenticated, revoked, restored, estimate, body = row
     number, request_id, sender, name, type_, device, target, addressee, asks = who
     entry = stored_entry(body)
     content = entry.content
@@ -300,6 +306,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
         bool(sos),
         bool(unauthenticated),
         None if revoked is None else float(revoked),
+        restored is not None,
         recorded(content) or datetime.fromtimestamp(entry.time, UTC),
         content,
         estimate,
@@ -409,8 +416,9 @@ _DEVICE = (
     f" (SELECT count(*) FROM ({workspace_log.AWAITED} LIMIT {WAITING_SHOWN}) AS awaited),"
     f" last_update, {kit_report.SETTINGS}, relay, air_key IS NOT NULL, every, by_minute,"
     " kit_every, due, warned, check_in.sos, modems, modems_at,"
-    f" {OF_DEVICE}, {imei_claims.CONTESTED}, credits_per_day, sos_reserve, (SELECT credits FROM"
-    " spent WHERE spent.device = device.id AND day = ?), device.revoked, device.revoked_why"
+    f" {rebuild.SHOWN}, {OF_DEVICE}, {imei_claims.CONTESTED}, credits_per_day, sos_reserve,"
+    " (SELECT credits FROM spent WHERE spent.device = device.id AND day = ?),"
+    " device.revoked, device.revoked_why"
     " FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
@@ -425,15 +433,15 @@ def devices(
         *(now, now, day_of(now)),
         *(caller.workspace, before, limit + 1),
     )
-    found = [_device(row, caller) for row in rows[:limit]]
+    found = [_device(row, caller, now) for row in rows[:limit]]
     return found, rows[limit - 1][0] if len(rows) > limit else None
 
 
-def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
+def _device(row: Sequence[Any], caller: Caller, now: float) -> dict[str, Any]:
     row, (revoked, why) = row[:-2], row[-2:]
     id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
     latitude, longitude, position_at, key_trouble, waiting, awaited, last_update = row[11:18]
-    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[18:-5]
+    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[18:-10]
     satellite, contested, per_day, reserve, spent = row[-5:]
     return {
         "id": id_,
@@ -463,6 +471,7 @@ def _device(row: Sequence[Any], caller: Caller) -> dict[str, Any]:
         else check_in.shown(check_in.Rule(*rule), due, warned=warned, sos=alarm),
         "trouble": contested or key_trouble or None,
         "satelliteTrouble": satellite,
+        "rebuild": rebuild.shown(row[-10:-5], now),
         "credits": None
         if per_day is None
         else {"perDay": per_day, "sosReserve": reserve, "spent": spent or 0},

@@ -126,6 +126,7 @@ function step({ at, event, by: who, detail, item, reached }) {
   return element("li", { class: event },
     element("span", { class: "quiet" }, `${cameAt(at, item.event)} ${item.sender.name}: `),
     said(item.event), item.revokedSince ? ` (kit revoked since ${clock(item.revokedSince)} UTC)` : item.unauthenticated ? " (sender not verified)" : "",
+    item.restored ? " (brought back by a kit)" : "",
     came.length ? element("span", { class: "quiet" }, ` (${came.join(", ")})`) : "");
 }
 

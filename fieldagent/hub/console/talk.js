@@ -36,7 +36,8 @@ function line(item) {
   };
   const whole = element("details", { ontoggle: toggled }, element("summary", {},
     element("span", { class: "quiet" }, `${cameAt(item.accepted, item.event)} ${item.sender.name}: `),
-    item.sos ? element("strong", {}, "SOS ") : "", said(item.event)),
+    item.sos ? element("strong", {}, "SOS ") : "", said(item.event),
+    item.restored ? element("span", { class: "quiet" }, " (brought back by a kit)") : ""),
     item.event.payload ? pictureOf(item.event.payload) : null, list);
   item.tell = () => tellFar(far, item, item.reached);
   item.tell();

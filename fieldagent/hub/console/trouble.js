@@ -33,8 +33,15 @@ export function troubles(device, incidents, dated, now) {
   if (/ fell back to /.test(device.lastUpdate ?? "")) add("update", `update: ${device.lastUpdate}`);
   if (/^[0-9]+ (refused|back)\b/.test(device.settings ?? "")) add("update", `settings ${device.settings}`);
   if (dated !== null && dated > now + AHEAD) add("clock", "its clock is ahead");
+  if (device.rebuild) add("other", rebuilt(device.rebuild));
   for (const text of [device.trouble, device.satelliteTrouble]) if (text) add("other", text);
   return found.sort((one, other) => RANKS.indexOf(one.kind) - RANKS.indexOf(other.kind));
+}
+
+/** What of its items a database that was restored has back. */
+function rebuilt({ state, missing, back, gone }) {
+  if (state === "open") return "the hub's database was restored: this kit has yet to give back what it has";
+  return `the hub's database was restored: ${missing} items were missing, ${back} came back, ${gone} are lost`;
 }
 
 function silenceOf({ lastContact, linked, checkIn }, now) {

@@ -24,6 +24,7 @@ from fieldagent.hub.field.envelope_packing import (
     waiting,
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.rebuilding import KEEPING, Keeping, Rebuilding
 from fieldagent.hub.records import commands, contact, earshot, kit_report, workspace_log
 from fieldagent.hub.records.ledger import WAITS, confirm_all
 from fieldagent.hub.records.owed import announce_mail, mail_topic
@@ -31,6 +32,7 @@ from fieldagent.hub.store.contract import Db, Store, one_of
 from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.backup_note import BackupNote
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import Directory, Earshot, HasDirectory, KitReport, Offer, decode
 
@@ -61,6 +63,7 @@ class IpMailbox:
         clock: Callable[[], float],
         version: str = "",
         log_rest: float = LOG_REST,
+        keeping: Keeping = KEEPING,
     ) -> None:
         self.device = device
         self._store = store
@@ -78,6 +81,7 @@ class IpMailbox:
         self._rests_until = -inf
         """Until then it looks at nothing that came to the workspace's log."""
         self._hears_log = True
+        self._rebuilding = Rebuilding(store, device, keeping)
         self._brings_to: list[int] = []
         """Devices that the kit hears by radio, as it told over this link."""
 
@@ -194,6 +198,9 @@ class IpMailbox:
                 if told is not None:
                     self._directory_there = told.version
                     return told.encode()
+            question = await self._rebuilding.question()
+            if question is not None:
+                return question.encode()
             await news.wait()
 
     async def take_note(self, body: bytes) -> None:
@@ -208,6 +215,8 @@ class IpMailbox:
             self._directory_there = report.version
             # Whoever waits for what the kit is to be told looks now.
             await self._store.commit(lambda db: db.announce(kit_report.topic(self.device.id)))
+        elif isinstance(report, BackupNote):
+            await self._rebuilding.take(report, self._clock())
         elif isinstance(report, KitReport):
             for text in await self._store.commit(lambda db: self._note(db, report)):
                 log.warning("%s", text)

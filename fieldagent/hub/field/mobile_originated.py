@@ -374,7 +374,7 @@ class MobileOriginated:
             taken.items += 1
             if not taken.doubt:
                 check_in.heard(db, device.id, taken.now)
-            posting, found = _addressed(db, self._posting(db, entry, content, taken))
+            posting, found = addressed(db, self._posting(db, entry, content, taken))
             item, _ = enter(db, posting, now=taken.now, grace=self._grace)
             nobody = found.why
             if found.address:
@@ -492,7 +492,7 @@ def _estimate_beside(item: Item, taken: _Taken) -> Estimate | None:
     return None if has_position or taken.relaying is not None else taken.estimate
 
 
-def _addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
+def addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
     """Return it with who is named in it, as the workspace knows them; and whom that was found to
     be."""
     author = posting.author

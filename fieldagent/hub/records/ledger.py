@@ -198,6 +198,65 @@ def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) 
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
 
 
+CAME_BACK = "a kit brought it back after the database was restored"
+
+
+def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:
+    """Enter what a kit has brought back to a database that had lost it, as it came at `at`; return
+    the item. No webhook gets it, and kits do where that costs nothing: who had it recognises it.
+    `is_closed`: its incident was, as its kit knows."""
+    source = posting.source
+    ((item, request_id),) = _store(db, [(posting, source.station if source else None)], at)
+    db.execute("UPDATE item SET restored = ? WHERE id = ?", now, item)
+    if source is None:
+        return item
+    entered = [(posting, Entered(item, request_id))]
+    _deliver_to_devices(db, entered, now, 0.0, of_log=_is_of_log(posting))
+    keep_from_costing(db, item, CAME_BACK)
+    if posting.sos:
+        number = source.sequence - posting.back
+        joined = sos.join(db, posting.workspace, source.station, number, item, posting.time, at)
+        if is_closed:
+            sos.note_closed(db, joined.id, now)
+        elif joined.rings:
+            alarm.begin(db, joined.id, now)
+    elif isinstance(posting.item, IncidentWord):
+        _note_word(db, posting.item, posting, at)
+    return item
+
+
+def note_had(db: Db, item: int, device: int, sequence: int, at: float) -> None:
+    """Write down that a device had an item under that number, before the database was restored."""
+    taken = db.execute("SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence)
+    if taken:
+        # It was given again meanwhile.
+        sql = "UPDATE device SET next_sequence = next_sequence + 1 WHERE id = ?"
+        ((following,),) = db.execute(f"{sql} RETURNING next_sequence", device)
+        sequence = following - 1
+    db.execute(
+        "INSERT INTO delivery (item, device, sequence, state, way, ended)"
+        " VALUES (?, ?, ?, 'stored', ?, ?) ON CONFLICT (item, device) DO UPDATE"
+        " SET state = 'stored', way = excluded.way, ended = excluded.ended, reason = ''",
+        *(item, device, sequence, Bearer.IP.value, at),
+    )
+
+
+def post_again(db: Db, now: float) -> int:
+    """Give webhooks what came back; return how many posts that are."""
+    posts = db.execute(
+        "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
+        " SELECT webhook.id, item.id, CASE WHEN item.sos = 1 THEN -item.id ELSE item.sender END,"
+        " 'waiting', ? FROM item JOIN webhook ON webhook.workspace = item.workspace"
+        " WHERE item.restored IS NOT NULL AND item.source_device IS NOT NULL"
+        " AND webhook.disabled IS NULL AND webhook.after = 0"
+        " ON CONFLICT (webhook, item) DO NOTHING RETURNING item",
+        now,
+    )
+    if posts:
+        db.announce("webhooks")
+    return len(posts)
+
+
 _ITEM = (
     *("request_id", "workspace", "sender", "target", "body", "sos", "priority", "collapse_key"),
     *("accepted", "expires", "source_device", "source_sequence", "contact", "estimate"),
@@ -390,8 +449,12 @@ def _deliver_to_webhooks(
         db.announce("webhooks")
 
 
-_WANTED = "EXISTS (SELECT 1 FROM webhook WHERE webhook.workspace = item.workspace AND steps = 1)"
-"""SQL, of an `item`: whether a webhook is to be told how far it comes. Most hubs have none."""
+_WANTED = (
+    "(item.restored IS NULL AND EXISTS (SELECT 1 FROM webhook"
+    " WHERE webhook.workspace = item.workspace AND steps = 1))"
+)
+"""SQL, of an `item`: whether a webhook is to be told how far it comes. Most hubs have none; and of
+what a kit brought back a webhook may have been told."""
 
 
 def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
@@ -484,17 +547,19 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
         item: row
         for item, *row in db.execute(
             "SELECT item.id, device.id, source_device, source_sequence, sos, incident, body,"
-            f" {_WANTED} FROM item LEFT JOIN device ON device.id = source_device"
+            f" restored IS NULL, {_WANTED} FROM item LEFT JOIN device ON device.id = source_device"
             f" WHERE item.id {among}",
             *items,
         )
     }
     owed = []
     for item, by in sorted(confirmed):
-        sender, source, sequence, urgent, incident, body, _ = sent[item]
+        sender, source, sequence, urgent, incident, body, is_first, _ = sent[item]
         if sender is not None and sequence is not None:
             digest = digest_of(replace(stored_entry(body), sequence=sequence))
-            owed.append((sender, sequence, members[by], now, int(urgent), "waiting", digest))
+            # What its kit was told before, as may be, is paid for no more.
+            worth = int(urgent and is_first)
+            owed.append((sender, sequence, members[by], now, worth, "waiting", digest))
             if urgent:
                 sos.note_stored(db, item, members[by], now)
         elif incident is not None and source is None:

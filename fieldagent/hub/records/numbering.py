@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 
+from fieldagent.hub.records import rebuild
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
 
@@ -23,11 +24,19 @@ ONCE_IN = 3600.0
 
 def leave_out(db: Db, now: float) -> int:
     """The database was restored: no device gets a number that may have been given since the copy,
-    and each hears names anew; how many devices there are."""
+    each hears names anew, and is asked for what it still has; how many devices there are."""
     devices = db.execute("UPDATE device SET next_sequence = next_sequence + ? RETURNING id", JUMP)
     db.execute("DELETE FROM introduced")
+    rebuild.begin(db, now)
     note(db, None, ADMINISTRATION, "restored", f"{JUMP} numbers of each device left out", now)
     return len(devices)
+
+
+def leave_out_once(db: Db, now: float) -> int:
+    """As `leave_out`, once an hour, whatever devices say; 0 where that was done."""
+    if db.execute("SELECT 1 FROM audit WHERE action = 'restored' AND at > ?", now - ONCE_IN):
+        return 0
+    return leave_out(db, now)
 
 
 def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
@@ -36,9 +45,9 @@ def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - JUMP <= sequence < following + JUMP:
         return False
-    if db.execute("SELECT 1 FROM audit WHERE action = 'restored' AND at > ?", now - ONCE_IN):
+    count = leave_out_once(db, now)
+    if not count:
         return False
-    count = leave_out(db, now)
     log.error(
         "device %d confirms a number that this database has not given to it: it was restored from"
         " an older copy; %d numbers are left out for each of %d devices, and nothing else is to do",

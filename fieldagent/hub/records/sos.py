@@ -205,6 +205,14 @@ def note_called_off(db: Db, found: Sos, member: int, now: float, *, proved: bool
     note_event(db, found.id, Said.CALLED_OFF, now, member=member, detail=doubt)
 
 
+def note_closed(db: Db, id_: int, now: float) -> None:
+    """Its kit was told that a person has closed it, of which nothing is known here any more."""
+    db.execute(
+        "UPDATE sos SET state = 'closed', closed = ? WHERE id = ? AND state <> 'closed'", now, id_
+    )
+    note_event(db, id_, "closed", now, detail="as its kit was told; by whom is lost")
+
+
 def called_off(db: Db, id_: int) -> float | None:
     """Return when its own kit has called it off, for the last time; None where it has not."""
     ((at,),) = db.execute(

@@ -15,7 +15,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, backlog, with_awaited
 from fieldagent.hub.not_now import REASON
-from fieldagent.hub.records import lease, operator_trouble
+from fieldagent.hub.records import lease, operator_trouble, rebuild
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
@@ -143,6 +143,10 @@ GAUGES = {
     "devices_linked": "Kits with an IP link, at all hubs of the database.",
     "links": "Those at this one.",
     "bridges_linked": "Bridges of this hub that are at their servers.",
+    "rebuild_kits_waiting": "Kits that were not asked yet for what a restored database lost.",
+    "rebuild_items_missing": "Items that kits had and such a database had not, since it began.",
+    "rebuild_items_back": "Those of them that are here again.",
+    "rebuild_items_gone": "Those that no kit has any more, at the most.",
     "dead_letters_kept": "Messages of kits that cannot be used.",
 }
 COUNTERS = {
@@ -200,6 +204,7 @@ def few(db: Db, now: float) -> dict[str, float]:
         "oldest_unseen_sos_seconds": _age(unseen, now),
         "oldest_satellite_message_seconds": _age(oldest, now),
         **dead_letters.figures(db),
+        **rebuild.figures(db),
         "devices_linked": lease.linked(db, now),
     }
 

@@ -180,7 +180,26 @@ ALTER TABLE item ADD COLUMN revoked {real}; -- since when the kit of an SOS was
 """
 """What a stolen kit sent was its user's word, or nothing at all."""
 
+_REBUILD = """
+ALTER TABLE item ADD COLUMN restored {real}; -- when a kit brought it back; null: it was not lost
+CREATE INDEX item_restored ON item (id) WHERE restored IS NOT NULL;
+CREATE TABLE rebuild ( -- what a kit gives back to a database that was restored
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    since {real} NOT NULL,
+    state TEXT NOT NULL, -- open, done
+    direction {int} NOT NULL DEFAULT 0, -- 0: what it sent, 1: what it got
+    place {int} NOT NULL DEFAULT 0, -- of the kit's, up to which it has been asked
+    listed {int} NOT NULL DEFAULT 0, -- items that it has
+    missing {int} NOT NULL DEFAULT 0,
+    back {int} NOT NULL DEFAULT 0,
+    gone {int} NOT NULL DEFAULT 0,
+    held {blob}, -- what it said as it was found out
+    ended {real}
+);
+"""
+"""What came after the copy that a database was restored from was lost."""
+
 FROM_35 = (
     f"{_STEPS}{_COMMANDS}{_BRIDGES}{_DOWN_BY_RADIO}{_TRACKERS}{_SHIFTS}{_WORKSPACE_LOG}"
-    f"{_TAK_SERVER}{_REVOCATION}"
+    f"{_TAK_SERVER}{_REVOCATION}{_REBUILD}"
 )

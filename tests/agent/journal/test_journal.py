@@ -309,6 +309,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     database = sqlite3.connect(path)
     database.executescript(
         "DROP TABLE command; DROP TABLE agent_start; DROP TABLE held_kind;"
+        "DROP TABLE backup_since; ALTER TABLE inbound DROP COLUMN copy;"
         "DROP TABLE unreadable_owed; DROP TABLE station_owed; DROP TABLE air_time;"
         "ALTER TABLE arrived DROP COLUMN on_air;"
         "DROP TABLE handheld; DROP TABLE handheld_said; DROP TABLE handheld_packet;"

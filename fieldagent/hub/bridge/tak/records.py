@@ -181,6 +181,7 @@ def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshIte
         "SELECT id, accepted, sender, target, target IS NULL AND team IS NULL, kind,"
         " source_device IS NOT NULL, unauthenticated, EXISTS (SELECT 1 FROM tak_event"
         " WHERE tak_event.item = item.id AND inward = 1) FROM item WHERE workspace = ? AND id > ?"
+        " AND restored IS NULL"
         " ORDER BY id LIMIT ?",
         *(workspace, after, limit),
     )

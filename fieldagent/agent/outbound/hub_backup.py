@@ -1,0 +1,232 @@
+"""What this kit's journal can give back to a hub whose database has lost it.
+
+That is what has left for the hub, and what came from it, as long as the journal keeps it
+(`keep-ended-days`, `keep-ended-count`), and since the kit has the hub's token: what another hub had
+is nobody else's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import inf
+
+import trio
+
+from fieldagent.agent.channels.contract import Outbox
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.outbound.proof import entry_of
+from fieldagent.package.package import IncidentWord, Item, Parcel, Said
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.backup_note import (
+    COPIES_BYTES,
+    DIGEST_BYTES,
+    PAGE,
+    Ask,
+    Copies,
+    Copy,
+    Direction,
+    Fetch,
+    Held,
+    Holding,
+    Inventory,
+    InventoryRow,
+)
+from fieldagent.wire.envelope import Entry, Source, decode, encode, fingerprint
+from fieldagent.wire.link import BODY_BYTES
+
+IDLE_LOOK = 1.0
+"""Seconds between two looks whether something else is to be sent first."""
+_HEAD = 64
+"""Bytes of a note with one copy, beside that, at most."""
+_LEFT = "channel IN ('Cellular', 'Satellite') AND status = 'Delivered'"
+"""Of a `leg`: it left for the hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubBackup:
+    """`hub` tells one hub's device from another's: the start of its token's digest."""
+
+    journal: Journal
+    outbox: Outbox
+    hub: bytes
+
+    async def holding(self) -> Holding:
+        """Return what the hub is told over a new link."""
+        known = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
+        if not known:
+            await self.journal.persist(partial(_note_hub, hub=self.hub))
+        sent, hours = _last_sent(self.journal)
+        return Holding(sent, hours, _last_got(self.journal))
+
+    async def answer(self, asked: Ask | Fetch) -> Inventory | Copies:
+        """Return what the hub asks for, once nothing waits that is not from the past."""
+        while await self._has_more_urgent():
+            await trio.sleep(IDLE_LOOK)
+        if isinstance(asked, Ask):
+            listing = _sent if asked.direction is Direction.SENT else _got
+            return listing(self.journal, asked.after)
+        copy = _copy_sent if asked.direction is Direction.SENT else _copy_got
+        return Copies(asked.direction, _fitting(self.journal, copy, asked.places))
+
+    async def _has_more_urgent(self) -> bool:
+        with trio.CancelScope(deadline=-inf) as at_once:
+            await self.outbox.ready()
+        return not at_once.cancelled_caught
+
+
+def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
+    """Another hub has this kit from now on: what is here by now is none of its business."""
+    db.execute(
+        "INSERT OR REPLACE INTO backup_since SELECT 1, ?,"
+        f" (SELECT coalesce(max(sequence), 0) FROM leg WHERE {_LEFT}),"
+        " (SELECT coalesce(max(number), 0) FROM inbound WHERE copy IS NOT NULL)",
+        (hub,),
+    )
+
+
+def _since(journal: Journal) -> tuple[int, int]:
+    """Return the last sequence, and the last number of a payload, that are another hub's."""
+    rows = journal.read("SELECT sequence, number FROM backup_since")
+    return rows[0] if rows else (2**62, 2**62)
+
+
+def _last_sent(journal: Journal) -> tuple[Held, int]:
+    for sequence, ended in journal.read(
+        "SELECT sequence, ended FROM leg WHERE channel = 'Cellular' AND status = 'Delivered'"
+        " AND sequence > ? AND sequence NOT IN (SELECT sequence FROM carried)"
+        " ORDER BY ended DESC, sequence DESC LIMIT 16",
+        _since(journal)[0],
+    ):
+        known = outbound.packages(journal, [sequence]).get(sequence)
+        if isinstance(known, Accepted) and _is_kept(known):
+            hours = int(max(0.0, journal.clock.now() - ended) // 3600)
+            return Held(sequence, _digest(entry_of(known))), hours
+    return Held(), 0
+
+
+def _last_got(journal: Journal) -> Held:
+    rows = journal.read(
+        "SELECT sequence, digest FROM inbound WHERE copy IS NOT NULL AND number > ?"
+        " ORDER BY number DESC LIMIT 1",
+        _since(journal)[1],
+    )
+    return Held(rows[0][0], bytes(rows[0][1])[:DIGEST_BYTES]) if rows else Held()
+
+
+def _is_kept(known: Accepted) -> bool:
+    """Whether the hub keeps such a thing."""
+    item = known.package.item
+    if isinstance(item, IncidentWord):
+        return item.says is not Said.OPEN
+    return isinstance(item, Item) and not isinstance(item, Parcel)
+
+
+def _digest(entry: Entry) -> bytes:
+    return fingerprint(entry)[:DIGEST_BYTES]
+
+
+def _sent(journal: Journal, after: int) -> Inventory:
+    rows: list[InventoryRow] = []
+    place = max(after, _since(journal)[0])
+    while len(rows) < PAGE:
+        some = journal.read(
+            f"SELECT sequence, min(ended) FROM leg WHERE {_LEFT} AND sequence > ?"
+            " GROUP BY sequence ORDER BY sequence LIMIT ?",
+            *(place, PAGE - len(rows)),
+        )
+        if not some:
+            break
+        ended = dict(some)
+        place = max(ended)
+        for sequence, known in sorted(outbound.packages(journal, list(ended)).items()):
+            if isinstance(known, Accepted) and _is_kept(known):
+                at = max(0, int(journal.clock.date(ended[sequence])))
+                entry = entry_of(known)
+                rows.append(
+                    InventoryRow(sequence, known.origin, entry.sequence, _digest(entry), at)
+                )
+    return Inventory(Direction.SENT, after, tuple(rows), (0, 0) if after else _dropped(journal))
+
+
+def _dropped(journal: Journal) -> tuple[int, int]:
+    """Return from and up to where the numbers are of which nothing is here any more."""
+    ((begun,),) = journal.read("SELECT number FROM beginning")
+    ((oldest,),) = journal.read("SELECT min(sequence) FROM package")
+    first = max(begun, _since(journal)[0]) + 1
+    end = outbound.next_sequence(journal) if oldest is None else oldest
+    return (first, end) if first < end else (0, 0)
+
+
+def _got(journal: Journal, after: int) -> Inventory:
+    rows = tuple(
+        InventoryRow(
+            number,
+            decode(bytes(copy)).origin,
+            sequence,
+            bytes(digest)[:DIGEST_BYTES],
+            max(0, int(journal.clock.date(received))),
+        )
+        for number, sequence, digest, copy, received in journal.read(
+            "SELECT number, sequence, digest, copy, received FROM inbound"
+            " WHERE copy IS NOT NULL AND number > ? ORDER BY number LIMIT ?",
+            *(max(after, _since(journal)[1]), PAGE),
+        )
+    )
+    return Inventory(Direction.GOT, after, rows)
+
+
+_Copier = Callable[[Journal, int], Copy]
+
+
+def _fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> tuple[Copy, ...]:
+    """Return the first of them; one at the least."""
+
+    def fill() -> Iterator[Copy]:
+        size = 0
+        for place in places:
+            found = copy(journal, place)
+            size += len(found.body)
+            if size > COPIES_BYTES and size > len(found.body):
+                return
+            yield found if len(found.body) <= BODY_BYTES - _HEAD else Copy(place, b"")
+
+    return tuple(fill())
+
+
+def _copy_sent(journal: Journal, place: int) -> Copy:
+    known = outbound.packages(journal, [place]).get(place)
+    if place <= _since(journal)[0] or not isinstance(known, Accepted) or not _is_kept(known):
+        return Copy(place, b"")
+    entry = entry_of(known)
+    body = encode([entry], origin=known.origin)
+    return Copy(place, body, _state(journal, known.origin, entry.sequence - entry.back, entry))
+
+
+def _copy_got(journal: Journal, place: int) -> Copy:
+    rows = journal.read("SELECT copy FROM inbound WHERE number = ? AND copy IS NOT NULL", place)
+    if place <= _since(journal)[1] or not rows:
+        return Copy(place, b"")
+    body = bytes(rows[0][0])
+    entry, *beside = decode(body).entries
+    for each in beside:
+        if isinstance(each.content, Source):
+            whose = each.content
+            number = whose.sequence - entry.back
+            return Copy(place, body, _state(journal, whose.station, number, entry))
+    return Copy(place, body)
+
+
+def _state(journal: Journal, station: int, incident: int, entry: Entry) -> str:
+    """Return how the incident of an SOS stands, as it is known here."""
+    if not entry.sos:
+        return ""
+    if station:
+        sql = "SELECT state FROM heard_incident WHERE station = ? AND number = ?"
+        rows = journal.read(sql, station, incident)
+    else:
+        rows = journal.read("SELECT state FROM incident WHERE number = ?", incident)
+    return str(rows[0][0]) if rows else ""

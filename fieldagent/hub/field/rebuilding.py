@@ -1,0 +1,412 @@
+"""What a database that was restored from an older copy gets back over one kit's link.
+
+1. The kit's Holding names the last that it sent and got. Where that is not known here, the
+   database is an older one: numbers are left out, and each kit is asked, this one at once.
+2. It is asked what it has, and for what of that is missing, page by page.
+3. A kit proves what it sent itself. What only another has of it, or of a push, is marked as not
+   authenticated, until its own kit brings it.
+4. What comes is entered as it was: identity, times and number. No webhook is given it, nothing of
+   it is paid for, and a kit that had it before recognises it. An SOS that nobody has closed, as
+   far as its kit knows, is open again and rings.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+import trio
+
+from fieldagent.hub.access.directory import is_member, proof_keys_of
+from fieldagent.hub.contract import Bearer, Device
+from fieldagent.hub.field.kit_items import posting_of
+from fieldagent.hub.field.mobile_originated import addressed
+from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
+from fieldagent.hub.records import contact, kit_report, ledger, numbering, rebuild
+from fieldagent.hub.records.ledger import Posting, stored_entry
+from fieldagent.hub.store.contract import Db, Store, insert, one_of
+from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
+from fieldagent.package.reading import KINDS
+from fieldagent.package.writing import kind_of
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.backup_note import (
+    DIGEST_BYTES,
+    Ask,
+    BackupNote,
+    Copies,
+    Copy,
+    Direction,
+    Fetch,
+    Held,
+    Holding,
+    Inventory,
+    InventoryRow,
+)
+from fieldagent.wire.envelope import Entry, Source, decode, encode, fingerprint
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.incident_proof import is_proved
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Seconds for which items are kept here, and after which one that has not left expires."""
+
+    keep: float
+    time_to_live: float
+
+
+KEEPING = Keeping(30 * 86_400.0, 86_400.0)
+
+
+@dataclass(slots=True)
+class Rebuilding:
+    """One link's: what the kit was asked and has not answered."""
+
+    store: Store
+    device: Device
+    keeping: Keeping
+    rows: dict[int, InventoryRow] = field(default_factory=dict)
+    """Those of the page under way that are missing here, by place."""
+    page: Inventory | None = None
+    is_asked: bool = False
+    _turn: trio.Lock = field(default_factory=trio.Lock)
+    """Nothing is asked while an answer is taken in."""
+
+    async def question(self) -> Ask | Fetch | None:
+        """Return what the kit is to be asked now."""
+        async with self._turn:
+            return await self._question()
+
+    async def _question(self) -> Ask | Fetch | None:
+        if self.is_asked:
+            return None
+        if self.page is not None:
+            self.is_asked = True
+            return Fetch(self.page.direction, tuple(self.rows))
+        found = await self.store.read_together(_read, self.device.id)
+        if found is None or not found.is_open:
+            return None
+        self.is_asked = True
+        return Ask(found.direction, found.place)
+
+    async def take(self, said: BackupNote, now: float) -> None:
+        """Take in what the kit says; what was not asked for counts for nothing."""
+        async with self._turn:
+            await self._take(said, now)
+
+    async def _take(self, said: BackupNote, now: float) -> None:
+        if isinstance(said, Holding):
+            if await self.store.commit(lambda db: self._meet(db, said, now)):
+                log.error(
+                    "%s has sent or got what this database does not know: it was restored from an"
+                    " older copy; kits are asked for what they still have of the time since",
+                    self.device.name,
+                )
+        elif isinstance(said, Inventory) and self.is_asked and self.page is None:
+            self.is_asked = False
+            await self._take_listed(said, now)
+        elif isinstance(said, Copies) and self.is_asked and self.page is not None:
+            self.is_asked = False
+            await self._take_copies(said, now)
+
+    async def _take_listed(self, said: Inventory, now: float) -> None:
+        missing = await self.store.read(
+            lambda db: missing_of(db, self.device, said, now - self.keeping.keep)
+        )
+        self.page, self.rows = said, {row.place: row for row in missing}
+
+        def note(db: Db) -> str:
+            db.announce(kit_report.topic(self.device.id))
+            return "" if self.rows else self._end_page(db, said, now)
+
+        self._tell(await self.store.commit(note))
+        if not self.rows:
+            self.page = None
+
+    async def _take_copies(self, said: Copies, now: float) -> None:
+        page = self.page
+        assert page is not None
+        told = [each for each in said.copies if each.place in self.rows]
+        # Who names nothing has nothing.
+        told = told or [Copy(place, b"") for place in self.rows]
+        left = self.rows.keys() - {each.place for each in told}
+
+        def enter(db: Db) -> str:
+            came = [take_back(db, self, each, now) for each in told]
+            rebuild.note_copies(db, self.device.id, came.count(True), came.count(False))
+            db.announce(kit_report.topic(self.device.id))
+            return "" if left else self._end_page(db, page, now)
+
+        self._tell(await self.store.commit(enter))
+        self.rows = {place: row for place, row in self.rows.items() if place in left}
+        if not self.rows:
+            self.page = None
+
+    def _end_page(self, db: Db, page: Inventory, now: float) -> str:
+        device = self.device
+        rebuild.note_listed(db, device.id, len(page.rows), _dropped(db, device.id, page))
+        if not page.is_last:
+            rebuild.go_on(db, device.id, page.direction, page.rows[-1].place)
+        elif page.direction is Direction.SENT:
+            rebuild.go_on(db, device.id, Direction.GOT, 0)
+        else:
+            return rebuild.finish(db, device.id, device.workspace, device.name, now)
+        return ""
+
+    def _tell(self, words: str) -> None:
+        if words:
+            log.warning("%s", words)
+
+    def _meet(self, db: Db, said: Holding, now: float) -> bool:
+        """Return whether it shows that the database is an older one, which is news."""
+        device = self.device.id
+        if said.hours * 3600 > self.keeping.keep or is_known(db, device, said):
+            return False
+        if _was_buried(db, device, said.hours, now):
+            return False
+        held = replace(said, hours=0).encode()
+        known = rebuild.of(db, device)
+        if known is not None and (known.is_open or known.held == held):
+            return False
+        numbering.leave_out_once(db, now)
+        rebuild.begin_one(db, device, held, now)
+        return True
+
+
+def _read(db: Db, devices: Sequence[int]) -> list[rebuild.Rebuild | None]:
+    return [rebuild.of(db, device) for device in devices]
+
+
+def _digest(entry: Entry) -> bytes:
+    return fingerprint(entry)[:DIGEST_BYTES]
+
+
+def is_known(db: Db, device: int, said: Holding) -> bool:
+    """Return whether what the kit sent and got last is known here, or may have been forgotten."""
+    return _is_here(db, device, said.sent) and _was_given(db, device, said.got)
+
+
+def _was_buried(db: Db, device: int, hours: int, now: float) -> bool:
+    """Return whether something of the device became a dead letter about so many hours ago, which
+    was acknowledged as well."""
+    around = (now - (hours + 2) * 3600, now - (hours - 1) * 3600)
+    sql = "SELECT 1 FROM dead_letter WHERE device = ? AND received BETWEEN ? AND ? LIMIT 1"
+    return bool(db.execute(sql, device, *around))
+
+
+def _is_here(db: Db, device: int, sent: Held) -> bool:
+    rows = db.execute(
+        "SELECT digest FROM arrived WHERE device = ? AND origin = 0 AND sequence = ?",
+        *(device, sent.number),
+    )
+    return not sent.number or sent.digest in {bytes(row[0])[:DIGEST_BYTES] for row in rows}
+
+
+def _was_given(db: Db, device: int, got: Held) -> bool:
+    ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
+    if got.number >= following:
+        return False
+    given = _given(db, device, [got.number])
+    return got.number not in given or given[got.number] == got.digest
+
+
+def _given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
+    """Return the digests of items that a device was given, or is to be given, by their numbers."""
+    among, these = one_of(db, numbers)
+    rows = db.execute(
+        "SELECT delivery.sequence, body FROM delivery JOIN item ON item.id = delivery.item"
+        f" WHERE delivery.device = ? AND delivery.sequence {among}",
+        *(device, *these),
+    )
+    return {number: _digest(replace(stored_entry(body), sequence=number)) for number, body in rows}
+
+
+def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[InventoryRow]:
+    """Return what of that is not here and was to be; what is older than `since` was forgotten."""
+    rows = [row for row in listed.rows if row.at > since]
+    if not rows:
+        return []
+    if listed.direction is Direction.GOT:
+        given = _given(db, device.id, [row.number for row in rows])
+        # Whose account was deleted stays deleted.
+        there = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
+        return [r for r in rows if there[r.origin] and given.get(r.number) != r.digest]
+    whose = {row.origin: _device(db, device, row.origin) for row in rows}
+    among, devices = one_of(db, {each.id for each in whose.values() if each is not None} or {0})
+    numbered, numbers = one_of(db, [row.number for row in rows])
+    here = {
+        (of, number, bytes(digest)[:DIGEST_BYTES])
+        for of, doubtful, number, digest in db.execute(
+            f"SELECT device, origin, sequence, digest FROM arrived WHERE device {among}"
+            f" AND origin IN (0, 1) AND sequence {numbered}",
+            *(*devices, *numbers),
+        )
+        # What another has brought of this kit's own, that proves now.
+        if not (doubtful and of == device.id)
+    }
+    return [
+        row
+        for row in rows
+        if (of := whose[row.origin]) is not None and (of.id, row.number, row.digest) not in here
+    ]
+
+
+def _device(db: Db, device: Device, origin: int) -> Device | None:
+    return device if origin in (0, device.id) else neighbour_of(db, device, origin)
+
+
+def _dropped(db: Db, device: int, listed: Inventory) -> int:
+    """Return how many numbers, at the most, the kit may have sent us since the copy and has nothing
+    of any more."""
+    first, end = listed.dropped
+    rows = db.execute(
+        "SELECT max(sequence) FROM arrived WHERE device = ? AND origin = 0 AND sequence < ?",
+        *(device, end),
+    )
+    newest = rows[0][0]
+    return 0 if newest is None else max(0, end - max(first, newest + 1))
+
+
+def take_back(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
+    """Enter one item; return whether it is here by now."""
+    if not copy.body:
+        return False
+    row = link.rows[copy.place]
+    try:
+        envelope = decode(copy.body)
+    except RemoteProtocolError:
+        return False
+    if not envelope.entries or envelope.not_understood:
+        return False
+    entry, *beside = envelope.entries
+    if not isinstance(entry.content, Item) or isinstance(entry.content, Parcel):
+        return False
+    if link.page is not None and link.page.direction is Direction.SENT:
+        whose = _device(db, link.device, envelope.origin)
+        return whose is not None and _take_sent(db, link, whose, entry, copy, row.at, now)
+    return _take_got(db, link, entry, [e.content for e in beside], copy, row, now)
+
+
+def _take_sent(
+    db: Db, link: Rebuilding, whose: Device, entry: Entry, copy: Copy, at: float, now: float
+) -> bool:
+    brings = whose.id != link.device.id
+    doubt = doubt_of(db, link.device, whose, True) if brings else ""
+    content = entry.content
+    assert isinstance(content, Item)
+    if doubt and not (entry.sos or isinstance(content, IncidentWord)):
+        return False
+    if not _note_arrived(db, whose.id, entry, at, bool(doubt)):
+        return True
+    if not doubt and (item := _item_of(db, whose, entry)) is not None:
+        db.execute("UPDATE item SET unauthenticated = 0 WHERE id = ?", item)
+        return True
+    proved = isinstance(content, IncidentWord) and is_proved(content, proof_keys_of(db, whose.id))
+    posting = posting_of(whose, entry, content, at + link.keeping.time_to_live)
+    posting = replace(posting, unauthenticated=bool(doubt) and not proved)
+    posting, _ = addressed(db, posting)
+    is_closed = copy.state == "closed"
+    item = ledger.enter_again(db, posting, at=at, now=now, is_closed=is_closed)
+    if isinstance(content, Location) and not doubt:
+        contact.note_position(db, whose.id, content, entry.time, now)
+    if brings:
+        ledger.confirm(db, item, link.device.id, Bearer.IP, now)
+    return True
+
+
+def _note_arrived(db: Db, device: int, entry: Entry, at: float, doubt: bool) -> bool:
+    """Return whether it had not come before."""
+    columns = ("device", "origin", "sequence", "digest", "at", "sos")
+    row = (device, int(doubt), entry.sequence, fingerprint(entry), at, int(entry.sos))
+    return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))
+
+
+def _take_got(
+    db: Db,
+    link: Rebuilding,
+    entry: Entry,
+    beside: Sequence[object],
+    copy: Copy,
+    row: InventoryRow,
+    now: float,
+) -> bool:
+    """Enter what the kit has from here: another kit's item, or one that was pushed."""
+    if not is_member(db, link.device.workspace, row.origin):
+        return False
+    source = next((each for each in beside if isinstance(each, Source)), None)
+    if source is None:
+        item: int | None = _pushed(db, link, entry, row, now)
+    else:
+        item = _sent_by(db, link, source, entry, copy, row, now)
+    if item is None:
+        return False
+    ledger.note_had(db, item, link.device.id, row.number, row.at)
+    return True
+
+
+def _sent_by(
+    db: Db,
+    link: Rebuilding,
+    source: Source,
+    entry: Entry,
+    copy: Copy,
+    row: InventoryRow,
+    now: float,
+) -> int | None:
+    whose = neighbour_of(db, link.device, source.station)
+    if whose is None:
+        return None
+    own = replace(entry, sequence=source.sequence)
+    content = entry.content
+    assert isinstance(content, Item)
+    found = _item_of(db, whose, own)
+    if found is not None:
+        return found
+    # Its own kit has not said so: that proves it, once it does.
+    if not _note_arrived(db, whose.id, own, row.at, doubt=True):
+        return None
+    posting = posting_of(whose, own, content, row.at + link.keeping.time_to_live)
+    posting, _ = addressed(db, replace(posting, unauthenticated=True))
+    is_closed = copy.state == "closed"
+    return ledger.enter_again(db, posting, at=row.at, now=now, is_closed=is_closed)
+
+
+def _item_of(db: Db, whose: Device, entry: Entry) -> int | None:
+    """Return the item of that device, whoever it came by; None where it is not here."""
+    for item, body in db.execute(
+        "SELECT id, body FROM item WHERE workspace = ? AND source_device = ?"
+        " AND source_sequence = ? ORDER BY id DESC",
+        *(whose.workspace, whose.id, entry.sequence),
+    ):
+        if _digest(replace(stored_entry(body), sequence=entry.sequence)) == _digest(entry):
+            return int(item)
+    return None
+
+
+def _pushed(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: float) -> int:
+    """Enter what was pushed; whom it was for beside this kit's user is lost."""
+    device, content = link.device, entry.content
+    assert isinstance(content, Item)
+    found = db.execute(
+        "SELECT id FROM item WHERE workspace = ? AND sender = ? AND source_device IS NULL"
+        " AND target = ? AND body = ? AND restored IS NOT NULL",
+        *(device.workspace, row.origin, device.member, encode([replace(entry, sequence=0)])),
+    )
+    if found:
+        return int(found[0][0])
+    posting = Posting(
+        device.workspace,
+        row.origin,
+        content,
+        entry.time,
+        SOS_PRIORITY if entry.sos else KINDS[kind_of(content)][1],
+        target=device.member,
+        to=entry.to,
+        asks=entry.asks,
+        author=entry.author,
+        unauthenticated=True,
+    )
+    return ledger.enter_again(db, posting, at=row.at, now=now)

@@ -1,0 +1,144 @@
+"""What a database that was restored from an older copy takes back from kits.
+
+Once that is known, each device in use has a row here, `open` until its kit has been asked for all
+that it still has, in one direction and then the other. A page of that is one transaction: after a
+power cut the kit is asked from `place` on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fieldagent.hub.records import kit_report
+from fieldagent.hub.records.audit import HUB, note
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.wording import counted
+from fieldagent.wire.backup_note import Direction
+
+
+class Rebuild(NamedTuple):
+    is_open: bool
+    direction: Direction
+    place: int
+    listed: int
+    """Items that the kit has."""
+    missing: int
+    """Those of them that were missing here, and those of which it has nothing any more."""
+    back: int
+    gone: int
+    held: bytes
+    """What the kit said as it was found out."""
+
+    @property
+    def words(self) -> str:
+        return (
+            f"{self.missing} of {counted(self.listed + self.gone, 'item')} were missing here,"
+            f" {self.back} came back, {self.gone} its journal no longer has"
+        )
+
+
+_COLUMNS = "state = 'open', direction, place, listed, missing, back, gone, held"
+
+
+def begin(db: Db, now: float) -> None:
+    """Have each kit asked for all that it has, at once where it is linked."""
+    rows = db.execute(
+        "INSERT INTO rebuild (device, since, state) SELECT id, ?, 'open' FROM device"
+        " WHERE disabled IS NULL AND link_token IS NOT NULL ON CONFLICT (device) DO UPDATE"
+        " SET since = excluded.since, state = 'open', direction = 0, place = 0, listed = 0,"
+        " missing = 0, back = 0, gone = 0, ended = NULL RETURNING device",
+        now,
+    )
+    for (device,) in rows:
+        db.announce(kit_report.topic(device))
+
+
+def begin_one(db: Db, device: int, held: bytes, now: float) -> None:
+    """Have this kit asked, which has said `held`."""
+    db.execute(
+        "INSERT INTO rebuild (device, since, state, held) VALUES (?, ?, 'open', ?)"
+        " ON CONFLICT (device) DO UPDATE SET held = excluded.held, since = CASE rebuild.state"
+        " WHEN 'open' THEN rebuild.since ELSE excluded.since END, state = 'open',"
+        " direction = 0, place = 0, listed = 0, missing = 0, back = 0, gone = 0, ended = NULL",
+        *(device, now, held),
+    )
+    db.announce(kit_report.topic(device))
+
+
+def of(db: Db, device: int) -> Rebuild | None:
+    rows = db.execute(f"SELECT {_COLUMNS} FROM rebuild WHERE device = ?", device)
+    if not rows:
+        return None
+    is_open, direction, place, listed, missing, back, gone, held = rows[0]
+    counts = (place, listed, missing, back, gone)
+    return Rebuild(bool(is_open), Direction(direction), *counts, bytes(held or b""))
+
+
+def note_listed(db: Db, device: int, listed: int, gone: int) -> None:
+    """The kit has told of so many more, and that nothing is there of `gone`."""
+    db.execute(
+        "UPDATE rebuild SET listed = listed + ?, missing = missing + ?, gone = gone + ?"
+        " WHERE device = ? AND state = 'open'",
+        *(listed, gone, gone, device),
+    )
+
+
+def note_copies(db: Db, device: int, back: int, gone: int) -> None:
+    db.execute(
+        "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"
+        " WHERE device = ? AND state = 'open'",
+        *(back + gone, back, gone, device),
+    )
+
+
+def go_on(db: Db, device: int, direction: Direction, place: int) -> None:
+    """All up to this place is here by now."""
+    db.execute(
+        "UPDATE rebuild SET direction = ?, place = ? WHERE device = ? AND state = 'open'",
+        *(direction, place, device),
+    )
+    db.announce(kit_report.topic(device))
+
+
+def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
+    """The kit has given all that it has; return what came of it in words, empty where nothing was
+    missing."""
+    db.execute("UPDATE rebuild SET state = 'done', ended = ? WHERE device = ?", now, device)
+    found = of(db, device)
+    if found is None or not found.missing:
+        return ""
+    words = f"{name}: {found.words}"
+    note(db, workspace, HUB, "rebuilt", words, now)
+    return words
+
+
+SHOWN_FOR = 7 * 86_400.0
+"""Seconds for which people are told of one that is done."""
+
+
+def shown(row: Any, now: float) -> dict[str, Any] | None:
+    """Return how a device's rebuild stands, of its `SHOWN` columns; None where it is no news."""
+    state, missing, back, gone, ended = row
+    if state is None or (state == "done" and (not missing or now - ended > SHOWN_FOR)):
+        return None
+    return {"state": state, "missing": missing, "back": back, "gone": gone}
+
+
+SHOWN = ", ".join(
+    f"(SELECT {column} FROM rebuild WHERE rebuild.device = device.id)"
+    for column in ("state", "missing", "back", "gone", "ended")
+)
+"""Of a `device`, for `shown`."""
+
+
+def figures(db: Db) -> dict[str, float]:
+    ((waiting, missing, back, gone),) = db.execute(
+        "SELECT coalesce(sum(CASE WHEN state = 'open' THEN 1 ELSE 0 END), 0),"
+        " coalesce(sum(missing), 0), coalesce(sum(back), 0), coalesce(sum(gone), 0) FROM rebuild"
+    )
+    return {
+        "rebuild_kits_waiting": float(waiting),
+        "rebuild_items_missing": float(missing),
+        "rebuild_items_back": float(back),
+        "rebuild_items_gone": float(gone),
+    }

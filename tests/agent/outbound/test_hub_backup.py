@@ -1,0 +1,143 @@
+"""What a kit's journal can give back to the hub that has it, and to no other."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.ip_turn import IP_CARRIAGE
+from fieldagent.agent.outbound.hub_backup import HubBackup
+from fieldagent.package.package import Channel, Message
+from fieldagent.wire.backup_note import (
+    COPIES_BYTES,
+    PAGE,
+    Ask,
+    Copies,
+    Direction,
+    Fetch,
+    Holding,
+    Inventory,
+)
+from fieldagent.wire.envelope import Contact, Entry, decode, encode, fingerprint
+from fieldagent.wire.link import BODY_BYTES
+from fieldagent.wire.outcome import Outcome
+from tests.kit import START, Kit, kit
+
+SENT, GOT = Direction
+kit_by_ip = partial(kit, channel=Channel.CELLULAR)
+
+
+async def get(k: Kit, number: int) -> Entry:
+    entry = Entry(number, Message(f"pushed {number}"), int(START))
+    beside = Entry(number, Contact(phone="+41791234567"), int(START))
+    await k.reception.receive(encode([entry, beside], origin=5))
+    return entry
+
+
+async def listed(backup: HubBackup, direction: Direction, after: int = 0) -> Inventory:
+    found = await backup.answer(Ask(direction, after))
+    assert isinstance(found, Inventory)
+    return found
+
+
+async def copy_of(backup: HubBackup, direction: Direction, place: int) -> bytes:
+    found = await backup.answer(Fetch(direction, (place,)))
+    assert isinstance(found, Copies)
+    ((named, body, _),) = found.copies
+    assert named == place
+    return body
+
+
+async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
+    async with kit_by_ip(tmp_path) as k:
+        backup = HubBackup(k.journal, k.outbox, b"alps")
+        assert await backup.holding() == Holding()
+        await k.post()
+        assert (await backup.holding()).sent.number == 0, "it waits"
+        (entry,) = await k.send()
+        got = await get(k, 9)
+        told = await backup.holding()
+        assert told.sent == (entry.sequence, fingerprint(entry)[:4])
+        assert told.got == (9, fingerprint(got)[:4])
+
+
+async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
+    async with kit_by_ip(tmp_path) as k:
+        alps = HubBackup(k.journal, k.outbox, b"alps")
+        await alps.holding()
+        await k.post()
+        (before,) = await k.send()
+        await get(k, 9)
+        andes = HubBackup(k.journal, k.outbox, b"andes")
+        assert await andes.holding() == Holding()
+        for direction in (SENT, GOT):
+            assert (await listed(andes, direction)) == Inventory(direction, 0, ())
+        assert await copy_of(andes, SENT, before.sequence) == b""
+        assert await copy_of(andes, GOT, 1) == b""
+        await k.post()
+        (since,) = await k.send()
+        assert [row.number for row in (await listed(andes, SENT)).rows] == [since.sequence]
+
+
+async def test_it_is_listed_page_by_page_and_comes_as_it_was(tmp_path: Path) -> None:
+    async with kit_by_ip(tmp_path) as k:
+        backup = HubBackup(k.journal, k.outbox, b"alps")
+        await backup.holding()
+        sent = []
+        for _ in range(PAGE + 3):
+            await k.post()
+            sent += await k.send()
+        first = await listed(backup, SENT)
+        assert not first.is_last
+        second = await listed(backup, SENT, first.rows[-1].place)
+        assert second.is_last
+        rows = [*first.rows, *second.rows]
+        assert [(row.number, row.digest) for row in rows] == [
+            (each.sequence, fingerprint(each)[:4]) for each in sent
+        ]
+        body = await copy_of(backup, SENT, rows[0].place)
+        assert decode(body).entries == (sent[0],)
+
+
+async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
+    async with kit_by_ip(tmp_path) as k:
+        backup = HubBackup(k.journal, k.outbox, b"alps")
+        await backup.holding()
+        entry = await get(k, 9)
+        ((place, origin, number, digest, _),) = (await listed(backup, GOT)).rows
+        assert (origin, number, digest) == (5, 9, fingerprint(entry)[:4])
+        whole = decode(await copy_of(backup, GOT, place))
+        assert (whole.origin, whole.entries[0]) == (5, entry)
+        assert whole.entries[1].content == Contact(phone="+41791234567")
+
+
+async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:
+    async with kit_by_ip(tmp_path) as k:
+        backup = HubBackup(k.journal, k.outbox, b"alps")
+        await backup.holding()
+        await k.post()
+        async with trio.open_nursery() as asked:
+            asked.start_soon(backup.answer, Ask(SENT, 0))
+            await trio.testing.wait_all_tasks_blocked()
+            assert asked.child_tasks, "it waits"
+            asked.cancel_scope.cancel()
+        await k.send()
+        assert len((await listed(backup, SENT)).rows) == 1
+
+
+async def test_as_many_copies_as_fit_are_in_one_note(tmp_path: Path) -> None:
+    async with kit_by_ip(tmp_path) as k:
+        backup = HubBackup(k.journal, k.outbox, b"alps")
+        await backup.holding()
+        k.outbox.fit(IP_CARRIAGE)
+        places = []
+        for _ in range(4):
+            places.append(k.sequence(await k.post(message={"content": "x" * (COPIES_BYTES // 3)})))
+            sent = k.load(BODY_BYTES)
+            await k.outbox.settle(sent, Outcome.SENT)
+        copies = await backup.answer(Fetch(SENT, tuple(places)))
+        assert isinstance(copies, Copies)
+        assert [each.place for each in copies.copies] == places[:2]

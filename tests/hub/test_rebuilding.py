@@ -1,0 +1,241 @@
+"""What a hub asks a kit for whose items it has lost, note by note, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.field.mailbox import IpMailbox
+from fieldagent.hub.records import rebuild
+from fieldagent.hub.records.numbering import JUMP
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Location, Message
+from fieldagent.wire.backup_note import (
+    Ask,
+    BackupNote,
+    Copies,
+    Copy,
+    Direction,
+    Fetch,
+    Held,
+    Holding,
+    Inventory,
+    InventoryRow,
+)
+from fieldagent.wire.envelope import Entry, Source, encode, fingerprint
+from fieldagent.wire.kit_note import decode
+from tests.hub.field import START, Field, collect, field_of, said
+
+AT = int(START) - 600
+SENT, GOT = Direction
+
+
+def entries(first: int, last: int, **how: bool) -> list[Entry]:
+    return [Entry(n, Message(f"message {n}"), AT + n, **how) for n in range(first, last + 1)]
+
+
+def row(entry: Entry, origin: int = 0, at: int = AT) -> InventoryRow:
+    return InventoryRow(entry.sequence, origin, entry.sequence, fingerprint(entry)[:4], at)
+
+
+def copies(found: Sequence[Entry], state: str = "") -> Copies:
+    return Copies(SENT, tuple(Copy(each.sequence, encode([each]), state) for each in found))
+
+
+def holding(entry: Entry, hours: int = 0) -> Holding:
+    return Holding(Held(entry.sequence, fingerprint(entry)[:4]), hours)
+
+
+async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
+    """Tell the hub that, and return what it asks then."""
+    await mailbox.take_note(said.encode())
+    return decode(await mailbox.next_note())
+
+
+async def gives_back(alps: Field, found: Sequence[Entry], state: str = "") -> None:
+    mailbox = alps.mailbox(1)
+    assert await asks(mailbox, holding(found[-1])) == Ask(SENT, 0)
+    listed = Inventory(SENT, 0, tuple(map(row, found)))
+    assert await asks(mailbox, listed) == Fetch(SENT, tuple(each.sequence for each in found))
+    assert await asks(mailbox, copies(found, state)) == Ask(GOT, 0)
+    await mailbox.take_note(Inventory(GOT, 0, ()).encode())
+
+
+async def state_of(alps: Field, device: int) -> rebuild.Rebuild | None:
+    return await alps.store.read(lambda db: rebuild.of(db, device))
+
+
+async def test_what_is_known_costs_a_few_bytes_and_no_question(store: Store) -> None:
+    async with field_of(store) as alps:
+        sent = entries(70_000_001, 70_000_005)
+        await alps.sends(1, *sent)
+        await alps.push(Message("hello"), target=1)
+        (got,) = (await collect(alps.mailbox(1)))[0].entries[-1:]
+        known = Holding(holding(sent[-1]).sent, 3, Held(got.sequence, fingerprint(got)[:4]))
+        await alps.mailbox(1).take_note(known.encode())
+        assert await alps.rows("SELECT * FROM rebuild") == []
+        assert len(known.encode()) <= 20
+
+
+async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store) -> None:
+    async with field_of(store) as alps:
+        sent = entries(1, 5)
+        await alps.sends(1, *sent[:3])
+        listed = Inventory(SENT, 0, tuple(map(row, sent)))
+        mailbox = alps.mailbox(1)
+        assert await asks(mailbox, holding(sent[4])) == Ask(SENT, 0)
+        assert await asks(mailbox, listed) == Fetch(SENT, (4, 5))
+        assert await asks(mailbox, copies(sent[3:4])) == Fetch(SENT, (5,))
+        # The hub begins anew, and the kit has sent something since.
+        mailbox = alps.mailbox(1)
+        await alps.sends(1, *(newer := entries(6, 6)))
+        assert await asks(mailbox, holding(newer[0])) == Ask(SENT, 0)
+        listed = Inventory(SENT, 0, tuple(map(row, [*sent, *newer])))
+        assert await asks(mailbox, listed) == Fetch(SENT, (5,))
+        assert await asks(mailbox, copies(sent[4:])) == Ask(GOT, 0)
+        await mailbox.take_note(Inventory(GOT, 0, ()).encode())
+        found = await state_of(alps, 1)
+        assert found is not None and not found.is_open
+        assert found.words == (
+            "2 of 6 items were missing here, 2 came back, 0 its journal no longer has"
+        )
+        assert await alps.rows(
+            "SELECT source_sequence, restored IS NULL, accepted FROM item WHERE source_sequence < 6"
+            " ORDER BY source_sequence"
+        ) == [(n, n < 4, START if n < 4 else AT) for n in range(1, 6)]
+        lines = await alps.rows("SELECT detail FROM audit WHERE action = 'rebuilt'")
+        assert lines == [(f"kit 1: {found.words}",)]
+        # A kit that had it recognises it; the others get what they lack.
+        await collect(alps.mailbox(2))
+        await alps.sends(1, *sent)
+        assert await collect(alps.mailbox(2)) == []
+
+
+async def test_what_its_journal_has_no_more_is_counted(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.sends(1, *entries(1, 3))
+        found = entries(8, 9)
+        mailbox = alps.mailbox(1)
+        assert await asks(mailbox, holding(found[-1])) == Ask(SENT, 0)
+        listed = Inventory(SENT, 0, tuple(map(row, found)), (1, 8))
+        assert await asks(mailbox, listed) == Fetch(SENT, (8, 9))
+        answer = Copies(SENT, (Copy(8, b""), *copies(found[1:]).copies))
+        assert await asks(mailbox, answer) == Ask(GOT, 0)
+        state = await state_of(alps, 1)
+        assert state is not None
+        assert (state.missing, state.back, state.gone) == (6, 1, 5)
+        figures = await store.read(rebuild.figures)
+        assert (figures["rebuild_items_gone"], figures["rebuild_kits_waiting"]) == (5, 3)
+
+
+async def test_each_kit_is_asked_and_numbers_are_left_out(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.push(Message("hello"), target=3)
+        before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
+        await alps.mailbox(1).take_note(Holding(got=Held(7, b"else")).encode())
+        now = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
+        assert now == [(number + JUMP,) for (number,) in before]
+        for number in (1, 2, 3):
+            assert decode(await alps.mailbox(number).next_note()) == Ask(SENT, 0)
+
+
+@pytest.mark.parametrize("state", ["open", "seen", "closed", ""])
+async def test_an_sos_rings_again_unless_its_kit_knows_that_it_was_closed(
+    store: Store, state: str
+) -> None:
+    async with field_of(store) as alps:
+        await alps.store.commit(
+            lambda db: db.execute(
+                "INSERT INTO alarm_contact (workspace, kind, name, address, wait, pause, created)"
+                " VALUES (1, 'email', 'Duty', 'duty@example.org', 0, 300, 0)"
+            )
+        )
+        first, last = entries(1, 2, sos=True)
+        await gives_back(alps, [first, replace(last, back=1)], state)
+        ((number, now, raised),) = await alps.rows("SELECT number, state, raised FROM sos")
+        assert (number, now) == (1, "closed" if state == "closed" else "open")
+        assert raised == AT
+        rung = await alps.rows("SELECT 1 FROM alarm_message WHERE state = 'waiting'")
+        assert bool(rung) is (state != "closed")
+        # It goes to nobody over what is paid for.
+        assert await alps.rows("SELECT 1 FROM delivery WHERE satellite_from IS NOT NULL") == []
+        assert await alps.rows("SELECT 1 FROM webhook_delivery") == []
+
+
+async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
+    async with field_of(store) as alps:
+        pushed = Entry(4, Message("from the desk"), AT)
+        of_ada = Entry(5, Message("from Ada"), AT)
+        mailbox = alps.mailbox(2)
+        held = Holding(got=Held(5, fingerprint(of_ada)[:4]))
+        assert await asks(mailbox, held) == Ask(SENT, 0)
+        assert await asks(mailbox, Inventory(SENT, 0, ())) == Ask(GOT, 0)
+        rows = (row(pushed, 3)._replace(place=1), row(of_ada, 1)._replace(place=2))
+        deleted = InventoryRow(3, 9, 6, b"gone", AT)
+        assert await asks(mailbox, Inventory(GOT, 0, (*rows, deleted))) == Fetch(GOT, (1, 2))
+        source = Entry(5, Source(1, 77), AT)
+        came = (
+            Copy(1, encode([pushed], origin=3)),
+            Copy(2, encode([of_ada, source], origin=1)),
+        )
+        await mailbox.take_note(Copies(GOT, came).encode())
+        assert await alps.rows(
+            "SELECT item.sender, source_device, source_sequence, delivery.sequence, state"
+            " FROM item JOIN delivery ON delivery.item = item.id AND device = 2 ORDER BY item.id"
+        ) == [(3, None, None, 4, "stored"), (1, 1, 77, 5, "stored")]
+        doubts = "SELECT sender, unauthenticated FROM item ORDER BY sender"
+        assert await alps.rows(doubts) == [(1, 1), (3, 1)]
+        # Ada's own kit has it, too: that proves it, and it is there already.
+        mailbox = alps.mailbox(1)
+        own = replace(of_ada, sequence=77)
+        assert decode(await mailbox.next_note()) == Ask(SENT, 0)
+        assert await asks(mailbox, Inventory(SENT, 0, (row(own),))) == Fetch(SENT, (77,))
+        await asks(mailbox, copies([own]))
+        assert await alps.rows(doubts) == [(1, 0), (3, 1)]
+        assert said(await collect(alps.mailbox(2))) == []
+
+
+async def test_what_was_forgotten_or_not_asked_for_does_not_come_back(store: Store) -> None:
+    async with field_of(store) as alps:
+        (old,) = entries(1, 1)
+        month = 31 * 24
+        await alps.mailbox(1).take_note(holding(old, hours=month).encode())
+        assert await state_of(alps, 1) is None
+        mailbox = alps.mailbox(1)
+        await mailbox.take_note(copies([old]).encode())
+        assert await alps.rows("SELECT 1 FROM item") == []
+        assert await asks(mailbox, holding(old)) == Ask(SENT, 0)
+        listed = Inventory(SENT, 0, (row(old, at=AT - month * 3600),))
+        assert await asks(mailbox, listed) == Ask(GOT, 0)
+        await mailbox.take_note(Inventory(GOT, 0, ()).encode())
+        # The same is not looked into again.
+        await alps.mailbox(1).take_note(holding(old).encode())
+        state = await state_of(alps, 1)
+        assert state is not None and not state.is_open
+
+
+async def test_what_cannot_be_read_counts_as_gone(store: Store) -> None:
+    async with field_of(store) as alps:
+        found = entries(1, 3)
+        mailbox = alps.mailbox(1)
+        await asks(mailbox, holding(found[0]))
+        await asks(mailbox, Inventory(SENT, 0, tuple(map(row, found))))
+        bad = (Copy(1, b"\xff"), Copy(2, encode([Entry(2, Source(1, 1))])))
+        assert await asks(mailbox, Copies(SENT, bad)) == Fetch(SENT, (3,))
+        assert await asks(mailbox, Copies(SENT, ())) == Ask(GOT, 0)
+        state = await state_of(alps, 1)
+        assert state is not None
+        assert (state.back, state.gone) == (0, 3)
+
+
+async def test_an_old_position_moves_no_kit_back(store: Store) -> None:
+    async with field_of(store) as alps:
+        now = int(START)
+        here = Entry(9, Location(47.0, 8.0), now)
+        await alps.sends(1, here, way=Bearer.IP)
+        old = Entry(2, Location(46.0, 7.0), AT)
+        await gives_back(alps, [old])
+        assert await alps.rows("SELECT latitude FROM contact WHERE device = 1") == [(47.0,)]
