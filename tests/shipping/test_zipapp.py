@@ -30,12 +30,13 @@ MODULES = [
     module.name
     for module in pkgutil.walk_packages(fieldagent.__path__, "fieldagent.")
     # psycopg, webauthn and cryptography need native code, so they are not in the zipapp: the system
-    # has them, or does without PostgreSQL, passkeys and web push.
+    # has them, or does without PostgreSQL, passkeys, web push and phones by TAK.
     if module.name != "fieldagent.__main__"
     and not module.name.startswith(
         (
             *("fieldagent.hub.store.postgres", "fieldagent.hub.access.passkeys"),
             "fieldagent.hub.escalation.web_push",
+            *(f"fieldagent.hub.bridge.tak_server.{name}" for name in ("authority", "server")),
         )
     )
 ]

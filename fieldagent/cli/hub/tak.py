@@ -93,6 +93,5 @@ def _make(
         "id": holder.member,
         "file": str(file),
         "certificate": issued.serial,
-        "expires": expires,
         "next": "whoever has the file is that user: give it to their phone, and import it in ATAK",
     }
