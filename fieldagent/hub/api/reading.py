@@ -226,6 +226,17 @@ def behind(
     return [(number, float(accepted)) for number, accepted in rows]
 
 
+class Marks(NamedTuple):
+    """What sets an item apart."""
+
+    unauthenticated: bool
+    """Of an SOS: nobody has proved that it is its sender's."""
+    revoked: float | None
+    """Of an SOS: since when its kit is revoked."""
+    restored: bool
+    """A kit brought it back to a database that had lost it."""
+
+
 class ReadItem(NamedTuple):
     """One item as its readers see it."""
 
@@ -236,11 +247,7 @@ class ReadItem(NamedTuple):
     target: int | None
     accepted: float
     sos: bool
-    unauthenticated: bool
-    revoked: float | None
-    """Since when the kit of an SOS is revoked."""
-    restored: bool
-    """A kit brought it back to a database that had lost it."""
+    marks: Marks
     moment: datetime
     item: Item
     estimate: str
@@ -264,9 +271,9 @@ class ReadItem(NamedTuple):
             "targetUserId": None if self.target is None else str(self.target),
             "accepted": self.accepted,
             "sos": self.sos,
-            "unauthenticated": self.unauthenticated,
-            "revokedSince": self.revoked,
-            "restored": self.restored,
+            "unauthenticated": self.marks.unauthenticated,
+            "revokedSince": self.marks.revoked,
+            "restored": self.marks.restored,
             "to": json.loads(self.to) if self.to else None,
             "receipt": "read" if self.asks else None,
             "reached": self.reached,
@@ -304,9 +311,11 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
         target,
         float(accepted),
         bool(sos),
-        bool(unauthenticated),
-        None if revoked is None else float(revoked),
-        restored is not None,
+        Marks(
+            bool(unauthenticated),
+            None if revoked is None else float(revoked),
+            restored is not None,
+        ),
         recorded(content) or datetime.fromtimestamp(entry.time, UTC),
         content,
         estimate,

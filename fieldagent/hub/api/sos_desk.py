@@ -219,7 +219,7 @@ def shown(db: Db, found: Sos) -> dict[str, Any]:
         "item": first[0].as_json() if first else None,
         "items": [each.as_json() for each in said],
         "thread": _thread(db, found, thread),
-        "unauthenticated": bool(said) and all(each.unauthenticated for each in said),
+        "unauthenticated": bool(said) and all(each.marks.unauthenticated for each in said),
         "revoked": None if revoked is None else {"since": float(revoked), "why": why},
         "calledOff": sos.called_off(db, found.id),
         "position": {"latitude": latitude, "longitude": longitude, "at": at} if known else None,

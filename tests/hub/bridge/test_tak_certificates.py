@@ -16,7 +16,7 @@ from fieldagent.hub.bridge.tak import inward, records
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakOutcome
 from fieldagent.hub.bridge.tak.records import OVER_AFTER, TakPerson
 from fieldagent.hub.bridge.tak_server import authority, certificates
-from fieldagent.hub.bridge.tak_server.certificates import Holder
+from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.package.reach import Rung
@@ -28,19 +28,19 @@ from tests.hub.field import Field, collect, said
 PHONE, OTHER = "ANDROID-1", "ANDROID-2"
 
 
-async def named(alps: Field, name: str) -> Holder:
+async def named(alps: Field, name: str) -> PhoneHolder:
     member = await alps.store.commit(
         lambda db: directory.add_user(db, 1, name, type_="User", now=alps.now)
     )
-    return Holder(member, name)
+    return PhoneHolder(member, name)
 
 
-async def give(alps: Field, holder: Holder, serial: str, lasts: float = 1e9) -> None:
+async def give(alps: Field, holder: PhoneHolder, serial: str, lasts: float = 1e9) -> None:
     put = partial(certificates.add, workspace=1, holder=holder, serial=serial)
     await alps.store.commit(lambda db: put(db, expires=alps.now + lasts, now=alps.now))
 
 
-async def arrive(alps: Field, holder: Holder, serial: str, uid: str) -> None:
+async def arrive(alps: Field, holder: PhoneHolder, serial: str, uid: str) -> None:
     await alps.store.commit(
         lambda db: certificates.note_phone(db, serial, holder.member, uid, alps.now)
     )
@@ -58,7 +58,7 @@ async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
             serials = ["aa", "bb", "cc", "dd"]
             return await store.read(lambda db: certificates.in_force(db, 1, serials, alps.now))
 
-        async def owner(uid: str) -> Holder | None:
+        async def owner(uid: str) -> PhoneHolder | None:
             return await store.read(lambda db: certificates.owner_of_phone(db, 1, uid, alps.now))
 
         assert await valid() == {"aa", "bb", "cc"}
@@ -122,7 +122,7 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
 
 async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) -> None:
     async with mountain(store) as alps:
-        cleo = Holder(CLEO, "Cleo")
+        cleo = PhoneHolder(CLEO, "Cleo")
         await store.commit(
             lambda db: db.execute("UPDATE member SET name = ? WHERE id = ?", cleo.name, CLEO)
         )

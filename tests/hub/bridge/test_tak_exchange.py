@@ -17,9 +17,9 @@ from fieldagent.hub.bridge.tak_server.exchange import (
     OF_ONE,
     SAID_MAX,
     Exchange,
-    Guest,
+    TakGuest,
 )
-from fieldagent.hub.bridge.tak_server.outbox import BYTES_MAX, OF_UNITS_MAX, Outbox
+from fieldagent.hub.bridge.tak_server.outbox import BYTES_MAX, OF_UNITS_MAX, PhoneOutbox
 from fieldagent.wire import cot, tak
 from fieldagent.wire.cot import CotElement, CotEvent, CotPoint
 from fieldagent.wire.tak import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
@@ -37,12 +37,12 @@ class Room:
         self.counts: Counter[Became] = Counter()
         self.exchange = Exchange(self._note)
         self.heard: dict[str, list[str]] = {}
-        self.guests: dict[str, Guest] = {}
+        self.guests: dict[str, TakGuest] = {}
 
     def _note(self, became: Became, by: int = 1) -> None:
         self.counts[became] += by
 
-    def enter(self, unit: TakUnit, member: int, now: float = 0.0) -> Guest:
+    def enter(self, unit: TakUnit, member: int, now: float = 0.0) -> TakGuest:
         heard = self.heard.setdefault(unit.uid, [])
 
         def tell(kind: str, raw: bytes, of: str) -> bool:
@@ -50,7 +50,7 @@ class Room:
             return True
 
         key = "" if unit == ADA else f"serial of {unit.uid}"
-        guest = self.guests[unit.uid] = Guest(member, tell, key)
+        guest = self.guests[unit.uid] = TakGuest(member, tell, key)
         self.exchange.enter(guest, unit, now)
         return guest
 
@@ -192,7 +192,7 @@ def test_what_is_no_event_is_counted(room: Room) -> None:
 
 
 async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
-    outbox = Outbox()
+    outbox = PhoneOutbox()
     assert outbox.put(b"old ", "a") and outbox.put(b"word ") and outbox.put(b"new ", "a")
     assert await outbox.take() == b"new word "
     assert outbox.put(bytes(OF_UNITS_MAX), "a")

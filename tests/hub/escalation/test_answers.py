@@ -143,7 +143,7 @@ async def test_words_go_to_the_kit_in_its_thread(store: Store, text: str, arrive
         assert arrives in str(shown["thread"])
 
 
-found = sos.Sos(0, 0, 0, None, "", "", 0.0, None, None, None, None, "")
+found = sos.Sos(0, 0, 0, None, "", "", 0.0, None, None, None, None, "", None)
 
 
 async def test_words_that_are_too_long_for_a_satellite_say_by_how_much(store: Store) -> None:

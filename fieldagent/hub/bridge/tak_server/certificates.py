@@ -18,7 +18,7 @@ from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db, one_of
 
 
-class Holder(NamedTuple):
+class PhoneHolder(NamedTuple):
     """Whose phone it is."""
 
     member: int
@@ -33,14 +33,16 @@ _IN_FORCE = (
 )
 
 
-def name_of(db: Db, workspace: int, named: str) -> Holder:
+def name_of(db: Db, workspace: int, named: str) -> PhoneHolder:
     """Return the user of that name, number or address. Raises Refused."""
     member = member_of(db, workspace, named)
     ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
-    return Holder(member, name)
+    return PhoneHolder(member, name)
 
 
-def add(db: Db, workspace: int, holder: Holder, serial: str, *, expires: float, now: float) -> None:
+def add(
+    db: Db, workspace: int, holder: PhoneHolder, serial: str, *, expires: float, now: float
+) -> None:
     """Put a new one in force. Raises Refused."""
     known = db.execute(
         "SELECT member FROM tak_person WHERE workspace = ? AND callsign = ?",
@@ -89,12 +91,12 @@ def listing(db: Db, workspace: int) -> list[Row]:
     )
 
 
-def holder_of(db: Db, workspace: int, serial: str, now: float) -> Holder | None:
+def holder_of(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | None:
     """Return whose certificate that is; None where it is not in force."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND serial = ?", workspace, now, serial
     )
-    return Holder._make(rows[0]) if rows else None
+    return PhoneHolder._make(rows[0]) if rows else None
 
 
 def in_force(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
@@ -106,13 +108,13 @@ def in_force(db: Db, workspace: int, serials: Collection[str], now: float) -> se
     return {serial for (serial,) in rows}
 
 
-def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> Holder | None:
+def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder | None:
     """Return whose phone that is; None where nobody has come with it."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND uid = ? ORDER BY seen",
         *(workspace, now, uid),
     )
-    return Holder._make(rows[0]) if rows else None
+    return PhoneHolder._make(rows[0]) if rows else None
 
 
 def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:

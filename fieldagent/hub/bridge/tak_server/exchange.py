@@ -41,7 +41,7 @@ _KEPT = ("a-", tak.POINTS, "u-", tak.ALERT)
 
 
 @dataclass(slots=True, eq=False)
-class Guest:
+class TakGuest:
     """Whoever is here: a phone, or a user of the hub (`key` is empty)."""
 
     member: int
@@ -72,7 +72,7 @@ class _Said(NamedTuple):
 class Exchange:
     def __init__(self, note: NoteEvents) -> None:
         self._note = note
-        self._guests: dict[Guest, None] = {}
+        self._guests: dict[TakGuest, None] = {}
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._kept_bytes = 0
         self._said: deque[_Said] = deque(maxlen=SAID_MAX)
@@ -83,7 +83,7 @@ class Exchange:
         """Return whether who has that uid is here."""
         return any(guest.uid == uid for guest in self._guests if uid)
 
-    def may_be(self, guest: Guest, unit: TakUnit) -> str:
+    def may_be(self, guest: TakGuest, unit: TakUnit) -> str:
         """Return why a phone cannot be that unit here, or nothing."""
         if unit.uid.startswith(records.PREFIX):
             return f"its uid {unit.uid[:40]!r} is one of the hub's"
@@ -97,7 +97,7 @@ class Exchange:
             return f"somebody else here is called {unit.callsign!r}: give it another callsign"
         return ""
 
-    def enter(self, guest: Guest, unit: TakUnit, now: float) -> None:
+    def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:
         """Have a guest here, who is told what there is; `unit` is who they are."""
         guest.uid, guest.callsign = unit
         self._guests[guest] = None
@@ -111,7 +111,7 @@ class Exchange:
             if said.until > now and said.number > before:
                 self._tell(guest, tak.CHAT, said.raw)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: TakGuest) -> None:
         """Where a phone was stays on the map until it is stale."""
         if guest not in self._guests:
             return
@@ -122,7 +122,7 @@ class Exchange:
             if len(self._heard) > HEARD_MAX:
                 self._heard.popitem(last=False)
 
-    def read(self, guest: Guest, raw: bytes, now: float) -> CotEvent | None:
+    def read(self, guest: TakGuest, raw: bytes, now: float) -> CotEvent | None:
         """Return an event of a phone's, read; None of one that comes too fast, or is none."""
         guest.spoke, wait = OF_ONE.admit(guest.spoke, now)
         if wait:
@@ -134,7 +134,7 @@ class Exchange:
             self._note(Became.UNREADABLE)
             return None
 
-    def receive(self, guest: Guest, event: CotEvent, raw: bytes, now: float) -> None:
+    def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
         """Hand on what a phone says that is here."""
         if not self._may_say(guest, event):
             self._note(Became.REFUSED)
@@ -143,9 +143,11 @@ class Exchange:
             uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
             self._tell_users(event.type, raw, [each for each in self._guests if each.uid == uid])
         else:
+            if (unit := _self_of(guest, event)) is not None:
+                guest.callsign = unit.callsign
             self._hand_on(guest, event, cot.framed(raw), now)
 
-    def say(self, guest: Guest, event: CotEvent, now: float) -> None:
+    def say(self, guest: TakGuest, event: CotEvent, now: float) -> None:
         """Hand on what a user of the hub's says."""
         self._hand_on(guest, event, cot.encode(event), now)
 
@@ -153,7 +155,7 @@ class Exchange:
         """Count what a phone said before it has told who it is."""
         self._note(Became.REFUSED)
 
-    def _may_say(self, guest: Guest, event: CotEvent) -> bool:
+    def _may_say(self, guest: TakGuest, event: CotEvent) -> bool:
         others = [each for each in self._guests if each is not guest]
         if event.type.startswith(tak.CHAT):
             said = tak.read_receipt(event)
@@ -171,14 +173,10 @@ class Exchange:
         uids = {each.uid for each in others}
         if any(each.startswith(records.PREFIX) or each in uids for each in about):
             return False
-        unit = tak.read_unit(event) if event.uid == guest.uid else None
-        if unit is not None and unit.callsign != guest.callsign:
-            if self.may_be(guest, unit):
-                return False
-            guest.callsign = unit.callsign
-        return True
+        unit = _self_of(guest, event)
+        return unit is None or unit.callsign == guest.callsign or not self.may_be(guest, unit)
 
-    def _hand_on(self, guest: Guest, event: CotEvent, raw: bytes, now: float) -> None:
+    def _hand_on(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
         addressed = tak.addressed(event)
         unit = event.uid if event.type.startswith("a-") else ""
         others = [each for each in self._guests if each is not guest]
@@ -198,13 +196,13 @@ class Exchange:
         if guest.key and (addressed is None or len(phones) == len(to)):
             self._note(Became.PASSED)
 
-    def _tell_users(self, kind: str, raw: bytes, to: list[Guest]) -> None:
+    def _tell_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
         """They count it themselves."""
         for each in to:
             if not each.key and not kind.startswith("a-"):
                 each.tell(kind, raw, "")
 
-    def _tell(self, guest: Guest, kind: str, raw: bytes, unit: str = "") -> None:
+    def _tell(self, guest: TakGuest, kind: str, raw: bytes, unit: str = "") -> None:
         if not guest.tell(kind, raw, unit):
             self._note(Became.LIMITED)
 
@@ -241,3 +239,8 @@ class Exchange:
 
 def pong(now: float) -> bytes:
     return cot.encode(tak.pong(datetime.fromtimestamp(now, UTC)))
+
+
+def _self_of(guest: TakGuest, event: CotEvent) -> TakUnit | None:
+    """Return what a phone says of itself in an event; None where that is of something else."""
+    return tak.read_unit(event) if event.uid == guest.uid else None

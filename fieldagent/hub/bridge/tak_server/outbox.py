@@ -11,7 +11,7 @@ BYTES_MAX = 524_288
 """Above which anything is."""
 
 
-class Outbox:
+class PhoneOutbox:
     def __init__(self) -> None:
         self._waiting: dict[str | int, bytes] = {}
         """By the uid of a unit, or a number."""

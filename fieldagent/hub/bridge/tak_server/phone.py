@@ -14,9 +14,9 @@ from typing import NamedTuple
 import trio
 
 from fieldagent.hub.bridge.tak_server import certificates, exchange
-from fieldagent.hub.bridge.tak_server.certificates import Holder
-from fieldagent.hub.bridge.tak_server.exchange import Exchange, Guest
-from fieldagent.hub.bridge.tak_server.outbox import Outbox
+from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
+from fieldagent.hub.bridge.tak_server.exchange import Exchange, TakGuest
+from fieldagent.hub.bridge.tak_server.outbox import PhoneOutbox
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.wire import tak
@@ -42,7 +42,7 @@ class TooSlow(Exception):
 
 
 async def serve(
-    host: PhoneHost, stream: trio.SSLStream[trio.SocketStream], holder: Holder, serial: str
+    host: PhoneHost, stream: trio.SSLStream[trio.SocketStream], holder: PhoneHolder, serial: str
 ) -> str:
     """Serve a phone whose certificate is in force until it leaves; return why it has, for the
     log."""
@@ -67,14 +67,14 @@ class _Phone:
         self,
         host: PhoneHost,
         stream: trio.SSLStream[trio.SocketStream],
-        holder: Holder,
+        holder: PhoneHolder,
         serial: str,
     ) -> None:
         self._host = host
         self._stream = stream
         self._holder = holder
-        self._outbox = Outbox()
-        self.guest = Guest(holder.member, self._tell, serial)
+        self._outbox = PhoneOutbox()
+        self.guest = TakGuest(holder.member, self._tell, serial)
         self._told = ""
         """Why it was not taken in, told last."""
 

@@ -23,7 +23,7 @@ from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.tak.site import TakSite
 from fieldagent.hub.bridge.tak_server import authority, certificates, phone
 from fieldagent.hub.bridge.tak_server.authority import Authority
-from fieldagent.hub.bridge.tak_server.exchange import Exchange, Guest
+from fieldagent.hub.bridge.tak_server.exchange import Exchange, TakGuest
 from fieldagent.hub.bridge.tak_server.phone import PhoneHost
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
@@ -239,7 +239,7 @@ class _UserSession:
         self._unit = unit
         self._take: Callable[[str, bytes], None] | None = None
         member = int(unit.uid.rpartition("-")[2])
-        self._guest = Guest(member, self._tell)
+        self._guest = TakGuest(member, self._tell)
 
     def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
         if self._take is not None:
