@@ -142,7 +142,9 @@ def test_each_line_of_the_first_settings_holds_once_it_is_uncommented(
     assert {name for name, value in given.items() if not value} == (SECRETS | UNKNOWN) & set(given)
     for name in set(given) - SECRETS - UNKNOWN:
         # That another key must be set too is told where it is not.
-        needs = re.compile(f"{name} needs [a-z-]+: set that too, or remove {name}")
+        needs = re.compile(
+            f"{name} needs [a-z-]+(: set that| or [a-z-]+: set one of them) too, or remove {name}"
+        )
         line = f"{name}={given[name]}\n"
         try:
             parse_hub(line, file) if hub else parse(line, file, {"HOME": "/"})
