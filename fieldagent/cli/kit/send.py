@@ -67,7 +67,7 @@ def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
     lines = []
     for channel, cost in costs["channels"].items():
         lines.append(f"{channel}: {counted(cost['parts'], 'part')}, {_cost_in_words(cost)}")
-        lines += expected_in_words(cost["expected"])
+        lines += expected_in_words(cost.get("expected"))
     show(given, costs, "\n".join(lines) or "no channel that it names is configured")
     return OK
 

@@ -145,16 +145,26 @@ def status(given: argparse.Namespace) -> int:
             f"the clock shows {clock_time(answer['clock']['time'])}, which nobody has confirmed"
             " since the start: connect a network or a GPS receiver (gpsd), or set it"
         )
-    forecasts = call(given.port, "GET", "/api/forecast").body["channels"]
+    forecasts = _forecasts(given.port)
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
-        if channel["configured"]:
+        if name in forecasts and channel["configured"]:
             lines += forecast_lines(forecasts[name])
     lines += [escaped(notice) for notice in answer["notices"]]
     lines += _dead_letter_summary(answer["deadLetters"])
     lines += [_fault_line(fault) for fault in answer["faults"]]
     show(given, answer, "\n".join(lines))
     return OK
+
+
+def _forecasts(port: int) -> dict[str, Any]:
+    """Return what is expected of each channel; nothing from an agent of before, which goes on until
+    it is started anew."""
+    try:
+        found: dict[str, Any] = call(port, "GET", "/api/forecast").body["channels"]
+    except CallFailed:
+        return {}
+    return found
 
 
 def _sos_lines(sos: dict[str, Any]) -> list[str]:
