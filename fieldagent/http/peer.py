@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import IntEnum
 
@@ -31,14 +31,22 @@ class Phase(IntEnum):
     """Never evicted: whoever came later would take its place, and it theirs when it comes back."""
 
 
-_KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6),
-)
-"""Of tcp(7), in seconds. Who reads on answers the kernel's question; of who has left, the other
-kernel answers it with a reset."""
+UNANSWERED = 6
+"""Questions of the kernel's, after which whoever does not answer is gone."""
+
+
+def keep_alive(set_option: Callable[[int, int, int], None], *, unanswered: int) -> None:
+    """Have the kernel ask the other end of a TCP connection that is silent for 30 s, each 10 s, and
+    break it after so many questions without an answer (tcp(7)). Who reads on answers; of who has
+    left, the other kernel answers with a reset. `set_option` is the socket's `setsockopt`."""
+    for level, option, value in (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, unanswered),
+    ):
+        set_option(level, option, value)
+
 
 _INCOMPLETE = {Phase.HEAD, Phase.BODY, Phase.CLOSING}
 
@@ -91,8 +99,7 @@ class Peer:
         if look.poll(0):  # POLLHUP or POLLERR: it was reset, or both directions are closed
             self.scope.cancel()
         elif self._accepted.family != socket.AF_UNIX:
-            for option in _KEEPALIVE:
-                self._accepted.setsockopt(*option)
+            keep_alive(self._accepted.setsockopt, unanswered=UNANSWERED)
 
     async def read(self) -> bytes:
         while True:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import listing
+from fieldagent.agent.journal.records import PastLeg
 from fieldagent.agent.outbound.forecast import Forecast, forecast, kept
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.package.package import Channel
@@ -16,13 +17,11 @@ PAST = 100
 
 async def forecasts(parts: Parts, request: Request) -> Response:
     """Of each channel that is configured; null where too little is known."""
-    clock = parts.journal.clock
-    now = clock.date(clock.now())
     told = {}
     for channel in parts.outboxes:
-        legs = listing.past_legs(parts.journal, channel, PAST)
+        legs, now = _past(parts, channel)
         told[channel] = {
-            "expected": in_json(forecast(legs, now)),
+            "expected": _in_json(forecast(legs, now)),
             "kept": kept(legs, now)._asdict(),
         }
     return json_response({"channels": told})
@@ -30,10 +29,14 @@ async def forecasts(parts: Parts, request: Request) -> Response:
 
 def expected(parts: Parts, channel: Channel) -> dict[str, Any] | None:
     """Of a Package that is accepted now."""
+    return _in_json(forecast(*_past(parts, channel)))
+
+
+def _past(parts: Parts, channel: Channel) -> tuple[list[PastLeg], float]:
+    """Return how the newest Packages went there, and the Unix time now."""
     clock = parts.journal.clock
-    legs = listing.past_legs(parts.journal, channel, PAST)
-    return in_json(forecast(legs, clock.date(clock.now())))
+    return listing.past_legs(parts.journal, channel, PAST), clock.date(clock.now())
 
 
-def in_json(found: Forecast | None) -> dict[str, Any] | None:
+def _in_json(found: Forecast | None) -> dict[str, Any] | None:
     return None if found is None else found._asdict()

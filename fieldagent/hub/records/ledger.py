@@ -194,6 +194,7 @@ def raise_alarm(
 def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
     """Enter for webhooks what the hub itself says of an incident of which it has no item."""
     ((item, _),) = _store(db, [(posting, device)], now)
+    sos.belongs(db, item, incident)
     sos.raised_by(db, item, incident)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
 
@@ -218,6 +219,7 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
         joined = sos.join(db, posting.workspace, source.station, number, item, posting.time, at)
         if is_closed:
             sos.note_closed(db, joined.id, now)
+            alarm.end(db, joined.id)
         elif joined.rings:
             alarm.begin(db, joined.id, now)
     elif isinstance(posting.item, IncidentWord):

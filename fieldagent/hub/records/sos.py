@@ -121,9 +121,8 @@ def join(
 
 
 def raised_by(db: Db, item: int, sos: int) -> None:
-    """Let an item be the first of an incident that was named alone."""
+    """Let an item that belongs to it be the first of an incident that was named alone."""
     db.execute("UPDATE sos SET item = ? WHERE id = ?", item, sos)
-    belongs(db, item, sos)
 
 
 def belongs(db: Db, item: int | None, sos: int) -> None:
@@ -208,7 +207,9 @@ def note_called_off(db: Db, found: Sos, member: int, now: float, *, proved: bool
 def note_closed(db: Db, id_: int, now: float) -> None:
     """Its kit was told that a person has closed it, of which nothing is known here any more."""
     db.execute(
-        "UPDATE sos SET state = 'closed', closed = ? WHERE id = ? AND state <> 'closed'", now, id_
+        "UPDATE sos SET state = 'closed', asked = NULL, closed = ?"
+        " WHERE id = ? AND state <> 'closed'",
+        *(now, id_),
     )
     note_event(db, id_, "closed", now, detail="as its kit was told; by whom is lost")
 

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +18,7 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from fieldagent.http.listeners import ListenFailed, open_listeners
+from fieldagent.http.peer import keep_alive
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.tak.site import TakSite
 from fieldagent.hub.bridge.tak_server import authority, certificates, phone
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 PHONES_MAX = 300
 """Connections at one moment, those in their handshake too."""
+UNANSWERED = 3
+"""Questions of the kernel's, after which a phone that does not answer is gone."""
 STRANGERS_MAX = 50
 """Of these, in their handshake: one more, and the oldest goes. Strangers keep nobody out so."""
 HANDSHAKE_MAX = 20.0
@@ -142,7 +144,9 @@ class _Phones:
             self._note_refused("there are too many connections")
             await trio.aclose_forcefully(plain)
             return
-        _keep_alive(plain)
+        with suppress(OSError):
+            # A phone may say nothing for long, and be gone without a word.
+            keep_alive(plain.setsockopt, unanswered=UNANSWERED)
         self._inside += 1
         try:
             await self._serve(plain)
@@ -209,15 +213,6 @@ def _serial_of(stream: trio.SSLStream[trio.SocketStream]) -> str:
     """Return a phone's serial as `authority.Issued` writes it."""
     proven = stream.getpeercert()
     return f"{int(proven['serialNumber'], 16):x}"
-
-
-def _keep_alive(plain: trio.SocketStream) -> None:
-    """Notice a phone that is gone without a word: it may say nothing for long."""
-    with suppress(OSError):
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 # The bridge's own end.
