@@ -238,3 +238,20 @@ def test_grids_are_those_that_others_publish(chromium: Any, kit: Agent) -> None:
         assert pole == ["-85.5, 10.25"]
         minutes = asked("place => all.FORMS.dms(...place)", [(-33.99999, 151.2)])
         assert minutes == ["34°00′00.0″S 151°12′00.0″E"]
+
+
+@pytest.mark.parametrize(
+    ("locale", "said"), [("en-GB", "9 of 10: 1 minute at most"), ("de-CH", "9 von 10: höchstens 1")]
+)
+def test_when_such_arrive_is_said_beside_what_it_costs(
+    chromium: Any, tmp_path: Path, locale: str, said: str
+) -> None:
+    with sky(tmp_path, 0), agent(tmp_path) as running:
+        for number in range(5):
+            sent = running.call("POST", "/api/package", {"message": {"content": f"hut {number}"}})
+            assert sent.body["status"] == "Delivered"
+        with page(chromium, running.port, "390-light", locale=locale) as shown:
+            shown.locator("#field-content").fill("camp reached")
+            shown.locator("#cost").get_by_text(said).wait_for()
+            assert shown.evaluate(NOT_SIDEWAYS)
+            assert faults(shown) == []
