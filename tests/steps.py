@@ -25,7 +25,11 @@ ZIPAPP = ("zipapp", "build/zipapp")
 SCRIPTS = ("build/zipapp", "build/deb", "build/release", "systemd/first-settings")
 """Python by its first line, and not by its name."""
 MODULES = tuple(
-    f"build/{name}.py" for name in ("archive", "bytecode", "bare", "program", "version", "world")
+    f"build/{name}.py"
+    for name in (
+        *("api_page", "archive", "bare", "bytecode", "handbook", "program"),
+        *("version", "web_site", "world"),
+    )
 )
 TESTS = ("tests", *PYTEST)
 CHECKS = (

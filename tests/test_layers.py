@@ -138,7 +138,7 @@ INSIDE = {
         *("service", "webhook", "administration", "hub"),
     ],
     "agent": [
-        *("progress", "in_brief", "only_one", "outcomes", "gpsd", "page"),
+        *("progress", "in_brief", "only_one", "outcomes", "gpsd", "page", "handbook"),
         *("entrance", "update_news"),
         *(
             "channels",

@@ -69,6 +69,12 @@ def routes(
     ]
 
 
+def shelf(below: str, package: str, names: Collection[str]) -> Route:
+    """`GET` of the package's files of those names, and of no shared one."""
+    places = {name: (package, name) for name in names}
+    return Route("GET", f"{below}/{{name}}", partial(_file, POLICY, places))
+
+
 def alone(path: str, package: str, name: str) -> Route:
     """`GET` of one file in a place of its own: a service worker sees what lies below its own."""
     return Route("GET", path, partial(_alone, package, name))

@@ -546,6 +546,12 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
         shown.reload(wait_until="commit")
         shown.locator("#away", has_text="does not answer").wait_for()
         assert shown.locator("#conversation li").count() == 0
+        # So does the handbook, which says what to do now.
+        shown.locator("#help").click()
+        shown.get_by_role("heading", name="When nothing goes out").wait_for()
+        assert not faults(shown)
+        shown.go_back(wait_until="commit")
+        shown.locator("#away", has_text="does not answer").wait_for()
         raise_sos(shown, "avalanche")
         shown.locator("#sos-fault", has_text="leave this open").wait_for()
         with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:

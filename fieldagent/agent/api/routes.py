@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
+from fieldagent.agent import handbook
 from fieldagent.agent import page as web_page
 from fieldagent.agent.api import (
     check_in,
@@ -111,6 +112,7 @@ class LocalApi:
             Route("GET", "/metrics", _guarded(self.metrics)),
             openapi.route("local"),
             *web_page.routes(),
+            *handbook.routes(),
         ]
 
     def _sos(self) -> dict[tuple[str, str], Handler]:

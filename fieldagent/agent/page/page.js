@@ -6,7 +6,7 @@ import { look, lookAt, sentence, setUpConversation } from "./conversation.js";
 import { setUpChoices } from "./choices.js";
 import { listen } from "./events.js";
 import { placesOf, showPeople } from "./handhelds.js";
-import { say, spoken } from "./language.js";
+import { language, say, spoken } from "./language.js";
 import { showLinks } from "./links.js";
 import { lookAtMap, setUpMap } from "./map.js";
 import { lookAtPeople } from "./people.js";
@@ -87,6 +87,7 @@ export function lookAtAll() {
 by("leave").hidden = location.protocol !== "https:";
 by("leave").addEventListener("click", () => fetch("/enter/session", { method: "DELETE" })
   .finally(() => location.assign("/enter")));
+by("help").href = `/help/${language}.html`;
 setUpChoices();
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
@@ -111,5 +112,7 @@ async function keepPage() {
   if (!kept) return;
   const files = performance.getEntriesByType("resource").map(each => each.name)
     .filter(name => new URL(name).pathname.startsWith("/page/"));
-  (await navigator.serviceWorker.ready).active.postMessage([location.origin + "/", ...new Set(files)]);
+  (await navigator.serviceWorker.ready).active.postMessage([
+    ...["/", by("help").pathname, "/help/handbook.css"].map(path => location.origin + path), ...new Set(files),
+  ]);
 }

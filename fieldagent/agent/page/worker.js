@@ -12,7 +12,8 @@ self.addEventListener("message", event => event.waitUntil(keep(event.data)));
 
 self.addEventListener("fetch", event => {
   const { pathname } = new URL(event.request.url);
-  if (event.request.method === "GET" && (pathname === "/" || pathname.startsWith("/page/")))
+  const isKept = pathname === "/" || ["/page/", "/help/"].some(folder => pathname.startsWith(folder));
+  if (event.request.method === "GET" && isKept)
     event.respondWith(answer(event));
 });
 

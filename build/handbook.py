@@ -1,0 +1,80 @@
+"""Writes the pages of the kit's handbook from docs/handbook, a page for each language.
+
+    .venv/bin/python build/handbook.py [--check]
+
+With --check it writes nothing, and fails where a page is not what it would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from string import Template
+
+from markdown_it import MarkdownIt
+
+from fieldagent.agent.handbook import LANGUAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "docs/handbook"
+PAGES = ROOT / "fieldagent/agent/handbook"
+NAMES = {
+    "en": "English",
+    "de": "Deutsch",
+    "es": "Español",
+    "fr": "Français",
+    "uk": "Українська",
+}
+"""What each language calls itself."""
+PAGE = Template("""\
+<!doctype html>
+<html lang="$language">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>$title · fieldagent</title>
+<link rel="icon" href="/page/icon.svg">
+<link rel="stylesheet" href="/help/handbook.css">
+</head>
+<body>
+<nav aria-label="fieldagent"><a href="/">fieldagent</a>
+$others</nav>
+<main>
+$text</main>
+</body>
+</html>
+""")
+
+
+def page(language: str) -> str:
+    """Return the whole HTML page of one language."""
+    source = (SOURCES / f"{language}.md").read_text()
+    others = (
+        f"<strong>{NAMES[each]}</strong>\n"
+        if each == language
+        else f'<a href="/help/{each}.html" lang="{each}" hreflang="{each}">{NAMES[each]}</a>\n'
+        for each in LANGUAGES
+    )
+    return PAGE.substitute(
+        language=language,
+        title=source.partition("\n")[0].removeprefix("# "),
+        others="".join(others),
+        text=MarkdownIt("commonmark").enable("table").render(source),
+    )
+
+
+def main() -> None:
+    stale = []
+    for language in LANGUAGES:
+        path, made = PAGES / f"{language}.html", page(language)
+        if "--check" not in sys.argv:
+            path.write_text(made)
+        elif not path.exists() or path.read_text() != made:
+            stale.append(path.name)
+    if stale:
+        sys.exit(f"build/handbook.py: {', '.join(stale)}: not as written; run it")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The handbook for whoever carries a kit, at `/help`, with no network and no JavaScript.
+
+`build/handbook.py` writes its pages from `docs/handbook/`.
+"""
+
+from __future__ import annotations
+
+from fieldagent.http.languages import preferred
+from fieldagent.http.message import Request, Response
+from fieldagent.http.routes import Route
+from fieldagent.page import files
+
+LANGUAGES = ("en", "de", "es", "fr", "uk")
+"""What a browser that asks for none of them gets is the first."""
+NAMES = (*(f"{language}.html" for language in LANGUAGES), "handbook.css")
+
+
+def routes() -> list[Route]:
+    """Return `GET /help`, which leads to the page of the browser's language, and the pages."""
+    return [Route("GET", "/help", _help), files.shelf("/help", __name__, NAMES)]
+
+
+async def _help(request: Request) -> Response:
+    wanted = preferred(request.headers.get("accept-language", ""), LANGUAGES)
+    return Response(
+        303, headers=(("Location", f"/help/{wanted}.html"), ("Vary", "Accept-Language"))
+    )
