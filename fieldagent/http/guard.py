@@ -28,8 +28,6 @@ _BARE_CR = re.compile(rb"\r(?!\n)")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)", re.IGNORECASE)
 _ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)
 _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE)
-_FORM_TYPE = "application/x-www-form-urlencoded"
-_FORM = re.compile(rf"{_FORM_TYPE}[ \t]*(;.*)?", re.IGNORECASE)
 
 
 def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
@@ -112,8 +110,9 @@ def check_content(request: Request, admission: Admission) -> None:
             headers=(("Accept-Encoding", "identity"),),
         )
     given = headers.get("content-type", "")
-    if not _JSON.fullmatch(given) and not (admission.forms and _FORM.fullmatch(given)):
-        taken = ("application/json", *[_FORM_TYPE] * admission.forms)
+    kind = given.partition(";")[0].rstrip(" \t").lower()
+    if not _JSON.fullmatch(given) and kind not in admission.takes:
+        taken = ("application/json", *filter(None, admission.takes))
         detail = f"send the body with Content-Type: {' or '.join(taken)}"
         raise Problem(415, detail, headers=(("Accept", ", ".join(taken)),))
 

@@ -45,6 +45,8 @@ class Response(NamedTuple):
     returns. It is cancelled when the server stops, and never evicted."""
 
 
+FORM = "application/x-www-form-urlencoded"
+
 Handler = Callable[[Request], Awaitable[Response]]
 Guard = Callable[[Request], None]
 """Looks at a request before its body is read, and raises Problem to refuse it."""
@@ -56,8 +58,8 @@ class Admission(NamedTuple):
     handler: Handler
     body: int = 1_048_576
     """Bytes at most."""
-    forms: bool = False
-    """Whether the body may be a form, besides JSON."""
+    takes: tuple[str, ...] = ()
+    """Media types that the body may be of, besides JSON."""
     caller: Any = None
     """Who calls, where the route's judge has found that out."""
 

@@ -23,8 +23,8 @@ class Route(NamedTuple):
     it raises Problem to refuse."""
     body: int | None = None
     """Bytes at most, where that is not BODIES."""
-    forms: bool = False
-    """Whether forms are taken besides JSON."""
+    takes: tuple[str, ...] = ()
+    """Media types that are taken besides JSON."""
 
 
 BODIES = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
@@ -76,7 +76,7 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
         found = {} if route.judge is None else {"caller": await route.judge(head)}
         body = BODIES.get(method, NO_BODY) if route.body is None else route.body
         handler = partial(route.handler, **names, **found)
-        return Admission(handler, body, route.forms, found.get("caller"))
+        return Admission(handler, body, route.takes, found.get("caller"))
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}
     if method == "OPTIONS":
         return _options(allowed)

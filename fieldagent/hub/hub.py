@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from fieldagent.http.certificate import Certificate
 from fieldagent.http.guard import host_guard
 from fieldagent.http.introduction import Introductions
 from fieldagent.http.limits import Limits
@@ -62,7 +63,6 @@ from fieldagent.hub.records import (
 from fieldagent.hub.records.operator_book import OperatorBook
 from fieldagent.hub.service import access_log, incident_log, listening
 from fieldagent.hub.service.access_log import AccessLog
-from fieldagent.hub.service.certificate import Certificate
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
 from fieldagent.hub.settings import HubSettings, price_of

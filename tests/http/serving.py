@@ -13,6 +13,7 @@ from fieldagent.http.guard import loopback_guard, required_body
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import (
+    FORM,
     Admission,
     Guard,
     Handler,
@@ -60,7 +61,7 @@ def anybody(handler: Handler) -> Judge:
     """Lets everybody in, with JSON and forms."""
 
     async def judge(head: Request) -> Admission:
-        return Admission(handler, forms=True)
+        return Admission(handler, takes=(FORM,))
 
     return judge
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import FORM, Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import NO_BODY, Route, router
 from tests.http.serving import HOST, JSON, header, serving
@@ -35,7 +35,7 @@ async def look(request: Request) -> Response:
 ROUTER = router(
     [
         Route("POST", "/greet", greet, judge=known),
-        Route("POST", "/small", greet, judge=known, body=10, forms=True),
+        Route("POST", "/small", greet, judge=known, body=10, takes=(FORM,)),
         Route("GET", "/", look),
     ]
 )

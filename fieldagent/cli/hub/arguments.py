@@ -164,6 +164,20 @@ def _add_tak(user: Subparsers) -> None:
     tak.add_argument("user", nargs="?")
     tak.add_argument("--out", type=Path, metavar="FILE.zip", help="(tak-NUMBER.zip here)")
     tak.add_argument(
+        "--itak", action="store_true", help="in the form that iTAK takes, a file or a code"
+    )
+    tak.add_argument(
+        "--qr",
+        action="store_true",
+        help="no file: a code for the phone's camera, good once, for a quarter of an hour",
+    )
+    tak.add_argument(
+        "--trust",
+        type=Path,
+        metavar="FILE.zip",
+        help="no user: what a phone trusts, before it scans a code of this hub's own authority",
+    )
+    tak.add_argument(
         "--revoke", action="store_true", help="end all of the user's, and their connections"
     )
 

@@ -6,34 +6,70 @@ import argparse
 import secrets
 import time
 from pathlib import Path
+from urllib.parse import urlencode
 
 from fieldagent.cli.hub.opened_store import show, show_list, with_store
+from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.bridge.tak_server import certificates
+from fieldagent.hub.bridge.tak_server import certificates, invitations
+from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
 from fieldagent.hub.bridge.tak_server.data_package import Connection, data_package
 from fieldagent.hub.bridge.tak_server.kind import NO_CRYPTOGRAPHY
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.exit_codes import OK
 from fieldagent.system.folder import put_file
 from fieldagent.system.wording import reason_of
 
+ENROLL = "tak://com.atakmap.app/enroll"
+"""As ATAK reads it, in a link and in a code."""
+
 
 def tak(given: argparse.Namespace) -> int:
+    drawn: list[str] = []
+
     def carry_out(settings: HubSettings, store: Store) -> int:
-        now = time.time()
-        if given.user is None:
-            if given.out is not None or given.revoke:
-                raise Refused("name the user whose phone it is; `fieldagent hub user list`")
+        _check(given)
+        if given.user is None and given.trust is None:
             rows = store.once(lambda db: certificates.listing(db, _workspace(db, given, settings)))
             return show_list(given, rows)
-        if given.revoke:
-            if given.out is not None:
-                raise Refused("--out and --revoke: say the one or the other")
-            return show(given, store.once(lambda db: _revoke(db, given, settings, now)))
-        return show(given, store.once(lambda db: _make(db, given, settings, now)))
+        now = time.time()
+        if given.trust is not None:
+            told = store.once(lambda db: _trust(db, given, settings))
+        elif given.revoke:
+            told = store.once(lambda db: _revoke(db, given, settings, now))
+        elif given.qr:
+            told = store.once(lambda db: _invite(db, given, settings, now))
+            drawn.append(str(told["itak" if given.itak else "link"]))
+        else:
+            told = store.once(lambda db: _make(db, given, settings, now))
+        return show(given, told)
 
-    return with_store(given, carry_out)
+    code = with_store(given, carry_out)
+    if code == OK and drawn and not given.json:
+        show_qr_code(drawn[0])
+    return code
+
+
+def _check(given: argparse.Namespace) -> None:
+    """Raises Refused for what cannot be meant together."""
+    chosen = [
+        name
+        for name, value in (
+            ("--out", given.out),
+            ("--qr", given.qr or None),
+            ("--revoke", given.revoke or None),
+            ("--trust", given.trust),
+        )
+        if value is not None
+    ]
+    if len(chosen) > 1:
+        raise Refused(f"{' and '.join(chosen)}: say the one or the other")
+    if given.user is None and (given.itak or chosen not in ([], ["--trust"])):
+        raise Refused("name the user whose phone it is; `fieldagent hub user list`")
+    if given.user is not None and given.trust is not None:
+        raise Refused("--trust is for every phone alike: leave the user out")
 
 
 def _workspace(db: Db, given: argparse.Namespace, settings: HubSettings) -> int:
@@ -52,27 +88,37 @@ def _revoke(
     return {"id": holder.member, "revoked": many}
 
 
-def _make(
-    db: Db, given: argparse.Namespace, settings: HubSettings, now: float
-) -> dict[str, object]:
-    """Put a certificate in force and write its package; what cannot be written is not in force."""
-    address = settings.bridge_own["tak-address"]
+def _address(settings: HubSettings) -> tuple[str, int]:
+    address: tuple[str, int] | None = settings.bridge_own["tak-address"]
     if address is None:
         raise Refused(
             "phones do not know where to come: set tak-listen and tak-address, or name the hub's"
             " settings with --config"
         )
-    try:
-        from fieldagent.hub.bridge.tak_server import authority
-    except ImportError:
-        raise Refused(NO_CRYPTOGRAPHY) from None
-    host, port = address
+    return address
+
+
+def _holder(db: Db, given: argparse.Namespace, settings: HubSettings) -> tuple[int, PhoneHolder]:
+    """Return the server's workspace, and the person who is named. Raises Refused."""
     workspace = directory.workspace_of(db, settings.bridge_own["tak-workspace"] or "")
     if given.workspace and directory.workspace_of(db, given.workspace) != workspace:
         raise Refused("the TAK server is for another workspace: tak-workspace names it")
     holder = certificates.name_of(db, workspace, given.user)
     if not directory.is_person(db, holder.member):
         raise Refused(f"{holder.name} is no User: a phone is a person's")
+    return workspace, holder
+
+
+def _make(
+    db: Db, given: argparse.Namespace, settings: HubSettings, now: float
+) -> dict[str, object]:
+    """Put a certificate in force and write its package; what cannot be written is not in force."""
+    host, port = _address(settings)
+    try:
+        from fieldagent.hub.bridge.tak_server import authority
+    except ImportError:
+        raise Refused(NO_CRYPTOGRAPHY) from None
+    workspace, holder = _holder(db, given, settings)
     by = authority.authority(db)
     issued = authority.for_phone(by, holder.name, now)
     expires = issued.certificate.not_valid_after_utc.timestamp()
@@ -83,15 +129,65 @@ def _make(
         Connection(host, port, f"{holder.name} at {host}", holder.name, password),
         authority.trust_file(by, password),
         authority.phone_file(by, issued, holder.name, password),
+        flat=given.itak,
     )
     file = given.out or Path(f"tak-{holder.member}.zip")
-    try:
-        put_file(file, written)
-    except OSError as error:
-        raise Refused(f"{file} cannot be written: {reason_of(error)}") from None
+    _put(file, written)
+    app = "iTAK" if given.itak else "ATAK"
     return {
         "id": holder.member,
         "file": str(file),
         "certificate": issued.serial,
-        "next": "whoever has the file is that user: give it to their phone, and import it in ATAK",
+        "next": "whoever has the file is that user: give it to their phone, and import it in"
+        f" {app}",
+    }
+
+
+def _put(file: Path, content: bytes) -> None:
+    try:
+        put_file(file, content)
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {reason_of(error)}") from None
+
+
+def _trust(db: Db, given: argparse.Namespace, settings: HubSettings) -> dict[str, object]:
+    """Write a package without a secret."""
+    host, port = _address(settings)
+    try:
+        from fieldagent.hub.bridge.tak_server import authority
+    except ImportError:
+        raise Refused(NO_CRYPTOGRAPHY) from None
+    by = authority.authority(db)
+    # It guards nothing: the format wants one.
+    password = secrets.token_urlsafe(12)
+    to = Connection(host, port, f"fieldagent at {host}", "", password)
+    trusted = authority.trust_file(by, password)
+    name = f"fieldagent-{by.certificate.serial_number:x}"
+    _put(given.trust, data_package(name, to, trusted))
+    return {
+        "file": str(given.trust),
+        "next": "it holds no secret: import it, then give name and secret as `--qr` shows them",
+    }
+
+
+def _invite(
+    db: Db, given: argparse.Namespace, settings: HubSettings, now: float
+) -> dict[str, object]:
+    host, port = _address(settings)
+    if settings.bridge_own["tak-enroll-listen"] is None:
+        raise Refused(
+            "phones cannot fetch certificates here: set tak-enroll-listen to 0.0.0.0:8446, or make"
+            " a file with --out"
+        )
+    workspace, holder = _holder(db, given, settings)
+    token = invitations.invite(db, workspace, holder, now)
+    asked = urlencode({"host": host, "username": holder.name, "token": token})
+    return {
+        "id": holder.member,
+        "username": holder.name,
+        "token": token,
+        "link": f"{ENROLL}?{asked}",
+        "itak": f"{holder.name.replace(',', ' ')},{host},{port},SSL",
+        "expires": now + invitations.LASTS,
+        "next": "scan it in ATAK within a quarter of an hour; iTAK asks for username and token",
     }

@@ -107,14 +107,22 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
     authorization = headers.get("authorization", "")
     if bearer := _BEARER.fullmatch(authorization):
         return Proof(key, token=bearer[1])
-    if basic := _BASIC.fullmatch(authorization):
-        try:
-            username, colon, password = base64.b64decode(basic[1]).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            colon = ""
-        if colon and not _CONTROL.search(username + password):
-            return Proof(key, username=username, password=password)
+    if basic := basic_of(headers):
+        username, password = basic
+        return Proof(key, username=username, password=password)
     raise unauthorized("Authorization must be Bearer TOKEN or Basic base64(username:password)")
+
+
+def basic_of(headers: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the name and password that a request brings as Basic; None where it brings none."""
+    basic = _BASIC.fullmatch(headers.get("authorization", ""))
+    if basic is None:
+        return None
+    try:
+        username, colon, password = base64.b64decode(basic[1]).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return (username, password) if colon and not _CONTROL.search(username + password) else None
 
 
 def address_of(request: Request, trusted: Sequence[Network]) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from html import escape
 from urllib.parse import parse_qs
 
-from fieldagent.http.message import Request, Response
+from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.directory import Refused
@@ -71,7 +71,7 @@ class AnswerPage:
         self._clock = clock
 
     def routes(self) -> list[Route]:
-        post = partial(Route, "POST", alarm_link.PATH, self.answer, body=BODY, forms=True)
+        post = partial(Route, "POST", alarm_link.PATH, self.answer, body=BODY, takes=(FORM,))
         return [Route("GET", alarm_link.PATH, self.look), post()]
 
     async def look(self, request: Request, token: str) -> Response:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request, Response
+from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.escalation import sms
@@ -108,7 +108,7 @@ def _routes(inward: Inward) -> list[Route]:
             await inward.inbox.take(answer)
         return Response(200, _EMPTY, "text/xml")
 
-    return [Route("POST", PATH, take, look, body=sms.BODY, forms=True)]
+    return [Route("POST", PATH, take, look, body=sms.BODY, takes=(FORM,))]
 
 
 async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str]) -> None:

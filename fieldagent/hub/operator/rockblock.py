@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from fieldagent.http.client import NotReached, RequestFailed, request
 from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request, Response
+from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.contract import Estimate
@@ -98,7 +98,7 @@ def mo_route(
         await count_session(message.imei, session, len(message.data))
         return Response(200)
 
-    return Route("POST", PATH, take, body=BODY, forms=True)
+    return Route("POST", PATH, take, body=BODY, takes=(FORM,))
 
 
 def _form(asked: Request) -> dict[str, str]:

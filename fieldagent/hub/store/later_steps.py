@@ -203,3 +203,18 @@ FROM_35 = (
     f"{_STEPS}{_COMMANDS}{_BRIDGES}{_DOWN_BY_RADIO}{_TRACKERS}{_SHIFTS}{_WORKSPACE_LOG}"
     f"{_TAK_SERVER}{_REVOCATION}{_REBUILD}"
 )
+
+_TAK_ENROLMENT = """
+CREATE TABLE tak_invitation ( -- to fetch a phone's certificate
+    token TEXT PRIMARY KEY, -- SHA-256, in hexadecimal
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    expires {real} NOT NULL,
+    key TEXT NOT NULL DEFAULT '', -- SHA-256 of that which has come with it
+    serial TEXT NOT NULL DEFAULT '' -- of what was signed for that
+);
+CREATE INDEX tak_invitation_of_member ON tak_invitation (member);
+"""
+"""A phone was given a file, with the key that the hub had made for it."""
+
+FROM_36 = f"{_TAK_ENROLMENT}"

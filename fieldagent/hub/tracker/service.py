@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from fieldagent.http.message import Request, Response
+from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.attempts import too_many
@@ -51,7 +51,7 @@ class TrackerDoor:
                 f"{PATH}{kind.name}/{{secret}}",
                 partial(self.take, kind),
                 body=BODY,
-                forms=True,
+                takes=(FORM,),
             )
             for kind in tracker_kinds().values()
             for method in kind.methods

@@ -35,6 +35,8 @@ ALL = ("All Chat Rooms", "All Chat Rooms")
 class Valley(Mountain):
     """A hub that is a TAK server itself, and Ada's kit."""
 
+    address = "127.0.0.1"
+
     def __init__(self, home: Path, stack: ExitStack) -> None:
         self.home, self.stack = home, stack
         self.database = str(home / "hub.sqlite3")
@@ -110,7 +112,7 @@ def is_let_in(there: Valley, chain: list[Path]) -> bool:
     ping = cot.encode(tak.ping("x", datetime.now(UTC)))
     try:
         with (
-            socket.create_connection(("127.0.0.1", there.port), PATIENCE) as plain,
+            socket.create_connection((there.address, there.port), PATIENCE) as plain,
             context.wrap_socket(plain) as secured,
         ):
             secured.sendall(ping)

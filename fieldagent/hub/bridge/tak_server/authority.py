@@ -21,16 +21,18 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fieldagent.hub.bridge.tak_server.certificates import PHONE_LASTS
+from fieldagent.hub.bridge.tak_server.invitations import CertificateTerms
 from fieldagent.hub.store.contract import Db
 
 KEY = "tak-authority"
 """Under which its private key is kept, beside what the hub signs with otherwise."""
+ORGANIZATION = "fieldagent"
 BITS, EXPONENT = 2048, 65_537
 BEGINS, ENDS = datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC)
 """Of the authority. What it signs begins earlier than now: clocks are late where no network is."""
 SERVER_LASTS, SERVER_BEFORE = 397 * 86_400.0, 90 * 86_400.0
 """Seconds of the server's own, from now and until now: Apple's phones take 825 days at most."""
-PHONE_LASTS = 730 * 86_400.0
 
 
 class Authority(NamedTuple):
@@ -75,7 +77,7 @@ def _new_key() -> rsa.RSAPrivateKey:
 def _named(name: str) -> x509.Name:
     return x509.Name(
         [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "fieldagent"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, ORGANIZATION),
             # X.520 has 64 characters for it.
             x509.NameAttribute(NameOID.COMMON_NAME, name[:64]),
         ]
@@ -113,18 +115,27 @@ def _own_certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
     )
 
 
-def _issue(
-    by: Authority, name: str, begins: float, ends: float, *extensions: x509.ExtensionType
-) -> Issued:
-    key = _new_key()
-    public, own = key.public_key(), by.key.public_key()
+class _Span(NamedTuple):
+    begins: float
+    ends: float
+
+
+def _sign(
+    by: Authority,
+    name: str,
+    public: rsa.RSAPublicKey,
+    serial: int,
+    span: _Span,
+    *extensions: x509.ExtensionType,
+) -> x509.Certificate:
+    own = by.key.public_key()
     builder = x509.CertificateBuilder(
         by.certificate.subject,
         _named(name),
         public,
-        x509.random_serial_number(),
-        datetime.fromtimestamp(int(begins), UTC),
-        datetime.fromtimestamp(int(ends), UTC),
+        serial,
+        datetime.fromtimestamp(int(span.begins), UTC),
+        datetime.fromtimestamp(int(span.ends), UTC),
     )
     for each in (
         x509.SubjectKeyIdentifier.from_public_key(public),
@@ -133,14 +144,23 @@ def _issue(
     ):
         builder = builder.add_extension(each, critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
-    signed = builder.add_extension(_usage(signs=False), True).sign(by.key, hashes.SHA256())
-    return Issued(key, signed)
+    return builder.add_extension(_usage(signs=False), True).sign(by.key, hashes.SHA256())
 
 
 def for_phone(by: Authority, name: str, now: float) -> Issued:
     """Return what a user's phone proves itself with."""
+    key = _new_key()
+    terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LASTS)
+    return Issued(key, certify_phone(by, name, key.public_key(), terms))
+
+
+def certify_phone(
+    by: Authority, name: str, public: rsa.RSAPublicKey, terms: CertificateTerms
+) -> x509.Certificate:
+    """Return the same for a key that the phone has made itself."""
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-    return _issue(by, name, BEGINS.timestamp(), now + PHONE_LASTS, use)
+    span = _Span(BEGINS.timestamp(), terms.expires)
+    return _sign(by, name, public, int(terms.serial, 16), span, use)
 
 
 def for_server(by: Authority, host: str, now: float) -> Issued:
@@ -151,7 +171,9 @@ def for_server(by: Authority, host: str, now: float) -> Issued:
         name = x509.DNSName(host)
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     named = x509.SubjectAlternativeName([name])
-    return _issue(by, host, now - SERVER_BEFORE, now + SERVER_LASTS, use, named)
+    key, span = _new_key(), _Span(now - SERVER_BEFORE, now + SERVER_LASTS)
+    serial = x509.random_serial_number()
+    return Issued(key, _sign(by, host, key.public_key(), serial, span, use, named))
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
@@ -161,12 +183,18 @@ def _pem(certificate: x509.Certificate) -> bytes:
 def context(by: Authority, host: str, now: float) -> ssl.SSLContext:
     """Return how the server speaks TLS: with those alone whose certificate is of this authority.
     Takes a tenth of a second, and writes a file that is gone at its end."""
-    own = for_server(by, host, now)
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.verify_mode = ssl.CERT_REQUIRED
     made.num_tickets = 0
     made.load_verify_locations(cadata=_pem(by.certificate).decode())
+    prove(made, by, host, now)
+    return made
+
+
+def prove(made: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
+    """Give `made` a new certificate of the server's, for who comes from now on."""
+    own = for_server(by, host, now)
     key = own.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -177,7 +205,6 @@ def context(by: Authority, host: str, now: float) -> ssl.SSLContext:
         file.touch(0o600)
         file.write_bytes(key + _pem(own.certificate) + _pem(by.certificate))
         made.load_cert_chain(file)
-    return made
 
 
 def phone_file(by: Authority, issued: Issued, name: str, password: str) -> bytes:

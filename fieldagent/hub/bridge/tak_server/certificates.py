@@ -17,6 +17,9 @@ from fieldagent.hub.bridge.tak.records import TakPerson
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db, one_of
 
+PHONE_LASTS = 730 * 86_400.0
+"""Seconds that a phone's certificate is good for."""
+
 
 class PhoneHolder(NamedTuple):
     """Whose phone it is."""
@@ -67,7 +70,8 @@ def add(
 
 
 def revoke(db: Db, workspace: int, member: int, now: float) -> int:
-    """End all that are in force of a user, and return how many that were."""
+    """End all that are in force of a user, and their invitations; return how many those were."""
+    db.execute("DELETE FROM tak_invitation WHERE workspace = ? AND member = ?", workspace, member)
     gone = db.execute(
         "UPDATE tak_certificate SET revoked = ? WHERE workspace = ? AND member = ?"
         " AND revoked IS NULL RETURNING serial",

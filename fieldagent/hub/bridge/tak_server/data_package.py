@@ -1,13 +1,15 @@
 """A data package: the file by which ATAK, WinTAK and iTAK learn of a server, and trust it.
 
-It is a zip with a manifest, settings and two PKCS #12 files, as TAK Server's own tools make it.
-Whoever has the file is its user: it holds the key, and the password beside it.
+It is a zip with a manifest, settings and PKCS #12 files, as TAK Server's own tools make it. One
+with a user's own file is that user to whoever has it: it holds the key, and the password beside it.
+One without is anybody's: the phone asks for a name and a secret, and fetches its certificate.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
 
@@ -27,14 +29,18 @@ class Connection(NamedTuple):
     """Of both files."""
 
 
-def data_package(uid: str, to: Connection, trust: bytes, own: bytes) -> bytes:
-    """Return the zip. `trust` and `own` are PKCS #12; `uid` names the package."""
-    files = {
-        "MANIFEST/manifest.xml": _manifest(uid, to).encode(),
-        f"{FOLDER}/{SETTINGS}": _settings(to).encode(),
-        f"{FOLDER}/{TRUST}": trust,
-        f"{FOLDER}/{OWN}": own,
-    }
+def data_package(
+    uid: str, to: Connection, trust: bytes, own: bytes | None = None, *, flat: bool = False
+) -> bytes:
+    """Return the zip. `trust` and `own` are PKCS #12; `uid` names the package. One that is `flat`
+    has no folders and no manifest, as iTAK wants it."""
+    files = {SETTINGS: _settings(to, enrolls=own is None).encode(), TRUST: trust}
+    if own is not None:
+        files[OWN] = own
+    if not flat:
+        manifest = _manifest(uid, to, files).encode()
+        files = {f"{FOLDER}/{name}": content for name, content in files.items()}
+        files = {"MANIFEST/manifest.xml": manifest, **files}
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as zipped:
         for name, content in files.items():
@@ -42,10 +48,9 @@ def data_package(uid: str, to: Connection, trust: bytes, own: bytes) -> bytes:
     return written.getvalue()
 
 
-def _manifest(uid: str, to: Connection) -> str:
+def _manifest(uid: str, to: Connection, names: Iterable[str]) -> str:
     contents = "".join(
-        f'    <Content ignore="false" zipEntry="{FOLDER}/{name}"/>\n'
-        for name in (SETTINGS, TRUST, OWN)
+        f'    <Content ignore="false" zipEntry="{FOLDER}/{name}"/>\n' for name in names
     )
     return (
         '<MissionPackageManifest version="2">\n'
@@ -59,7 +64,7 @@ def _manifest(uid: str, to: Connection) -> str:
     )
 
 
-def _settings(to: Connection) -> str:
+def _settings(to: Connection, *, enrolls: bool) -> str:
     # ATAK puts the files of a package into its folder `cert`.
     stream: _Entries = {
         "count": 1,
@@ -71,10 +76,21 @@ def _settings(to: Connection) -> str:
         "displayServerConnectionWidget": True,
         "caLocation": f"cert/{TRUST}",
         "caPassword": to.password,
-        "clientPassword": to.password,
-        "certificateLocation": f"cert/{OWN}",
-        "locationCallsign": to.callsign,
     }
+    if enrolls:
+        stream |= {
+            "caLocation0": f"cert/{TRUST}",
+            "caPassword0": to.password,
+            "enrollForCertificateWithTrust0": True,
+            "useAuth0": True,
+            "cacheCreds0": "Cache credentials",
+        }
+    else:
+        app |= {
+            "clientPassword": to.password,
+            "certificateLocation": f"cert/{OWN}",
+            "locationCallsign": to.callsign,
+        }
     return (
         "<?xml version='1.0' encoding='UTF-8' standalone='yes'?>\n<preferences>\n"
         + _group("cot_streams", stream)

@@ -8,7 +8,7 @@ from functools import partial
 
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
 from fieldagent.hub.bridge.tak.kind import rules_of
-from fieldagent.system.properties import Key, endpoint
+from fieldagent.system.properties import Key, absolute_path, endpoint
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +30,39 @@ KEYS = (
         "HOST:PORT by which phones reach that: it is in their data packages, and HOST in the"
         " server's certificate",
     ),
+    Key(
+        "tak-enroll-listen",
+        endpoint,
+        None,
+        "HOST:8446 where phones that scan the code of `fieldagent hub user tak NAME --qr` fetch"
+        " their certificates: every TAK app asks at that port",
+    ),
+    Key(
+        "tak-enroll-certificate",
+        absolute_path,
+        None,
+        "PEM file with a certificate for the host of tak-address that phones trust already, and"
+        " its chain; read again each hour. Without it phones need the hub's own authority first",
+    ),
+    Key("tak-enroll-key", absolute_path, None, "PEM file with its key, without a password"),
 )
-EXAMPLES = {"tak-listen": "0.0.0.0:8089", "tak-address": "hub.example.org:8089"}
+EXAMPLES = {
+    "tak-listen": "0.0.0.0:8089",
+    "tak-address": "hub.example.org:8089",
+    "tak-enroll-listen": "0.0.0.0:8446",
+    "tak-enroll-certificate": "/etc/letsencrypt/live/hub.example.org/fullchain.pem",
+    "tak-enroll-key": "/etc/letsencrypt/live/hub.example.org/privkey.pem",
+}
 
 
 def _faults(own: Own) -> list[str]:
-    if own["tak-listen"] is None:
-        return []
     found = []
+    for name in ("tak-enroll-listen", "tak-enroll-certificate"):
+        needed = "tak-listen" if name == "tak-enroll-listen" else "tak-enroll-listen"
+        if own[name] is not None and own[needed] is None:
+            found.append(f"{name} needs {needed}: set that too, or remove {name}")
+    if own["tak-listen"] is None:
+        return found
     if own["tak-server"] is not None:
         found.append("tak-server and tak-listen: set the one or the other")
     if own["tak-workspace"] is None:
@@ -57,7 +82,13 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     except ImportError:
         log.error("tak-listen: %s", NO_CRYPTOGRAPHY)
         return None
-    server = PhoneServer(own["tak-listen"], own["tak-address"][0])
+    server = PhoneServer(
+        own["tak-listen"],
+        own["tak-address"][0],
+        own["tak-enroll-listen"],
+        own["tak-enroll-certificate"],
+        own["tak-enroll-key"],
+    )
     # It is there while it listens, and not while a user is at it.
     quiet = host._replace(note_link=lambda up: None if up else host.note_link(False))
     return partial(service.run, quiet, partial(own_server, host, server), rules_of(own))
@@ -69,6 +100,6 @@ KIND = BridgeKind(
     keys=KEYS,
     work=_work,
     examples=EXAMPLES,
-    together=(("tak-listen", "tak-address"),),
+    together=(("tak-listen", "tak-address"), ("tak-enroll-certificate", "tak-enroll-key")),
     faults=_faults,
 )

@@ -9,26 +9,35 @@
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import trio
 
+from fieldagent.http.certificate import Certificate
+from fieldagent.http.guard import host_guard
 from fieldagent.http.listeners import ListenFailed, open_listeners
 from fieldagent.http.peer import keep_alive
+from fieldagent.http.routes import router
+from fieldagent.http.server import Limits, serve
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.tak.site import TakSite
 from fieldagent.hub.bridge.tak_server import authority, certificates, phone
 from fieldagent.hub.bridge.tak_server.authority import Authority
+from fieldagent.hub.bridge.tak_server.enrolment import Enrolment
 from fieldagent.hub.bridge.tak_server.exchange import Exchange, TakGuest
 from fieldagent.hub.bridge.tak_server.phone import PhoneHost
+from fieldagent.hub.not_now import patient
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.system import waits
 from fieldagent.system.seldom import Seldom
+from fieldagent.system.wording import reason_of
 from fieldagent.wire.cot import CotEvent
 from fieldagent.wire.tak import TakUnit
 
@@ -47,6 +56,7 @@ REST = 1.0
 """Seconds between two looks in any case."""
 AGAIN = 10.0
 """Seconds until a port that is taken is tried again."""
+ENROLL = Limits(connections=100, per_source=20)
 ANEW = 30 * 86_400.0
 """Seconds after which the server has another certificate: no process outlives its own."""
 TITLE = "the TAK server for phones"
@@ -58,6 +68,10 @@ class PhoneServer(NamedTuple):
     listen: tuple[str, int]
     name: str
     """By which phones come: a name or an address."""
+    enroll_listen: tuple[str, int] | None = None
+    enroll_certificate: Path | None = None
+    """That phones trust already; None: the authority's own."""
+    enroll_key: Path | None = None
 
 
 @asynccontextmanager
@@ -70,6 +84,8 @@ async def own_server(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(phones.keep_in_force)
         nursery.start_soon(_listen, host, phones, server)
+        if server.enroll_listen is not None:
+            nursery.start_soon(_enroll, host, phones, server, workspace)
         connect = partial(_user, exchange, host.clock)
         yield TakSite(TITLE, connect, certificates.person_of, exchange.has)
         nursery.cancel_scope.cancel()
@@ -77,22 +93,69 @@ async def own_server(
 
 async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> None:
     await phones.prepare()
-    address, port = server.listen
-    trouble = ""
-    while True:
-        try:
-            listeners = open_listeners(port, [address], allow_remote=True)
-            break
-        except ListenFailed as failed:
-            # Another process of the hub on this machine may be about to end.
-            if str(failed) != trouble:
-                log.error("tak-listen: %s", failed)
-            trouble = str(failed)
-            await trio.sleep(AGAIN)
-    log.info("phones may come to %s:%d, as %s", address, port, server.name)
+    listeners = await _opened("tak-listen", server.listen)
+    log.info("phones may come to %s:%d, as %s", *server.listen, server.name)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     host.note_link(True)
     await trio.serve_listeners(phones.enter, served)
+
+
+async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, workspace: int) -> None:
+    """Where phones that were invited fetch their certificates."""
+    by, now = await phones.prepare(), host.clock()
+    enrolment = Enrolment(host.store, workspace, by, host.clock)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    async with trio.open_nursery() as nursery:
+        if server.enroll_certificate is None or server.enroll_key is None:
+            prove = partial(authority.prove, context, by, server.name)
+            await trio.to_thread.run_sync(prove, now)
+            nursery.start_soon(_keep_proving, prove, host.clock)
+        else:
+            own = await _certificate(server.enroll_certificate, server.enroll_key)
+            context = own.context
+            nursery.start_soon(own.watch)
+        assert server.enroll_listen is not None
+        listeners = await _opened("tak-enroll-listen", server.enroll_listen)
+        log.info("phones that were invited may come to %s:%d", *server.enroll_listen)
+        await serve(
+            patient(router(enrolment.routes())),
+            listeners,
+            stopping=trio.Event(),
+            guard=host_guard,
+            limits=ENROLL,
+            tls=context,
+        )
+
+
+async def _keep_proving(prove: Callable[[float], None], clock: Callable[[], float]) -> NoReturn:
+    while True:
+        await trio.sleep(ANEW)
+        await trio.to_thread.run_sync(prove, clock())
+
+
+async def _certificate(chain: Path, key: Path) -> Certificate:
+    trouble = ""
+    while True:
+        try:
+            return Certificate(chain, key)
+        except OSError as error:
+            if str(error) != trouble:
+                log.error("tak-enroll-certificate and tak-enroll-key: %s", reason_of(error))
+            trouble = str(error)
+            await trio.sleep(AGAIN)
+
+
+async def _opened(setting: str, listen: tuple[str, int]) -> list[socket.socket]:
+    trouble = ""
+    while True:
+        try:
+            return open_listeners(listen[1], [listen[0]], allow_remote=True)
+        except ListenFailed as failed:
+            # Another process of the hub on this machine may be about to end.
+            if str(failed) != trouble:
+                log.error("%s: %s", setting, failed)
+            trouble = str(failed)
+            await trio.sleep(AGAIN)
 
 
 class _Phones:
@@ -110,10 +173,11 @@ class _Phones:
         self._scopes: dict[str, trio.CancelScope] = {}
         self._refused = Seldom(host.clock)
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> Authority:
         """Have the authority at hand, and this server's own certificate."""
         self._authority = await self._store.commit(authority.authority)
         await self._current_context()
+        return self._authority
 
     async def _current_context(self) -> ssl.SSLContext:
         now = self._host.clock()

@@ -1,4 +1,4 @@
-"""The hub's certificate, read again when its files have changed: a renewal needs no restart.
+"""A server's certificate, read again when its files have changed: a renewal needs no restart.
 
 New connections get the new one; those that are open keep theirs. A pair that does not fit, as while
 only one of the files has been written, is told once and tried again; the old one goes on.
