@@ -13,6 +13,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, *words: Any, **options: Any) -> None:
         super().__init__(*words, **options)
+        self._mixing = False
         self._negative_number_matcher = re.compile(r"-\d+$|-\d*[.,]\d+$", re.ASCII)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -22,12 +23,22 @@ class CommandParser(argparse.ArgumentParser):
             choice = meant or f"it is one of {', '.join(action.choices)}"
             raise argparse.ArgumentError(action, f"there is no {value!r}; {choice}")
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Let options stand between arguments, which argparse before 3.12 takes from one place."""
+        whole = super().parse_known_args
+        last = self._get_positional_actions()[-1:]
+        if self._mixing or not last or last[0].nargs not in ("*", "?", "+"):
+            return whole(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
+
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
         """For what no argument of this command takes."""
-        many = any(action.nargs in ("*", "?") for action in self._get_positional_actions())
-        if many and not words[0].startswith("-"):
-            # argparse takes all of them from one place.
-            self.error(f"{words[0]!r} is unknown here; arguments stand before the options")
         meant = _meant(words[0].partition("=")[0], self._option_string_actions)
         self.error(f"{words[0]!r} is unknown here; {meant or f'see `{self.prog} --help`'}")
 

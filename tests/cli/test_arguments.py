@@ -82,12 +82,42 @@ def test_where_nothing_is_close_what_there_is_is_said(typed: str, told: str) -> 
     assert told in done.stderr
 
 
-def test_what_may_be_left_out_is_taken_behind_options_or_told_where_it_goes(tmp_path: Path) -> None:
-    """Newer argparse takes it (Python 3.13)."""
-    nowhere = ["--database", str(tmp_path / "hub.sqlite3")]
-    done = fieldagent("hub", "sos", "acknowledge", "1", *nowhere, "--by", "Olga", "coming")
-    told = "'coming' is unknown here; arguments stand before the options" in done.stderr
-    assert (done.returncode == 2) == told
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parser of each command that has none below it."""
+    below = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not below:
+        yield parser
+    for each in below[:1]:
+        for inner in {id(found): found for found in each.choices.values()}.values():
+            yield from leaves(inner)
+
+
+def flags(parser: argparse.ArgumentParser) -> list[str]:
+    return [
+        each.option_strings[-1]
+        for each in parser._actions
+        if isinstance(each, argparse._StoreTrueAction)
+    ]
+
+
+def split(parser: argparse.ArgumentParser) -> bool:
+    """Whether it has options, and the last of its arguments may be left out."""
+    arguments = parser._get_positional_actions()
+    return bool(flags(parser) and arguments) and arguments[-1].nargs in ("*", "?", "+")
+
+
+@pytest.mark.parametrize(
+    "parser", [*filter(split, leaves(build_parser()))], ids=lambda parser: parser.prog
+)
+def test_options_stand_between_arguments_too(parser: argparse.ArgumentParser) -> None:
+    """argparse before 3.12 takes all arguments from one place."""
+    arguments = parser._get_positional_actions()
+    words = [next(iter(each.choices)) if each.choices else "1" for each in arguments]
+    flag = flags(parser)[0]
+    whole, rest = parser.parse_known_args([*words, flag])
+    assert rest == []
+    between = [*words[:-1], flag, words[-1]]
+    assert parser.parse_known_args(between) == (whole, [])
 
 
 @pytest.mark.parametrize(
