@@ -1,0 +1,115 @@
+"""The SOS from a finger to a dispatcher's eyes and back, in Debian's Firefox: another engine than
+Chromium, a reload at every step, and the keyboard alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.firefox import Firefox, firefox
+from tests.hub.test_console import SECRET, settle_in
+from tests.processes import agent, hub, until
+
+pytestmark = pytest.mark.long
+
+
+def opens(shown: Firefox, address: str) -> None:
+    """Once, and anew: nothing of what is shown is the page's own."""
+    shown.goes_to(address)
+    shown.goes_to(address)
+
+
+def signs_in(desk: Firefox) -> None:
+    """By the keyboard."""
+    desk.sees("#enter")
+    desk.evaluate("document.querySelector('[name=username]').focus()")
+    desk.presses("olga@example.org", "Tab", SECRET.strip(), "Enter")
+    desk.sees("#desk", "No SOS is open.")
+
+
+@pytest.mark.parametrize("by", ["finger", "keyboard"])
+def test_an_sos_from_a_finger_to_a_dispatchers_eyes_and_back(tmp_path: Path, by: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    (tmp_path / "Olga").mkdir()
+    with (
+        hub(tmp_path, {"database": database}) as cloud,
+        agent(
+            tmp_path,
+            {"satellite-port": None, "hub-address": cloud.address, "hub-token": token},
+        ) as kit,
+        firefox(tmp_path) as ada,
+        firefox(tmp_path / "Olga") as olga,
+    ):
+        ada.size(390, 844)
+        page = f"http://127.0.0.1:{kit.port}/"
+        olga.goes_to(f"{cloud.address}/console")
+        signs_in(olga)
+        opens(ada, page)
+        ada.sees("#links article.good")
+        assert ada.evaluate("document.documentElement.scrollWidth") <= 390
+        if by == "finger":
+            ada.holds("#raise", 400)
+            assert not ada.evaluate("document.getElementById('confirm').open"), "too short"
+            ada.holds("#raise")
+        else:
+            ada.goes_by_tab_to("raise")
+            ada.presses("Space")
+        ada.sees("#confirm", "Send an SOS?")
+        if by == "finger":
+            ada.holds("#sos-send", 50)
+        else:
+            # Who leans on the keyboard has sent nothing.
+            assert ada.focused == "sos-back"
+            ada.goes_by_tab_to("sos-text", back=True)
+            ada.presses("leg broken")
+            ada.goes_by_tab_to("sos-send")
+            ada.presses("Enter")
+        ada.sees("#alarms .own", "at the hub")
+        opens(ada, page)
+        ada.sees("#alarms .own", "at the hub")
+
+        words = "leg broken" if by == "keyboard" else ""
+        olga.sees("#sos li.open", words)
+        assert olga.evaluate("document.title") == "1 SOS · fieldagent console"
+        opens(olga, f"{cloud.address}/console")
+        olga.sees("#sos li.open", words)
+        if by == "finger":
+            olga.holds("#sos li.open button", 50, words="Acknowledge")
+        else:
+            olga.goes_by_tab_to("Acknowledge")
+            olga.presses("Enter")
+        olga.sees("#sos li.seen", "Seen by Olga")
+        ada.sees("#alarms .own", "seen by Olga")
+        opens(ada, page)
+        ada.sees("#alarms .own", "seen by Olga")
+
+        if by == "finger":
+            ada.holds("#call-off-open", 50)
+        else:
+            ada.goes_by_tab_to("call-off-open")
+            ada.presses("Enter")
+        ada.sees("#call-off", "Call the SOS off?")
+        if by == "finger":
+            ada.holds("#call-off-send", 50)
+        else:
+            ada.goes_by_tab_to("call-off-send")
+            ada.presses("Space")
+        ada.sees("#alarms .own.over", "called off")
+        until(lambda: kit.call("GET", "/api/status").body["sos"]["active"] == 0)
+        olga.sees("#sos li", "called off")
+
+
+def test_a_message_and_the_handbook(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit, firefox(tmp_path) as shown:
+        opens(shown, f"http://127.0.0.1:{kit.port}/")
+        shown.sees("#links")
+        shown.goes_by_tab_to("field-content")
+        shown.presses("hut reached")
+        shown.goes_by_tab_to("submit")
+        shown.presses("Enter")
+        shown.sees("#conversation", "hut reached")
+        shown.goes_by_tab_to("help")
+        shown.presses("Enter")
+        shown.sees("h1", "Handbook of the kit")

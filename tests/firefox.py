@@ -1,0 +1,158 @@
+"""Debian's Firefox, spoken to by WebDriver BiDi: what another engine than Chromium makes of a page.
+
+No driver stands between: Firefox itself listens (https://w3c.github.io/webdriver-bidi/).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+
+from tests.machine import tool
+from tests.processes import PATIENCE, Running, until
+
+HELD = 1_700
+"""Milliseconds: longer than the page wants a button to be held."""
+KEYS = {"Tab": "\ue004", "Enter": "\ue006", "Space": " ", "Escape": "\ue00c", "Shift": "\ue008"}
+"""As WebDriver names them (https://www.w3.org/TR/webdriver2/#keyboard-actions)."""
+
+
+class Firefox:
+    """One window. `troubles` are what the page's scripts failed at, or the browser refused."""
+
+    def __init__(self, there: ClientConnection) -> None:
+        self._there = there
+        self._last = 0
+        self.troubles: list[str] = []
+        self._ask("session.new", capabilities={"alwaysMatch": {"acceptInsecureCerts": True}})
+        self._ask("session.subscribe", events=["log.entryAdded"])
+        self._window = self._ask("browsingContext.create", type="tab")["context"]
+
+    def close(self) -> None:
+        self._ask("browser.close")
+
+    def _ask(self, method: str, **given: Any) -> Any:
+        self._last += 1
+        self._there.send(json.dumps({"id": self._last, "method": method, "params": given}))
+        while True:
+            told = json.loads(self._there.recv(PATIENCE))
+            if told.get("method") == "log.entryAdded":
+                self._note(told["params"])
+            elif told.get("id") == self._last:
+                assert told["type"] == "success", (method, told)
+                return told["result"]
+
+    def _note(self, entry: dict[str, Any]) -> None:
+        # An agent that refuses, or is away, is no trouble of the page's own.
+        if entry["level"] == "error" and "NetworkError" not in (entry["text"] or ""):
+            self.troubles.append(entry["text"])
+
+    def goes_to(self, address: str) -> None:
+        self._ask("browsingContext.navigate", context=self._window, url=address, wait="complete")
+
+    def size(self, width: int, height: int) -> None:
+        viewport = {"width": width, "height": height}
+        self._ask("browsingContext.setViewport", context=self._window, viewport=viewport)
+
+    def evaluate(self, expression: str) -> Any:
+        """Return what it is, or comes to be: text, a number, a truth, nothing."""
+        found = self._ask(
+            "script.evaluate",
+            expression=f"Promise.resolve({expression})"
+            ".then(found => JSON.stringify(found ?? null))",
+            target={"context": self._window},
+            awaitPromise=True,
+        )
+        assert found["type"] == "success", found
+        return json.loads(found["result"]["value"])
+
+    def text(self, mark: str) -> str:
+        """What a CSS mark's first shows; empty where there is none, or it is hidden."""
+        shown: str = self.evaluate(f"document.querySelector({json.dumps(mark)})?.innerText ?? ''")
+        return shown
+
+    def sees(self, mark: str, words: str = "") -> None:
+        """Wait until it is there, and says that."""
+        found = json.dumps(mark)
+        is_there = f"Boolean(document.querySelector({found})?.checkVisibility())"
+        until(lambda: self.evaluate(is_there) and words in self.text(mark))
+
+    @property
+    def focused(self) -> str:
+        """The id, or else the text, of what the keyboard would act on."""
+        here: str = self.evaluate("document.activeElement.id || document.activeElement.innerText")
+        return here
+
+    def presses(self, *keys: str, shifted: bool = False) -> None:
+        """One key after the other: names of KEYS, or what is typed."""
+        shift = {"type": "keyDown", "value": KEYS["Shift"]}
+        actions: list[dict[str, Any]] = [shift] * shifted
+        for key in keys:
+            for letter in (KEYS[key],) if key in KEYS else key:
+                actions.append({"type": "keyDown", "value": letter})
+                actions.append({"type": "keyUp", "value": letter})
+        actions += [{**shift, "type": "keyUp"}] * shifted
+        self._act({"type": "key", "id": "keyboard", "actions": actions})
+
+    def goes_by_tab_to(self, wanted: str, most: int = 80, *, back: bool = False) -> None:
+        """By the keyboard alone, as who has no pointer. Not past either end, where the focus is the
+        window's own: keys that are sent to the page then act on nothing."""
+        way = []
+        for _ in range(most):
+            if self.focused == wanted:
+                return
+            self.presses("Tab", shifted=back)
+            way.append(self.focused)
+        raise AssertionError(f"{wanted} is not reached by Tab: {way}")
+
+    def holds(self, mark: str, milliseconds: int = HELD, *, words: str = "") -> None:
+        """With a finger, the first of that mark, or that which says just these words."""
+        found = f"[...document.querySelectorAll({json.dumps(mark)})]"
+        x, y = self.evaluate(
+            f"(() => {{ const it = {found}.find(each => ['', each.innerText].includes("
+            f"{json.dumps(words)})); it.scrollIntoView({{ block: 'center' }});"
+            " const at = it.getBoundingClientRect();"
+            " return [at.x + at.width / 2, at.y + at.height / 2]; })()"
+        )
+        self._act(
+            {
+                "type": "pointer",
+                "id": "finger",
+                "parameters": {"pointerType": "touch"},
+                "actions": [
+                    {"type": "pointerMove", "x": round(x), "y": round(y)},
+                    {"type": "pointerDown", "button": 0},
+                    {"type": "pause", "duration": milliseconds},
+                    {"type": "pointerUp", "button": 0},
+                ],
+            }
+        )
+
+    def _act(self, *sources: dict[str, Any]) -> None:
+        self._ask("input.performActions", context=self._window, actions=list(sources))
+
+
+@contextmanager
+def firefox(home: Path) -> Iterator[Firefox]:
+    """A window of a fresh profile. Skips the test where there is no Firefox."""
+    profile = home / "firefox"
+    profile.mkdir()
+    command = [
+        *(tool("firefox-esr", "firefox-esr"), "--headless", "--no-remote"),
+        *("--profile", str(profile), "--remote-debugging-port", "0"),
+    ]
+    with (
+        Running(command, "WebDriver BiDi listening on") as there,
+        connect(f"{there.ready.rpartition(' ')[2]}/session", max_size=None) as connection,
+    ):
+        window = Firefox(connection)
+        try:
+            yield window
+            assert window.troubles == []
+        finally:
+            window.close()
