@@ -17,7 +17,7 @@ from types import FrameType
 
 BIN = Path(sys.executable).parent
 PYTHON = "python"
-WORKERS = str(5 * (os.cpu_count() or 1) // 2)
+WORKERS = str(7 * (os.cpu_count() or 1) // 2)
 """Tests wait for most of their time. A file's tests share what it sets up, and stay together. The
 files' order is `conftest`'s."""
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
