@@ -33,6 +33,12 @@ class KeyChange:
         self.step = step
         self._neighbours = neighbours
 
+    def move(self, step: KeyStep) -> None:
+        """The keys are others from now on: nobody was heard with one of them yet."""
+        self.step = step
+        for each in self._neighbours.known.values():
+            each.key = None
+
     def name_of(self, key: int | None) -> str | None:
         """Of one that a packet was tagged with: `old` or `new`; None where there are not two."""
         if self.step is KeyStep.NONE or key is None:

@@ -119,7 +119,8 @@ class Packet:
 class PacketReception:
     """`station` is our own number, `keys` are those of the group, none where it has none. Who has
     one of them is heard whether sealed or not; that it is otherwise than what we send, `sealed`, is
-    told. `relay` is there when this agent relays for others.
+    told. Who still has one of those that were `dropped` is named. `relay` is there when this agent
+    relays for others.
 
     Another kit may have our number, of a cloned card perhaps: what it sends is taken in, but not
     confirmed, as nobody could tell which of the two has it.
@@ -131,6 +132,7 @@ class PacketReception:
         station: int,
         *,
         keys: Sequence[bytes] = (),
+        dropped: Sequence[bytes] = (),
         sealed: bool = False,
         relay: Relay | None = None,
         troubles: AirTroubles,
@@ -141,6 +143,7 @@ class PacketReception:
         self._parcels = parcels
         self.station = station
         self._keys = keys
+        self._dropped = dropped
         self._sealed = sealed
         self._relay = relay
         self.troubles = troubles
@@ -148,15 +151,19 @@ class PacketReception:
         """Until then an SOS comes before all else at the hooks (lived time)."""
         self._asked_for: set[AskedFor] = set()
 
+    def hear(self, keys: Sequence[bytes], dropped: Sequence[bytes]) -> None:
+        """From now on these are the group's keys, and those that it has dropped."""
+        self._keys, self._dropped = keys, dropped
+
     def read(self, body: bytes) -> Envelope | None:
         """None where nobody here has a use for it: damage, a stranger to the group, ourselves."""
         if is_sealed(body) and not self._keys:
             self.troubles.note(Trouble.NO_KEY)
             return None
         try:
-            envelope = self._unsealed(body) if is_sealed(body) else decode(body, keys=self._keys)
+            envelope = _read(body, self._keys)
         except Unauthenticated as error:
-            self.troubles.note(Trouble.NO_TAG if error.missing else Trouble.WRONG_KEY)
+            self._note_stranger(body, error)
             return None
         except RemoteProtocolError as error:
             self.troubles.note(Trouble.UNREADABLE, f"{len(body)} bytes: {error}")
@@ -172,12 +179,18 @@ class PacketReception:
             self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
         return envelope
 
-    def _unsealed(self, body: bytes) -> Envelope:
-        found = unseal(body, self._keys)
-        if found is None:
-            raise Unauthenticated(missing=False)
-        plain, key = found
-        return replace(decode(plain), tagged=True, key=key)
+    def _note_stranger(self, body: bytes, error: Unauthenticated) -> None:
+        if error.missing:
+            self.troubles.note(Trouble.NO_TAG)
+            return
+        try:
+            origin = _read(body, self._dropped).origin if self._dropped else 0
+        except RemoteProtocolError:
+            origin = 0
+        if origin:
+            self.troubles.note(Trouble.DROPPED_KEY, f"of station {origin}")
+        else:
+            self.troubles.note(Trouble.WRONG_KEY)
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         taken = Taken(now, troubles=[*envelope.not_understood])
@@ -365,6 +378,17 @@ class PacketReception:
         news = outbound.note_held(db, Channel.RADIO, sequence, station, ack.count, ack.arrived)
         if ack.whole or news:
             packet.heard.append((sequence, ack))
+
+
+def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
+    """Raises RemoteProtocolError, and Unauthenticated where none of the keys made it."""
+    if not is_sealed(body):
+        return decode(body, keys=keys)
+    found = unseal(body, keys)
+    if found is None:
+        raise Unauthenticated(missing=False)
+    plain, key = found
+    return replace(decode(plain), tagged=True, key=key)
 
 
 def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part: Fragment) -> Ack:

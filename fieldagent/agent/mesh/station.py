@@ -66,6 +66,8 @@ class StationTerms:
     """What the hub has for neighbours goes down to them."""
     secrets: Sequence[bytes] = ()
     """What this kit and the hub alone share: it opens what comes down by a neighbour."""
+    dropped: Sequence[bytes] = ()
+    """Keys that the hub has had dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,14 @@ class Station:
     repeating: Repeating
     relay: Relay | None
     key_change: KeyChange
+    packets: PacketReception
+    parcels: Parcels
+
+    def take_keys(self, keys: Sequence[bytes], step: KeyStep, dropped: Sequence[bytes]) -> None:
+        """Send with the first of these keys of the group from now on, and hear all of them."""
+        self.outbox.packing.tag_with(keys[0])
+        self.packets.hear(keys, dropped)
+        self.key_change.move(step)
 
     def identification(self, callsign: str) -> bytes:
         """The packet that says who transmits. Number 0 is no station's: who looks for names passes
@@ -185,6 +195,7 @@ def set_up(
         parcels,
         terms.number,
         keys=terms.keys,
+        dropped=terms.dropped,
         sealed=terms.sealed,
         relay=relay,
         troubles=troubles,
@@ -212,4 +223,6 @@ def set_up(
         repeating,
         relay,
         KeyChange(terms.key_step, neighbours),
+        packets,
+        parcels,
     )
