@@ -316,7 +316,16 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_35 = """
+OF_VERSION_36 = """
+DROP TABLE radio_key;
+DROP TABLE radio_key_kit;
+ALTER TABLE command DROP COLUMN carrier;
+ALTER TABLE command DROP COLUMN journal;
+ALTER TABLE command DROP COLUMN carried;
+"""
+
+OF_VERSION_35 = f"""
+{OF_VERSION_36}
 ALTER TABLE device DROP COLUMN revoked;
 ALTER TABLE device DROP COLUMN revoked_why;
 ALTER TABLE item DROP COLUMN revoked;

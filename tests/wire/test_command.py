@@ -29,8 +29,8 @@ from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import EPOCH, Entry, decode, derive_key, encode
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_status import KitStatus
-from fieldagent.wire.sealed_key import seal_key
 from fieldagent.wire.sbd import MT_BYTES
+from fieldagent.wire.sealed_key import seal_key
 
 NUMBER = 1_790_000_000
 KEY, OTHER = command_key(bytes(range(32))), command_key(bytes(32))

@@ -129,7 +129,7 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
 
 
 async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
-    """Take a step to the group's new radio-key, which counts at once. Raises CannotBeDone, Failed."""
+    """Take a step to the group's new radio-key: it counts at once. Raises CannotBeDone, Failed."""
     from fieldagent.agent.mesh import radio_keys
 
     step, sealed = known.command.arguments

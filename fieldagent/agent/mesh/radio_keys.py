@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.mesh.key_change import KeyStep
