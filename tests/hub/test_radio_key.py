@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 
 import pytest
@@ -283,8 +284,7 @@ async def test_who_cannot_be_asked_is_refused_in_words(store: Store) -> None:
         with pytest.raises(Refused, match="is to have no key"):
             await alps.store.commit(lambda db: radio_key.ask_again(db, ADA, "", now=alps.now))
         for device in (ADA, BEN, CLEO):
-            await alps.store.commit(
-                lambda db, device=device: revocation.revoke(db, device, "", now=alps.now)
-            )
+            revoke = partial(revocation.revoke, device=device, why="", now=alps.now)
+            await alps.store.commit(revoke)
         with pytest.raises(Refused, match="no kit of this workspace is in use"):
             await begin(alps)

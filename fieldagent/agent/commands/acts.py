@@ -131,6 +131,7 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
 async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
     """Take a step to the group's new radio-key: it counts at once. Raises CannotBeDone, Failed."""
     from fieldagent.agent.mesh import radio_keys
+    from fieldagent.agent.mesh.key_change import GroupKeys
 
     step, sealed = known.command.arguments
     assert isinstance(step, int) and isinstance(sealed, bytes)
@@ -146,7 +147,7 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
         await trio.to_thread.run_sync(partial(radio_keys.store, hands.settings, keys))
     except OSError as error:
         raise Failed(f"the key cannot be kept: {error.strerror}") from None
-    station.take_keys(air_keys(keys.keys), keys.step, air_keys(keys.dropped))
+    station.take_keys(GroupKeys(air_keys(keys.keys), air_keys(keys.dropped)), keys.step)
     return f"step {step} of 3"
 
 

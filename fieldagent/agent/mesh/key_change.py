@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from fieldagent.agent.mesh.neighbours import Neighbours
@@ -26,6 +26,15 @@ class KeyStep(IntEnum):
         if following:
             return cls.SENDS_OLD
         return cls.SENDS_NEW if len(keys) > 1 else cls.NONE
+
+
+class GroupKeys(NamedTuple):
+    """What tags on the air (`wire.envelope.derive_key`, AIR)."""
+
+    keys: Sequence[bytes] = ()
+    """The first tags what is sent, all are heard; without any nothing is tagged."""
+    dropped: Sequence[bytes] = ()
+    """Who still sends with one of these is named, and not heard."""
 
 
 class KeyChange:

@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from fieldagent.agent.inbound.reception import Taken, confirms
 from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.mesh.key_change import GroupKeys
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
@@ -119,8 +120,7 @@ class Packet:
 class PacketReception:
     """`station` is our own number, `keys` are those of the group, none where it has none. Who has
     one of them is heard whether sealed or not; that it is otherwise than what we send, `sealed`, is
-    told. Who still has one of those that were `dropped` is named. `relay` is there when this agent
-    relays for others.
+    told. `relay` is there when this agent relays for others.
 
     Another kit may have our number, of a cloned card perhaps: what it sends is taken in, but not
     confirmed, as nobody could tell which of the two has it.
@@ -131,8 +131,7 @@ class PacketReception:
         parcels: Parcels,
         station: int,
         *,
-        keys: Sequence[bytes] = (),
-        dropped: Sequence[bytes] = (),
+        keys: GroupKeys,
         sealed: bool = False,
         relay: Relay | None = None,
         troubles: AirTroubles,
@@ -142,8 +141,8 @@ class PacketReception:
         self._inbox = parcels.inbox
         self._parcels = parcels
         self.station = station
-        self._keys = keys
-        self._dropped = dropped
+        self.group = keys
+        """May change at any moment."""
         self._sealed = sealed
         self._relay = relay
         self.troubles = troubles
@@ -151,17 +150,13 @@ class PacketReception:
         """Until then an SOS comes before all else at the hooks (lived time)."""
         self._asked_for: set[AskedFor] = set()
 
-    def hear(self, keys: Sequence[bytes], dropped: Sequence[bytes]) -> None:
-        """From now on these are the group's keys, and those that it has dropped."""
-        self._keys, self._dropped = keys, dropped
-
     def read(self, body: bytes) -> Envelope | None:
         """None where nobody here has a use for it: damage, a stranger to the group, ourselves."""
-        if is_sealed(body) and not self._keys:
+        if is_sealed(body) and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
             return None
         try:
-            envelope = _read(body, self._keys)
+            envelope = _read(body, self.group.keys)
         except Unauthenticated as error:
             self._note_stranger(body, error)
             return None
@@ -171,11 +166,11 @@ class PacketReception:
         if envelope.origin == 0:
             self.troubles.note(Trouble.UNREADABLE, "it names no station")
             return None
-        if envelope.tagged and not self._keys:
+        if envelope.tagged and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
         # Who names its call sign does so for everybody.
         names = all(isinstance(each.content, Introduction) for each in envelope.entries)
-        if self._keys and is_sealed(body) is not self._sealed and not names:
+        if self.group.keys and is_sealed(body) is not self._sealed and not names:
             self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
         return envelope
 
@@ -184,7 +179,7 @@ class PacketReception:
             self.troubles.note(Trouble.NO_TAG)
             return
         try:
-            origin = _read(body, self._dropped).origin if self._dropped else 0
+            origin = _read(body, self.group.dropped).origin if self.group.dropped else 0
         except RemoteProtocolError:
             origin = 0
         if origin:

@@ -12,7 +12,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.mesh.key_change import KeyChange, KeyStep
+from fieldagent.agent.mesh.key_change import GroupKeys, KeyChange, KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.packet import PacketReception
 from fieldagent.agent.mesh.parcels import Parcels
@@ -85,10 +85,10 @@ class Station:
     packets: PacketReception
     parcels: Parcels
 
-    def take_keys(self, keys: Sequence[bytes], step: KeyStep, dropped: Sequence[bytes]) -> None:
-        """Send with the first of these keys of the group from now on, and hear all of them."""
-        self.outbox.packing.tag_with(keys[0])
-        self.packets.hear(keys, dropped)
+    def take_keys(self, group: GroupKeys, step: KeyStep) -> None:
+        """Have these be the group's keys from now on."""
+        self.outbox.packing.tag_with(group.keys[0])
+        self.packets.group = group
         self.key_change.move(step)
 
     def identification(self, callsign: str) -> bytes:
@@ -194,8 +194,7 @@ def set_up(
     packets = PacketReception(
         parcels,
         terms.number,
-        keys=terms.keys,
-        dropped=terms.dropped,
+        keys=GroupKeys(terms.keys, terms.dropped),
         sealed=terms.sealed,
         relay=relay,
         troubles=troubles,

@@ -39,7 +39,7 @@ AGAIN = 6 * 3600.0
 """Seconds until a kit is asked anew that has refused, or failed."""
 
 
-class KeyChange(NamedTuple):
+class RadioKeyChange(NamedTuple):
     workspace: int
     key: bytes
     step: int
@@ -52,7 +52,7 @@ class KeyChange(NamedTuple):
     """As of `GivenCommand`."""
 
 
-class Kit(NamedTuple):
+class AskedKit(NamedTuple):
     device: int
     name: str
     step: int
@@ -77,14 +77,14 @@ class Kit(NamedTuple):
         return self.given + (commands.LIFE if self.outcome is None else AGAIN)
 
 
-def change_of(db: Db, workspace: int, *, lock: bool = False) -> KeyChange | None:
+def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:
     """Return the last change of a workspace, under way or over."""
     rows = db.execute(
         "SELECT workspace, key, step, began, stepped, ended, bearer FROM radio_key"
         " WHERE workspace = ?" + (db.for_update if lock else ""),
         workspace,
     )
-    return KeyChange(rows[0][0], bytes(rows[0][1]), *rows[0][2:]) if rows else None
+    return RadioKeyChange(rows[0][0], bytes(rows[0][1]), *rows[0][2:]) if rows else None
 
 
 IS_ASKED = (
@@ -94,7 +94,7 @@ IS_ASKED = (
 """Of a device: it is a kit in use, which shares a secret with the hub."""
 
 
-def kits_of(db: Db, workspace: int, now: float) -> list[Kit]:
+def kits_of(db: Db, workspace: int, now: float) -> list[AskedKit]:
     """Return those that are to have the key."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(kit.step, 0), coalesce(kit.asked, 0),"
@@ -104,7 +104,7 @@ def kits_of(db: Db, workspace: int, now: float) -> list[Kit]:
         f" WHERE device.workspace = ? AND {IS_ASKED} ORDER BY device.id",
         *(now, workspace),
     )
-    return [Kit(*row) for row in rows]
+    return [AskedKit(*row) for row in rows]
 
 
 class KeyPrice(NamedTuple):
@@ -198,7 +198,7 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
     _ask(db, change, kit, bearer, now)
 
 
-def _under_way(db: Db, device: int) -> KeyChange:
+def _under_way(db: Db, device: int) -> RadioKeyChange:
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     change = change_of(db, workspace, lock=True)
     if change is None or change.ended is not None:
@@ -221,7 +221,7 @@ def go_on(db: Db, workspace: int, now: float) -> None:
             _ask(db, change, kit, change.bearer if first else "ip", now)
 
 
-def _step(db: Db, change: KeyChange, now: float) -> KeyChange:
+def _step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
     if change.step == LAST:
         change = change._replace(ended=now)
         detail = "all have it alone"
@@ -236,7 +236,7 @@ def _step(db: Db, change: KeyChange, now: float) -> KeyChange:
     return change
 
 
-def _ask(db: Db, change: KeyChange, kit: Kit, bearer: str, now: float) -> None:
+def _ask(db: Db, change: RadioKeyChange, kit: AskedKit, bearer: str, now: float) -> None:
     device = kit.device
     commands.withdraw(db, device, VERB, now)
     secret, *_ = directory.secrets_of(db, device)
@@ -298,7 +298,7 @@ def _due(db: Db, workspace: int) -> float:
 STATES = {None: "asked", CommandOutcome.REFUSED: "refused", CommandOutcome.FAILED: "failed"}
 
 
-def state_of(kit: Kit, step: int) -> str:
+def state_of(kit: AskedKit, step: int) -> str:
     """Return how a kit stands, for people."""
     if kit.step >= step:
         return "done"
@@ -325,7 +325,7 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any] | None:
     }
 
 
-def _shown(kit: Kit, step: int) -> dict[str, Any]:
+def _shown(kit: AskedKit, step: int) -> dict[str, Any]:
     return {
         "id": kit.device,
         "name": kit.name,
