@@ -20,6 +20,7 @@ from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK
+from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted
 
 
@@ -136,8 +137,8 @@ def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
 
 def _line(kit: Row) -> str:
     at = "" if kit["answered"] is None else f"  {clock_time(kit['answered'])}"
-    said = f"  {kit['said']}" if kit["said"] and kit["state"] != "done" else ""
-    return f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}"
+    said = f"  {kit['said']}" if kit["said"] else ""
+    return escaped(f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}")
 
 
 def leave_out(given: argparse.Namespace) -> int:
