@@ -163,7 +163,15 @@ INSIDE = {
         *("assembly", "drivers", "commands", "api", "agent"),
     ],
     "cli": [
-        *("argument_types", "subcommand", "command_tree", "ask_password", "qr_code", "item"),
+        *(
+            "argument_types",
+            "subcommand",
+            "command_tree",
+            "ask_password",
+            "ask_key",
+            "qr_code",
+            "item",
+        ),
         *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "simulate_fleet", "drill"),
         *("demo_team", "demo"),
         *("arguments", "completion", "manual"),

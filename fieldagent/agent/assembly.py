@@ -239,7 +239,12 @@ def _mqtt(
     return MqttService(settings.mqtt, journal, inbox, publisher, door)
 
 
-def _secrets(settings: Settings) -> list[bytes]:
+def air_keys(masters: Sequence[bytes]) -> list[bytes]:
+    """Return what tags on the air, of the group's keys."""
+    return [derive_key(master, "AIR") for master in masters]
+
+
+def secrets_of(settings: Settings) -> list[bytes]:
     """What this kit and the hub alone share."""
     secrets = [*settings.satellite_key]
     if settings.hub_token is not None:
@@ -248,7 +253,7 @@ def _secrets(settings: Settings) -> list[bytes]:
 
 
 def _proof_keys(settings: Settings) -> list[bytes]:
-    return [proof_key(secret) for secret in _secrets(settings)]
+    return [proof_key(secret) for secret in secrets_of(settings)]
 
 
 def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
@@ -264,7 +269,7 @@ def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
             has_hub=settings.satellite_port is not None or settings.hub_address is not None,
         ),
         commands=CommandGate(
-            [command_key(secret) for secret in _secrets(settings)], settings.remote_commands
+            [command_key(secret) for secret in secrets_of(settings)], settings.remote_commands
         ),
     )
 
@@ -334,23 +339,25 @@ def _terms(settings: Settings, channel: Channel) -> dict[str, Any]:
 def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationTerms | None:
     if Channel.RADIO not in channels:
         return None
-    from fieldagent.agent.mesh.key_change import KeyStep
+    from fieldagent.agent.mesh import radio_keys
     from fieldagent.agent.mesh.station import StationTerms
 
     assert settings.radio_station is not None, "radio-port needs radio-station"
+    known = radio_keys.load(settings)
     return StationTerms(
         settings.radio_station,
         settings.radio_name,
-        [derive_key(master, "AIR") for master in (*settings.radio_key, *settings.radio_key_next)],
+        air_keys(known.keys),
         settings.radio_relay & channels,
         settings.radio_relay_credits_per_day,
         settings.package_time_to_live,
         settings.radio_packet_bytes,
         settings.radio_hops,
-        KeyStep.of(settings.radio_key, settings.radio_key_next),
+        known.step,
         sealed=settings.radio_seal == "on",
         brings_down=settings.radio_relay_down == "on",
-        secrets=_secrets(settings),
+        secrets=secrets_of(settings),
+        dropped=air_keys(known.dropped),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fieldagent.system.properties import Key, WrongProperty
 from fieldagent.wire.command import BY_NAME, VERBS
 
-READS = tuple(verb.name for verb in VERBS if verb.reads)
+ALLOWED = tuple(verb.name for verb in VERBS if verb.allowed)
 
 
 def read_names(value: str) -> tuple[str, ...]:
@@ -22,8 +22,8 @@ KEYS = (
     Key(
         "remote-commands",
         read_names,
-        READS,
+        ALLOWED,
         "commands that the hub may give this kit, of " + ", ".join(BY_NAME) + "; none for none"
-        f" ({' '.join(READS)})",
+        f" ({' '.join(ALLOWED)})",
     ),
 )

@@ -53,8 +53,9 @@ class Verb(NamedTuple):
     """Whether it can have these arguments."""
     answer_bytes: Callable[[tuple[Argument, ...]], int]
     """How long its answer is at the most, or about."""
-    reads: bool = False
-    """It changes nothing: a kit allows it unless it is told otherwise."""
+    allowed: bool = False
+    """A kit allows it unless its settings say otherwise: it changes nothing, or takes the group's
+    key out of a thief's hands."""
 
 
 def _nothing(words: Sequence[str]) -> tuple[Argument, ...]:
@@ -150,6 +151,26 @@ def _are_signed_settings(arguments: tuple[Argument, ...]) -> bool:
     return False
 
 
+KEY_STEPS = ("1", "2", "3")
+"""Of the change of a group's radio-key: heard beside the old one, sent with, alone."""
+SEALED_KEY_BYTES = 41
+"""As `wire.sealed_key` makes it."""
+
+
+def _key_step(words: Sequence[str]) -> tuple[Argument, ...]:
+    """The step alone: who has the key adds it, sealed (`wire.sealed_key`)."""
+    if len(words) != 1 or words[0] not in KEY_STEPS:
+        raise NotACommand(f"takes a step: {', '.join(KEY_STEPS)}")
+    return (int(words[0]),)
+
+
+def _is_key_step(arguments: tuple[Argument, ...]) -> bool:
+    match arguments:
+        case [int(step), bytes(key)]:
+            return str(step) in KEY_STEPS and len(key) == SEALED_KEY_BYTES
+    return False
+
+
 def _in_words(arguments: tuple[Argument, ...]) -> int:
     return WORDS_BYTES
 
@@ -163,7 +184,7 @@ VERBS = (
         _nothing,
         _is_bare,
         lambda arguments: STATUS_BYTES,
-        reads=True,
+        allowed=True,
     ),
     Verb(
         2,
@@ -173,7 +194,7 @@ VERBS = (
         _size,
         _is_size,
         _sized,
-        reads=True,
+        allowed=True,
     ),
     Verb(
         3,
@@ -183,7 +204,7 @@ VERBS = (
         _package,
         _is_package,
         _sized_of_package,
-        reads=True,
+        allowed=True,
     ),
     Verb(
         4,
@@ -193,7 +214,7 @@ VERBS = (
         _size,
         _is_size,
         _sized,
-        reads=True,
+        allowed=True,
     ),
     Verb(
         5,
@@ -242,6 +263,16 @@ VERBS = (
         _in_words,
     ),
     Verb(11, "resume", "KIND", "and goes again", _kind, _is_kind, _in_words),
+    Verb(
+        12,
+        "radio-key",
+        "STEP",
+        "a step to the group's new radio-key, which `hub radio-key` gives",
+        _key_step,
+        _is_key_step,
+        _in_words,
+        allowed=True,
+    ),
 )
 """Every verb there is."""
 BY_NAME = {verb.name: verb for verb in VERBS}
@@ -268,7 +299,7 @@ def in_words(command: RemoteCommand) -> str:
     # Of signed settings those alone: beside them are a name and the signature.
     signed = len(command.arguments) > 1 and verb.name == "set"
     shown = str(command.arguments[1]).split("\n") if signed else command.arguments
-    arguments = [str(each) for each in shown]
+    arguments = [str(each) for each in shown if not isinstance(each, bytes)]
     fixed = [verb.takes] if verb.takes.islower() else []
     return " ".join([verb.name, *fixed, *arguments])
 

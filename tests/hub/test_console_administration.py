@@ -25,7 +25,15 @@ from tests.processes import administer, hub
 
 IMEI = "300234010000077"
 SUBJECTS = (
-    *("Devices", "Users", "API keys", "Tokens of programs", "Webhooks", "Contacts for an SOS"),
+    *(
+        "Devices",
+        "Radio key",
+        "Users",
+        "API keys",
+        "Tokens of programs",
+        "Webhooks",
+        "Contacts for an SOS",
+    ),
     *("Messages that could not be used", "Who did what"),
 )
 
@@ -153,6 +161,20 @@ class Office:
         self.done("kit of Mia is added")
         self.press("Delete", self.unfold("kit of Mia"))
         self.done("kit of Mia is deleted")
+
+    def radio_key(self) -> None:
+        self.open("Radio key")
+        self.shown.get_by_text("It was never changed from here.").wait_for()
+        self.press("Give all kits another key")
+        self.done("The change has begun")
+        told = self.shown.locator("#radio-key-told")
+        told.get_by_text(re.compile(r"Step 1 of 3 since .*; 1 kit of 1 behind")).wait_for()
+        self.press("Ask again")
+        self.done("kit of Ada is asked again")
+        self.press("Go on without it")
+        self.done("kit of Ada is waited for no more")
+        told.get_by_text("All that were waited for have it alone").wait_for()
+        self.shown.get_by_text("kit of Ada, step 0, left out").wait_for()
 
     def users(self) -> str:
         """A password for Mia."""
@@ -304,6 +326,7 @@ def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
         office = Office(shown)
         office.letters(database)
         office.devices()
+        office.radio_key()
         password = office.users()
         office.keys()
         office.webhooks(hooked.url, database)

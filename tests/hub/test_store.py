@@ -318,6 +318,11 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 OF_VERSION_36 = """
 DROP TABLE tak_invitation;
+DROP TABLE radio_key;
+DROP TABLE radio_key_kit;
+ALTER TABLE command DROP COLUMN carrier;
+ALTER TABLE command DROP COLUMN journal;
+ALTER TABLE command DROP COLUMN carried;
 """
 
 OF_VERSION_35 = f"""

@@ -30,6 +30,7 @@ from fieldagent.wire.envelope import EPOCH, Entry, decode, derive_key, encode
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_status import KitStatus
 from fieldagent.wire.sbd import MT_BYTES
+from fieldagent.wire.sealed_key import seal_key
 
 NUMBER = 1_790_000_000
 KEY, OTHER = command_key(bytes(range(32))), command_key(bytes(32))
@@ -42,6 +43,7 @@ EXAMPLES = {
     "set": "set sos-repeat=900",
     "hold": "hold location",
     "resume": "resume location",
+    "radio-key": "radio-key 1",
 }
 """How a verb is written that takes something."""
 
@@ -57,7 +59,10 @@ SIGNED = ("kit", "sos-repeat=900", bytes(74), "set", bytes(64))
 def written(verb: Verb) -> RemoteCommand:
     """The example as it is sent."""
     command = read_words(example(verb))
-    return replace(command, arguments=SIGNED) if verb.name == "set" else command
+    sealed = (1, seal_key(bytes(32), bytes(range(32))))
+    return replace(
+        command, arguments={"set": SIGNED, "radio-key": sealed}.get(verb.name, command.arguments)
+    )
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
@@ -69,7 +74,8 @@ def test_a_command_is_read_as_it_was_written_and_takes_one_message(verb: Verb) -
     assert in_words(command).split() == example(verb)
     assert verb_of(command) is verb
     # A signature of the operator's alone has two credits and more; one modem's message takes it.
-    assert len(body) <= (MT_BYTES if verb.name == "set" else CREDIT_BYTES)
+    most = {"set": MT_BYTES, "radio-key": 2 * CREDIT_BYTES}
+    assert len(body) <= most.get(verb.name, CREDIT_BYTES)
     assert is_proved(NUMBER, command, [OTHER, KEY])
 
 

@@ -16,6 +16,7 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent import outcomes
+from fieldagent.agent.assembly import air_keys, secrets_of
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
 from fieldagent.agent.journal import commands, outbound
@@ -31,6 +32,7 @@ from fieldagent.system.folder import put_file
 from fieldagent.system.wording import counted
 from fieldagent.wire.command_settings import offer_of
 from fieldagent.wire.kit_note import OfferReport, SettingsOffer
+from fieldagent.wire.sealed_key import open_key
 from fieldagent.wire.settings_change import NotAChange, kit_of
 
 LOOK = 0.5
@@ -126,6 +128,29 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
     raise Failed("root's unit has not tried them: fieldagent-settings.path")
 
 
+async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
+    """Take a step to the group's new radio-key: it counts at once. Raises CannotBeDone, Failed."""
+    from fieldagent.agent.mesh import radio_keys
+    from fieldagent.agent.mesh.key_change import GroupKeys
+
+    step, sealed = known.command.arguments
+    assert isinstance(step, int) and isinstance(sealed, bytes)
+    if (station := hands.parts.station) is None:
+        return "no radio is configured: there is nothing to change"
+    before = radio_keys.load(hands.settings)
+    if not before.keys:
+        raise CannotBeDone("no radio-key is set on this kit")
+    if (new := open_key(sealed, secrets_of(hands.settings))) is None:
+        raise CannotBeDone("the key is sealed for another satellite-key or hub-token")
+    keys = radio_keys.after(before, step, new)
+    try:
+        await trio.to_thread.run_sync(partial(radio_keys.store, hands.settings, keys))
+    except OSError as error:
+        raise Failed(f"the key cannot be kept: {error.strerror}") from None
+    station.take_keys(GroupKeys(air_keys(keys.keys), air_keys(keys.dropped)), keys.step)
+    return f"step {step} of 3"
+
+
 async def hold(hands: Hands, known: KnownCommand) -> str:
     """Have a kind of what is posted wait over satellite. Raises CannotBeDone."""
     kind, queue, there = _of_kind(hands, known)
@@ -201,10 +226,11 @@ ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
     "set": change_settings,
     "hold": hold,
     "resume": resume,
+    "radio-key": change_radio_key,
 }
-AGAIN = ("reboot", "set", "hold", "resume")
+AGAIN = ("reboot", "set", "hold", "resume", "radio-key")
 """What was begun before the agent began goes on: the same order means one reboot in a boot, one
-trial of settings of that number, and one kind that is held or not."""
+trial of settings of that number, one kind that is held or not, and one step to a key."""
 JUDGES = {"heal": may_heal, "restart": may_restart}
 """What looks whether it can be done, before it is begun."""
 CUTS = ("heal", "restart", "reboot", "set")

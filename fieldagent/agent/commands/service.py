@@ -9,6 +9,7 @@ is known of it. An answer is on disk before it is a Package, which the same comm
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +22,7 @@ from fieldagent.agent.commands.reads import READS
 from fieldagent.agent.inbound.command_gate import CommandGate
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.commands import KnownCommand
+from fieldagent.agent.journal.records import Accepted
 from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome, Package
 from fieldagent.package.reading import KINDS
 from fieldagent.store.group import StoreFailed, StoreFull
@@ -131,6 +133,9 @@ async def _answer(hands: Hands, known: KnownCommand) -> None:
     """Make a Package of it, by the way that the command came."""
     assert known.answer is not None
     log.info("command %d: %s", known.number, known.answer.outcome.name.lower())
+    if known.channel == Channel.RADIO:
+        await _answer_by_radio(hands, known.number, known.answer)
+        return
     priority = KINDS["commandAnswer"][1]
     channels = frozenset([Channel(known.channel)])
     package = Package(known.answer, channels=channels, priority=priority)
@@ -142,3 +147,19 @@ async def _answer(hands: Hands, known: KnownCommand) -> None:
         return
     journal = hands.parts.journal
     await journal.persist(commands.answered(known.number, journal.clock.now()))
+
+
+async def _answer_by_radio(hands: Hands, number: int, answer: CommandAnswer) -> None:
+    """It goes up in a parcel, as the command came down in one."""
+    parts, now = hands.parts, hands.parts.journal.clock.now()
+
+    def store(db: sqlite3.Connection) -> Accepted | None:
+        commands.answered(number, now)(db)
+        station = parts.station
+        return None if station is None else station.parcels.answer(db, answer, now)
+
+    accepted = await parts.journal.persist(store)
+    if accepted is None:
+        log.error("the answer to command %d has no way: no radio is configured any more", number)
+    else:
+        parts.intake.queue_relayed(accepted)

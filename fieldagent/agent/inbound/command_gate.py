@@ -9,7 +9,7 @@ from typing import Protocol
 import trio
 
 from fieldagent.agent.journal import commands
-from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import NotACommand, RemoteCommand, verb_of
@@ -64,7 +64,7 @@ class CommandGate:
             taken.duplicates += 1
             return
         why = self._refusal(db, number, command, clock, taken.now)
-        commands.note(db, number, command, taken.channel or "", taken.now)
+        commands.note(db, number, command, taken.channel or Channel.RADIO, taken.now)
         if why:
             body = answer_text.pack(why)
             commands.owe(db, CommandAnswer(number, CommandOutcome.REFUSED, body))

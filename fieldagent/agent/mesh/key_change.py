@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from fieldagent.agent.mesh.neighbours import Neighbours
@@ -28,10 +28,25 @@ class KeyStep(IntEnum):
         return cls.SENDS_NEW if len(keys) > 1 else cls.NONE
 
 
+class GroupKeys(NamedTuple):
+    """What tags on the air (`wire.envelope.derive_key`, AIR)."""
+
+    keys: Sequence[bytes] = ()
+    """The first tags what is sent, all are heard; without any nothing is tagged."""
+    dropped: Sequence[bytes] = ()
+    """Who still sends with one of these is named, and not heard."""
+
+
 class KeyChange:
     def __init__(self, step: KeyStep, neighbours: Neighbours) -> None:
         self.step = step
         self._neighbours = neighbours
+
+    def move(self, step: KeyStep) -> None:
+        """The keys are others from now on: nobody was heard with one of them yet."""
+        self.step = step
+        for each in self._neighbours.known.values():
+            each.key = None
 
     def name_of(self, key: int | None) -> str | None:
         """Of one that a packet was tagged with: `old` or `new`; None where there are not two."""

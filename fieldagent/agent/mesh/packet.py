@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from fieldagent.agent.inbound.reception import Taken, confirms
 from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.mesh.key_change import GroupKeys
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
@@ -130,7 +131,7 @@ class PacketReception:
         parcels: Parcels,
         station: int,
         *,
-        keys: Sequence[bytes] = (),
+        keys: GroupKeys,
         sealed: bool = False,
         relay: Relay | None = None,
         troubles: AirTroubles,
@@ -140,7 +141,8 @@ class PacketReception:
         self._inbox = parcels.inbox
         self._parcels = parcels
         self.station = station
-        self._keys = keys
+        self.group = keys
+        """May change at any moment."""
         self._sealed = sealed
         self._relay = relay
         self.troubles = troubles
@@ -150,13 +152,13 @@ class PacketReception:
 
     def read(self, body: bytes) -> Envelope | None:
         """None where nobody here has a use for it: damage, a stranger to the group, ourselves."""
-        if is_sealed(body) and not self._keys:
+        if is_sealed(body) and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
             return None
         try:
-            envelope = self._unsealed(body) if is_sealed(body) else decode(body, keys=self._keys)
+            envelope = _read(body, self.group.keys)
         except Unauthenticated as error:
-            self.troubles.note(Trouble.NO_TAG if error.missing else Trouble.WRONG_KEY)
+            self._note_stranger(body, error)
             return None
         except RemoteProtocolError as error:
             self.troubles.note(Trouble.UNREADABLE, f"{len(body)} bytes: {error}")
@@ -164,20 +166,26 @@ class PacketReception:
         if envelope.origin == 0:
             self.troubles.note(Trouble.UNREADABLE, "it names no station")
             return None
-        if envelope.tagged and not self._keys:
+        if envelope.tagged and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
         # Who names its call sign does so for everybody.
         names = all(isinstance(each.content, Introduction) for each in envelope.entries)
-        if self._keys and is_sealed(body) is not self._sealed and not names:
+        if self.group.keys and is_sealed(body) is not self._sealed and not names:
             self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
         return envelope
 
-    def _unsealed(self, body: bytes) -> Envelope:
-        found = unseal(body, self._keys)
-        if found is None:
-            raise Unauthenticated(missing=False)
-        plain, key = found
-        return replace(decode(plain), tagged=True, key=key)
+    def _note_stranger(self, body: bytes, error: Unauthenticated) -> None:
+        if error.missing:
+            self.troubles.note(Trouble.NO_TAG)
+            return
+        try:
+            origin = _read(body, self.group.dropped).origin if self.group.dropped else 0
+        except RemoteProtocolError:
+            origin = 0
+        if origin:
+            self.troubles.note(Trouble.DROPPED_KEY, f"of station {origin}")
+        else:
+            self.troubles.note(Trouble.WRONG_KEY)
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         taken = Taken(now, troubles=[*envelope.not_understood])
@@ -365,6 +373,17 @@ class PacketReception:
         news = outbound.note_held(db, Channel.RADIO, sequence, station, ack.count, ack.arrived)
         if ack.whole or news:
             packet.heard.append((sequence, ack))
+
+
+def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
+    """Raises RemoteProtocolError, and Unauthenticated where none of the keys made it."""
+    if not is_sealed(body):
+        return decode(body, keys=keys)
+    found = unseal(body, keys)
+    if found is None:
+        raise Unauthenticated(missing=False)
+    plain, key = found
+    return replace(decode(plain), tagged=True, key=key)
 
 
 def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part: Fragment) -> Ack:

@@ -11,7 +11,7 @@ from fieldagent.agent.inbound.reception import Inbox, Taken
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.mesh.relay import enter
-from fieldagent.package.package import Channel, Item, Package, Parcel
+from fieldagent.package.package import Channel, CommandAnswer, Item, Package, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import kind_of
 from fieldagent.wire.envelope import Entry, Receipt, digest_of, fingerprint
@@ -55,6 +55,11 @@ class Parcels:
             if isinstance(entry.content, Item) and entry.sequence
         ]
         return taken, [self._enter(db, confirmed, now, at)] if confirmed else []
+
+    def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> Accepted:
+        """Enter what a command has come to that was in a parcel."""
+        at = int(self.inbox.date(now))
+        return self._enter(db, [Entry(0, answer, at)], now, at)
 
     def can_tell(self) -> bool:
         """Whether the hub would believe what goes up."""

@@ -12,7 +12,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.mesh.key_change import KeyChange, KeyStep
+from fieldagent.agent.mesh.key_change import GroupKeys, KeyChange, KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.packet import PacketReception
 from fieldagent.agent.mesh.parcels import Parcels
@@ -66,6 +66,8 @@ class StationTerms:
     """What the hub has for neighbours goes down to them."""
     secrets: Sequence[bytes] = ()
     """What this kit and the hub alone share: it opens what comes down by a neighbour."""
+    dropped: Sequence[bytes] = ()
+    """Keys that the hub has had dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,14 @@ class Station:
     repeating: Repeating
     relay: Relay | None
     key_change: KeyChange
+    packets: PacketReception
+    parcels: Parcels
+
+    def take_keys(self, group: GroupKeys, step: KeyStep) -> None:
+        """Have these be the group's keys from now on."""
+        self.outbox.packing.tag_with(group.keys[0])
+        self.packets.group = group
+        self.key_change.move(step)
 
     def identification(self, callsign: str) -> bytes:
         """The packet that says who transmits. Number 0 is no station's: who looks for names passes
@@ -184,7 +194,7 @@ def set_up(
     packets = PacketReception(
         parcels,
         terms.number,
-        keys=terms.keys,
+        keys=GroupKeys(terms.keys, terms.dropped),
         sealed=terms.sealed,
         relay=relay,
         troubles=troubles,
@@ -212,4 +222,6 @@ def set_up(
         repeating,
         relay,
         KeyChange(terms.key_step, neighbours),
+        packets,
+        parcels,
     )

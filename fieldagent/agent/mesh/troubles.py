@@ -26,6 +26,11 @@ class Trouble(Enum):
         "wrongKeyPackets",
         "tagged with another key than radio-key: give every kit of the group the same one",
     )
+    DROPPED_KEY = (
+        "droppedKeyPackets",
+        "tagged with a radio-key that the hub has had dropped: a stolen kit's, or one that was away"
+        " meanwhile (`fieldagent hub radio-key status`); nothing of it is taken in",
+    )
     NO_TAG = (
         "untaggedPackets",
         "without a tag, and radio-key is set here: give that kit the same radio-key",

@@ -123,6 +123,11 @@ class Packing:
             await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
             self.settled()
 
+    def tag_with(self, key: bytes) -> None:
+        """What is packed from now on bears this key's tag."""
+        self._key = key
+        self.settled()
+
     def settled(self) -> None:
         """Something was tried, or dated anew: what was prepared is not what goes."""
         self._prepared = None

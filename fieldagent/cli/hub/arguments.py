@@ -8,6 +8,7 @@ from pathlib import Path
 from fieldagent.cli.argument_types import batch, minute, minutes, tries, wait, watch_hours
 from fieldagent.cli.hub.action import action, add_listing, add_store, number
 from fieldagent.cli.hub.caller_arguments import add_callers
+from fieldagent.cli.hub.radio_key_arguments import add_key_change, add_radio_key
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
@@ -40,6 +41,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_device(actions)
     _add_update(actions)
     _add_command(actions)
+    add_radio_key(actions)
     _add_dead_letter(actions)
     _add_usage(actions)
     add_callers(actions)
@@ -282,6 +284,9 @@ def _add_revocation(device: Subparsers) -> None:
     revoke = action(device, "revoke", ("cli.hub.device", "device_revoke"), summary)
     revoke.add_argument("device")
     revoke.add_argument("--why", default="", metavar="TEXT", help="for those who administer")
+    summary = "and give all others another radio-key, as `hub radio-key change` does"
+    revoke.add_argument("--new-radio-key", action="store_true", help=summary)
+    add_key_change(revoke)
     summary = "take a revoked kit back into use, with what it sent meanwhile"
     restore = action(device, "restore", ("cli.hub.device", "device_restore"), summary)
     restore.add_argument("device")

@@ -14,6 +14,7 @@ from fieldagent.cli.hub import settings
 from fieldagent.cli.hub.opened_store import show_list, with_store
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.command_cost import CommandCost, cost
 from fieldagent.hub.field.command_giving import SET, costs_something, give
 from fieldagent.hub.records import audit, commands
@@ -67,9 +68,12 @@ def _kit(db: Db, given: argparse.Namespace) -> _Commanded:
 
 def _read(words: list[str]) -> RemoteCommand:
     try:
-        return read_words(words)
+        asked = read_words(words)
     except NotACommand as wrong:
         raise Refused(str(wrong)) from None
+    if asked.verb == radio_key.VERB:
+        raise Refused("a radio-key is for all kits: `fieldagent hub radio-key`")
+    return asked
 
 
 def _signed(given: argparse.Namespace, store: Store, number: int) -> tuple[int, RemoteCommand]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from fieldagent.cli.ask_key import ask_key
 from fieldagent.cli.ask_password import ask_password
+from fieldagent.cli.hub import radio_key
 from fieldagent.cli.hub.dead_letters import taking_dead_letters
 from fieldagent.cli.hub.opened_store import once, show, show_list
 from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.field import dead_letters
+from fieldagent.hub.field import radio_key as key_change
 from fieldagent.hub.operator.known import operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
@@ -22,7 +23,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.kit import cloud_init
 from fieldagent.kit.cloud_init import Unfit
 from fieldagent.kit.provision import card_text, write_card
-from fieldagent.system.exit_codes import OK, REFUSED, USAGE
+from fieldagent.system.exit_codes import OK, REFUSED
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped
@@ -158,7 +159,9 @@ def device_rename(given: argparse.Namespace) -> int:
 
 def device_key(given: argparse.Namespace) -> int:
     """A new one, the one that the kit has (read, never an argument), or none."""
-    key = None if given.remove else _given_key() if given.given else secret.new_air_key()
+    key = (
+        None if given.remove else ask_key("satellite-key") if given.given else secret.new_air_key()
+    )
 
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         device = directory.device_named(
@@ -171,18 +174,6 @@ def device_key(given: argparse.Namespace) -> int:
         return [device], text
 
     return taking_dead_letters(given, change)
-
-
-def _given_key() -> bytes:
-    asked = getpass.getpass("satellite-key: ") if sys.stdin.isatty() else sys.stdin.readline()
-    try:
-        key = bytes.fromhex(asked.strip())
-    except ValueError:
-        key = b""
-    if len(key) != 32:
-        complain("a satellite-key has 64 hexadecimal digits")
-        raise SystemExit(USAGE)
-    return key
 
 
 def device_token(given: argparse.Namespace) -> int:
@@ -206,6 +197,9 @@ def device_relay(given: argparse.Namespace) -> int:
 
 
 def device_revoke(given: argparse.Namespace) -> int:
+    if given.new_radio_key:
+        return radio_key.revoke_and_change(given)
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -228,7 +222,11 @@ def device_restore(given: argparse.Namespace) -> int:
 
 def device_list(given: argparse.Namespace) -> int:
     def rows(db: Db, now: float) -> int:
-        listed = directory.devices(db, directory.workspace_of(db, given.workspace), now)
+        workspace = directory.workspace_of(db, given.workspace)
+        listed = directory.devices(db, workspace, now)
+        steps = key_change.of_devices(db, workspace)
+        for row in listed:
+            row["radioKey"] = steps.get(row["id"])
         if not given.json:
             for row in listed:
                 row |= {name: _in_short(row[name]) for name in ("lastUpdate", "settings")}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
-from fieldagent.agent.mesh import troubles
+from fieldagent.agent.mesh import radio_keys, troubles
 from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.mqtt_settings import MqttSettings
@@ -273,7 +273,7 @@ def _radio(settings: Settings, port: str) -> Finding:
 
 def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
     """At which step it is, and, from the agent that runs, who sends with which key."""
-    step = KeyStep.of(settings.radio_key, settings.radio_key_next)
+    step = radio_keys.load(settings).step
     if running.status is None:
         change: Mapping[str, Any] = {"step": step, "old": [], "new": []}
     else:

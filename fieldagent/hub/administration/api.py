@@ -13,6 +13,7 @@ from fieldagent.hub.administration.contacts import ContactsApi
 from fieldagent.hub.administration.devices import DevicesApi
 from fieldagent.hub.administration.groups import GroupsApi
 from fieldagent.hub.administration.keys import KeysApi
+from fieldagent.hub.administration.radio_key import RadioKeyApi
 from fieldagent.hub.administration.records import RecordsApi
 from fieldagent.hub.administration.usage import UsageApi
 from fieldagent.hub.administration.users import UsersApi
@@ -38,6 +39,7 @@ def routes(
         *DevicesApi(acts, mobile_originated, operators).routes(),
         *UsageApi(acts, prices).routes(),
         *CommandsApi(acts, grace).routes(),
+        *RadioKeyApi(acts).routes(),
         *UsersApi(acts, mobile_originated).routes(),
         *GroupsApi(acts).routes(),
         *KeysApi(acts).routes(),

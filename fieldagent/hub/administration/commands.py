@@ -12,6 +12,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import LISTED, LISTED_MAX, Acts
 from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.command_cost import CommandCost, cost
 from fieldagent.hub.field.command_giving import SET, costs_something, give
 from fieldagent.hub.records import commands
@@ -115,4 +116,6 @@ def _asked(words: str) -> RemoteCommand:
         raise wrong(
             "set is signed with a key that is not here: `fieldagent hub command`", "command"
         )
+    if asked.verb == radio_key.VERB:
+        raise wrong("a radio-key is for all kits: /api/radio-key", "command")
     return asked

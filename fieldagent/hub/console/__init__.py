@@ -47,6 +47,7 @@ NAMES = (
     "keys.js",
     "passkey.js",
     "place.js",
+    "radio_key.js",
     "receivers.js",
     "records.js",
     "ring.js",
@@ -65,7 +66,9 @@ PAGES = (
     *("/console", "/console/sos/{id}", "/console/kit/{id}"),
     *("/console/administration", "/console/administration/{subject}", "/console/account"),
 )
-SUBJECTS = ("devices", "users", "keys", "tokens", "webhooks", "contacts", "letters", "audit")
+SUBJECTS = (
+    *("devices", "radio", "users", "keys", "tokens", "webhooks", "contacts", "letters", "audit"),
+)
 """What administrators see to, each on a page."""
 MEMBERS = ("username", "password", "workspace", "newPassword")
 PASSWORD_LEAST, PASSWORD_MOST = 10, 200

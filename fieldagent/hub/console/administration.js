@@ -5,6 +5,7 @@ import { loadDevices, newDevice } from "./devices.js";
 import { me, trouble } from "./hub.js";
 import { loadKeys, loadTokens, newKey, newToken } from "./keys.js";
 import { here } from "./place.js";
+import { loadRadioKey } from "./radio_key.js";
 import { loadLetters, olderAudit, replayLetters, showAudit } from "./records.js";
 import { by, element, tell } from "./text.js";
 import { loadUsers, newUser } from "./users.js";
@@ -14,6 +15,9 @@ const things = id => element("ul", { id, class: "things" });
 
 const SUBJECTS = [
   ["devices", "Devices", loadDevices, () => [things("admin-devices"), element("h3", {}, "Add a device"), newDevice()]],
+  ["radio", "Radio key", loadRadioKey, () => [element("p", { id: "radio-key-told", role: "status" }), things("admin-radio-key"),
+    element("p", { class: "quiet" }, "For when a kit is stolen: revoke it first, under Devices. Whoever is in use gets the key, and takes each step once all have taken the last."),
+    element("div", { id: "radio-key-deeds", class: "deeds" })]],
   ["users", "Users", loadUsers, () => [things("admin-users"), element("h3", {}, "Add a user"), newUser()]],
   ["keys", "API keys", loadKeys, () => [things("admin-keys"), element("h3", {}, "Make a key"), newKey()]],
   ["tokens", "Tokens of programs", loadTokens, () => [things("admin-tokens"), element("h3", {}, "Make a token"), newToken()]],

@@ -79,6 +79,8 @@ class Load:
     introduced: list[tuple[int, bytes]] = field(default_factory=list)
     parcels: list[tuple[int, int]] = field(default_factory=list)
     """Items for other devices, which it is to bring there."""
+    carried: list[tuple[int, int]] = field(default_factory=list)
+    """Commands for others, by device and number."""
 
     @property
     def urgent(self) -> bool:

@@ -1,6 +1,6 @@
 """What is looked for among the kits now and then: those that were to be heard of, how far an update
-of many has come, SOS that nobody is there to see or that came without a word, and hours in which
-nobody is on watch."""
+or a new radio-key of many has come, SOS that nobody is there to see or that came without a word,
+and hours in which nobody is on watch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fieldagent.hub import idle
-from fieldagent.hub.field import check_in, update_offers
+from fieldagent.hub.field import check_in, radio_key, update_offers
 from fieldagent.hub.records import alarm, shifts, wordless
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
@@ -24,6 +24,7 @@ WATCHED = (
     (alarm.next_look, alarm.look),
     (wordless.next_due, wordless.look),
     (shifts.next_due, shifts.look),
+    (radio_key.next_due, radio_key.look),
 )
 """When there is something, and what is done about it; that tells what to warn of."""
 

@@ -171,6 +171,13 @@ class IpMailbox:
                 load.entries.pop()
                 return
             load.parcels.append((due.item, due.device))
+        carried = {each for load in self._loads.values() for each in load.carried}
+        for order in parcels.due_commands(db, self.device, self._journal, self._clock(), carried):
+            load.entries.append(order.entry)
+            if len(load.encode()) > room:
+                load.entries.pop()
+                return
+            load.carried.append((order.device, order.number))
 
     async def stored(self, outgoing: OutgoingMessage) -> None:
         load = self._loads[outgoing.number]
@@ -269,6 +276,7 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
             # A newer link may be of another journal, which was told nothing.
             mark_introduced(db, each.device, each.load.introduced)
         earshot.note_given(db, each.device, each.journal, each.load.parcels, now)
+        commands.note_carried(db, each.device, each.journal, each.load.carried, now)
     mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
     return [None] * len(stored)
 

@@ -19,7 +19,7 @@ from fieldagent.hub.access.directory import (
     secrets_of,
 )
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
-from fieldagent.hub.field import check_in, dead_letters
+from fieldagent.hub.field import check_in, dead_letters, radio_key
 from fieldagent.hub.field.envelope_packing import note_journal, note_packed
 from fieldagent.hub.field.kit_items import (
     KitItems,
@@ -409,8 +409,10 @@ class MobileOriginated:
         for entry in envelope.entries:
             if isinstance(entry.content, Receipt):
                 _take_receipt(db, entry, entry.content, said)
+            elif isinstance(entry.content, CommandAnswer):
+                _note_answer(db, entry.content, said, by_radio.value)
             else:
-                said.troubles.append("something in a parcel that is no confirmation")
+                said.troubles.append("something in a parcel that nobody says in one")
         taken.confirmed += said.confirmed
         taken.mismatches += said.mismatches
         taken.troubles += [*envelope.not_understood, *said.troubles]
@@ -577,9 +579,16 @@ def _take_answer(db: Db, entry: Entry, answer: CommandAnswer, taken: _Taken) -> 
     else:
         taken.items += 1
         way = taken.way.value if taken.proved else f"{taken.way.value}, not authenticated"
-        if not commands.note_answer(db, taken.device.id, answer, way, taken.now):
-            text = f"an answer to command {answer.number}, which waits for none here"
-            taken.troubles.append(text)
+        _note_answer(db, answer, taken, way)
+
+
+def _note_answer(db: Db, answer: CommandAnswer, taken: _Taken, way: str) -> None:
+    device = taken.device.id
+    if commands.note_answer(db, device, answer, way, taken.now):
+        radio_key.note_answer(db, device, answer, taken.now)
+    elif not commands.is_answered(db, device, answer.number):
+        text = f"an answer to command {answer.number}, which waits for none here"
+        taken.troubles.append(text)
 
 
 def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None:

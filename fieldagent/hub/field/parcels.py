@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fieldagent.hub.access.directory import secrets_of
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field.envelope_packing import Waiting, introduction, waiting
-from fieldagent.hub.records import earshot
+from fieldagent.hub.records import commands, earshot
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Parcel
 from fieldagent.wire.envelope import Entry
@@ -24,6 +24,13 @@ MINUTES = 1440
 class Due(NamedTuple):
     item: int
     device: int
+    entry: Entry
+    """The parcel."""
+
+
+class DueCommand(NamedTuple):
+    device: int
+    number: int
     entry: Entry
     """The parcel."""
 
@@ -45,6 +52,25 @@ def due(
             parcel = _parcel(db, addressee, each, secrets[0], now)
             if parcel is not None and (each.item, device) not in but:
                 found.append(Due(each.item, device, parcel))
+    return found
+
+
+def due_commands(
+    db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
+) -> list[DueCommand]:
+    """Return the commands that a linked kit is to bring so, but those of `but`, by device and
+    number."""
+    if not earshot.may_bring(db, carrier.id):
+        return []
+    found = []
+    for each in commands.to_carry(db, carrier.id, journal, now):
+        device, number = each.device, each.entry.sequence
+        secrets = secrets_of(db, device)
+        if secrets and (device, number) not in but:
+            body = wrap([each.entry], secrets[0], DOWN)
+            minutes = max(1, min(MINUTES, int((each.expires - now) / 60)))
+            parcel = Entry(0, Parcel(body, device, minutes), int(each.given))
+            found.append(DueCommand(device, number, parcel))
     return found
 
 

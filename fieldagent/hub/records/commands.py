@@ -11,20 +11,23 @@ Over satellite nobody confirms it but the answer.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from fieldagent.hub.records import audit
+from fieldagent.hub.records.earshot import AGAIN_AFTER, NEXT_AFTER
+from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.owed import announce_mail
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.command import RemoteCommand, in_words
+from fieldagent.wire.command import BY_NAME, RemoteCommand, in_words
 from fieldagent.wire.command_answer import text_of
 from fieldagent.wire.envelope import Entry, decode, encode
 
 LIFE = 5 * 86_400.0
 """Seconds in which a command is brought: a kit does none that is older."""
 BEARERS = ("ip", "satellite")
+"""The first is its own link, or a neighbour's that hears it: neither is paid for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,45 @@ def put_off(db: Db, device: int, number: int, until: float, why: str) -> None:
     )
 
 
+class ToCarry(NamedTuple):
+    device: int
+    given: float
+    expires: float
+    entry: Entry
+
+
+def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
+    """Return those for kits without a link of their own now that a carrier hears: those that it has
+    not had yet, or in another journal or long ago, as of items (`earshot`)."""
+    rows = db.execute(
+        "SELECT command.device, given, command.expires, body FROM command"
+        " JOIN earshot ON earshot.device = command.device AND earshot.carrier = ?"
+        " JOIN device ON device.id = command.device"
+        f" WHERE command.state IN ('waiting', 'packed') AND bearer <> 'satellite' AND verb <> {SET}"
+        f" AND command.expires > ? AND device.disabled IS NULL AND NOT {IS_LINKED}"
+        " AND (carried IS NULL OR command.carrier = ? AND (command.journal <> ? OR carried < ?)"
+        " OR command.carrier <> ? AND carried < ?) ORDER BY command.device, number",
+        *(carrier, now, now, carrier, journal, now - AGAIN_AFTER, carrier, now - NEXT_AFTER),
+    )
+    return [ToCarry(device, given, ends, _entry(body)) for device, given, ends, body in rows]
+
+
+SET = BY_NAME["set"].number
+"""A neighbour brings no settings: their trial asks for a way of the kit's own."""
+
+
+def note_carried(
+    db: Db, carrier: int, journal: int, numbers: Collection[tuple[int, int]], now: float
+) -> None:
+    """A carrier has these on disk, each by device and number."""
+    for device, number in numbers:
+        db.execute(
+            "UPDATE command SET carrier = ?, journal = ?, carried = ? WHERE device = ?"
+            " AND number = ?",
+            *(carrier, journal, now, device, number),
+        )
+
+
 def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
     """The kit has them on its disk."""
     if numbers:
@@ -116,6 +158,15 @@ def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
             f" AND state IN ('waiting', 'packed') AND number IN ({marks(numbers)})",
             *(device, *numbers),
         )
+
+
+def withdraw(db: Db, device: int, verb: int, now: float) -> None:
+    """Bring no more of that verb that was given before; what left already may come all the same."""
+    db.execute(
+        "UPDATE command SET expires = ? WHERE device = ? AND verb = ? AND expires > ?"
+        " AND state IN ('waiting', 'packed')",
+        *(now, device, verb, now),
+    )
 
 
 def note_answer(db: Db, device: int, answer: CommandAnswer, way: str, now: float) -> bool:
@@ -132,6 +183,16 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, way: str, now: float
         audit.note(db, workspace, audit.HUB, "command answered", detail, now)
         db.announce(topic(device))
     return bool(rows)
+
+
+def is_answered(db: Db, device: int, number: int) -> bool:
+    """Return whether its answer is here, which another carrier may bring as well."""
+    return bool(
+        db.execute(
+            "SELECT 1 FROM command WHERE device = ? AND number = ? AND answered IS NOT NULL",
+            *(device, number),
+        )
+    )
 
 
 FORGOTTEN_AT_ONCE = 100

@@ -12,7 +12,7 @@ from fieldagent.http import openmetrics
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.http.routes import Route
-from fieldagent.hub.field import dead_letters
+from fieldagent.hub.field import dead_letters, radio_key
 from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, backlog, with_awaited
 from fieldagent.hub.not_now import REASON
 from fieldagent.hub.records import lease, operator_trouble, rebuild
@@ -147,6 +147,7 @@ GAUGES = {
     "rebuild_items_missing": "Items that kits had and such a database had not, since it began.",
     "rebuild_items_back": "Those of them that are here again.",
     "rebuild_items_gone": "Those that no kit has any more, at the most.",
+    "radio_key_kits_lacking": "Kits that are a step behind with their group's new radio-key.",
     "dead_letters_kept": "Messages of kits that cannot be used.",
 }
 COUNTERS = {
@@ -205,6 +206,7 @@ def few(db: Db, now: float) -> dict[str, float]:
         "oldest_satellite_message_seconds": _age(oldest, now),
         **dead_letters.figures(db),
         **rebuild.figures(db),
+        **radio_key.figures(db),
         "devices_linked": lease.linked(db, now),
     }
 

@@ -204,6 +204,33 @@ FROM_35 = (
     f"{_TAK_SERVER}{_REVOCATION}{_REBUILD}"
 )
 
+_RADIO_KEY = """
+CREATE TABLE radio_key ( -- which the kits of a workspace are to have
+    workspace {int} PRIMARY KEY REFERENCES workspace ON DELETE CASCADE,
+    key {blob} NOT NULL,
+    step {int} NOT NULL, -- 1 to 3, as a kit takes them
+    began {real} NOT NULL,
+    stepped {real} NOT NULL,
+    ended {real}, -- since when all have it alone
+    bearer TEXT NOT NULL -- as a command's
+);
+CREATE TABLE radio_key_kit ( -- how far a kit has come with it
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    step {int} NOT NULL DEFAULT 0,
+    asked {int} NOT NULL DEFAULT 0, -- for which step last
+    number {int} NOT NULL DEFAULT 0, -- by which command
+    given {real} NOT NULL DEFAULT 0,
+    outcome {int}, -- of that; null: it has not answered
+    said TEXT NOT NULL DEFAULT '',
+    left_out {int} NOT NULL DEFAULT 0, -- 1: nobody waits for it
+    at {real} -- when it answered last
+);
+ALTER TABLE command ADD COLUMN carrier {int}; -- a kit that is to bring it down by radio
+ALTER TABLE command ADD COLUMN journal {int}; -- that one's
+ALTER TABLE command ADD COLUMN carried {real};
+"""
+"""The radio-key of a group was changed by hand on each kit, and no neighbour brought a command."""
+
 _TAK_ENROLMENT = """
 CREATE TABLE tak_invitation ( -- to fetch a phone's certificate
     token TEXT PRIMARY KEY, -- SHA-256, in hexadecimal
@@ -217,4 +244,4 @@ CREATE INDEX tak_invitation_of_member ON tak_invitation (member);
 """
 """A phone was given a file, with the key that the hub had made for it."""
 
-FROM_36 = f"{_TAK_ENROLMENT}"
+FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}"

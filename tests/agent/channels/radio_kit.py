@@ -23,7 +23,7 @@ from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirReception, Radio
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh import repeating
-from fieldagent.agent.mesh.key_change import KeyStep
+from fieldagent.agent.mesh.key_change import GroupKeys, KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.rounds import Rounds
@@ -58,6 +58,7 @@ class Station(Core):
     rounds: Rounds
     relay: Relay | None
     words: RadioPiggyback
+    take_keys: Callable[[GroupKeys, KeyStep], None]
 
     async def post(self, **document: object) -> int:
         """Post a Package, a message unless told otherwise; its number on air."""
@@ -185,6 +186,7 @@ async def station(
                 on_the_air.rounds,
                 on_the_air.relay,
                 words,
+                on_the_air.take_keys,
             )
             nursery.cancel_scope.cancel()
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.mesh.key_change import KeyStep
+from fieldagent.agent.mesh.key_change import GroupKeys, KeyStep
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.wire.envelope import derive_key
 from tests.agent.channels.radio_kit import Station, on_air, station, until
@@ -88,6 +89,53 @@ async def test_kit_by_kit_nothing_is_lost_and_nothing_comes_twice(
         wrong = [each.troubles.counts()[Trouble.WRONG_KEY.member] for each in team.at.values()]
         nursery.cancel_scope.cancel()
     assert (team.wrong_keys, wrong) == (0, [0, 0, 0])
+
+
+async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
+    tmp_path: Path, clock: Any
+) -> None:
+    """As the hub has them do it, kit by kit; the fourth has the old key alone."""
+    async with on_air(tmp_path, {"loss": 0.2}, 4), AsyncExitStack() as stack:
+        kits = [
+            await stack.enter_async_context(
+                station(tmp_path, number, tmp_path / f"node-{number}", keys=(OLD,), sealed=True)
+            )
+            for number in (*KITS, 4)
+        ]
+        thief = kits.pop()
+        posted: dict[int, list[str]] = {kit.number: [] for kit in kits}
+
+        async def all_post(when: str) -> None:
+            for kit in kits:
+                posted[kit.number].append(f"{kit.number} {when}")
+                await kit.post(message={"content": f"{kit.number} {when}"})
+
+        def have_all() -> bool:
+            return all(
+                sorted(kit.messages())
+                == sorted(text for n, texts in posted.items() if n != kit.number for text in texts)
+                for kit in kits
+            )
+
+        for number, (step, keys) in enumerate(STEPS, 1):
+            for kit in kits:
+                await all_post(f"before {kit.number} takes step {number}")
+                dropped = () if len(keys) > 1 else (OLD,)
+                kit.take_keys(GroupKeys(keys, dropped), step)
+                await trio.sleep(20)
+            await until(have_all)
+        counted = [kit.troubles.counts() for kit in kits]
+        assert [each[Trouble.WRONG_KEY.member] for each in counted] == [0, 0, 0]
+        heard = len(thief.messages())
+        assert heard
+        await all_post("with the new key alone")
+        await thief.post(message={"content": "where are you?"})
+        await until(have_all)
+        await until(lambda: all(kit.troubles.is_lately(Trouble.DROPPED_KEY) for kit in kits))
+        assert len(thief.messages()) == heard
+        assert not any("where are you?" in kit.messages() for kit in kits)
+        (told,) = [each for each in kits[0].troubles.notices(lambda at: at) if "dropped" in each]
+        assert "of station 4" in told
 
 
 async def test_without_the_first_step_a_kit_is_not_heard(tmp_path: Path, clock: Any) -> None:

@@ -1,0 +1,118 @@
+"""A new radio-key for the kits of a workspace, as an administrator has it given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.bodies import choice, read_body, unknown, whole
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.secret import new_air_key
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.api import reading
+from fieldagent.hub.field import radio_key
+from fieldagent.hub.field.radio_key import LAST, KeyPrice
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.reading import INT32, Field, WrongValue
+
+KITS_MAX = 1_000
+CREDITS_MAX = 1_000_000
+_number = whole(1, INT32[-1])
+
+
+def _devices(value: Any) -> frozenset[int]:
+    if not isinstance(value, list) or len(value) > KITS_MAX:
+        raise WrongValue(f"must be an array of numbers of devices, {KITS_MAX} at most")
+    return frozenset(_number(each) for each in value)
+
+
+ORDER = {
+    "leftOut": Field(_devices, "left_out"),
+    "by": Field(choice(("ip",)), "bearer"),
+    "credits": Field(whole(0, CREDITS_MAX), "credits"),
+}
+
+
+class RadioKeyApi:
+    def __init__(self, acts: Acts) -> None:
+        self._acts = acts
+
+    def routes(self) -> list[Route]:
+        route = self._acts.route
+        return [
+            route("GET", "/api/radio-key", self.standing),
+            route("POST", "/api/radio-key", self.change),
+            route("POST", "/api/devices/{id}/radio-key/leave-out", self.leave_out),
+            route("POST", "/api/devices/{id}/radio-key/ask", self.ask),
+        ]
+
+    async def standing(self, request: Request, caller: Caller) -> Response:
+        """The key itself is told to nobody here."""
+        refuse_others(request, ())
+        now, workspace = self._acts.clock(), caller.workspace
+
+        def find(db: Db) -> dict[str, Any]:
+            try:
+                price = radio_key.price(db, workspace, "", steps=LAST, but=(), now=now)
+            except Refused:
+                price = KeyPrice(0, 0, 0, 0, frozenset())
+            return {
+                "change": radio_key.standing(db, workspace, now),
+                "cost": {
+                    "kits": price.kits,
+                    "linked": price.linked,
+                    "bySatellite": price.by_satellite,
+                    "credits": price.credits,
+                },
+            }
+
+        return json_response(await self._acts.store.read(find))
+
+    async def change(self, request: Request, caller: Caller) -> Response:
+        """Begin one with a key that is made here, where what it costs is agreed to."""
+        refuse_others(request, ())
+        given = read_body(request, ORDER)
+        left_out, bearer = given.get("left_out", frozenset()), given.get("bearer", "")
+        agreed = given.get("credits", 0)
+
+        def act(db: Db, now: float) -> dict[str, Any] | None:
+            workspace = caller.workspace
+            for each in left_out:
+                if not reading.device_known(db, caller, each):
+                    raise unknown("device", str(each))
+            price = radio_key.price(db, workspace, bearer, steps=LAST, but=left_out, now=now)
+            if price.by_satellite and price.credits > agreed:
+                raise Refused(
+                    f"it takes up to {price.credits} credits over satellite: agree to that with"
+                    f' "credits": {price.credits}, or wait for links and neighbours with "by": "ip"'
+                )
+            by = str(caller.member)
+            key = new_air_key()
+            radio_key.begin(db, workspace, key, bearer, left_out=left_out, by=by, now=now)
+            return radio_key.standing(db, workspace, now)
+
+        return json_response({"change": await self._acts.carry_out(caller, act)}, 202)
+
+    async def leave_out(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> dict[str, Any] | None:
+            device = device_of(db, caller, id)
+            radio_key.leave_out(db, device, by=str(caller.member), now=now)
+            return radio_key.standing(db, caller.workspace, now)
+
+        return json_response({"change": await self._acts.carry_out(caller, act)})
+
+    async def ask(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Ask a kit anew, over its link or by a neighbour."""
+        refuse_others(request, ())
+
+        def act(db: Db, now: float) -> dict[str, Any] | None:
+            radio_key.ask_again(db, device_of(db, caller, id), "ip", now=now)
+            return radio_key.standing(db, caller.workspace, now)
+
+        return json_response({"change": await self._acts.carry_out(caller, act)})

@@ -1,0 +1,357 @@
+"""A new radio-key for all kits of a workspace, in the three steps of a change by hand
+(docs/radio.md): heard beside the old one, sent with, alone.
+
+1. All kits in use are asked for a step before any is asked for the next; who is left out by name is
+   waited for no more. So everybody hears everybody throughout.
+2. Each is asked by a command of its own, which holds the key sealed for that kit alone. Its answer
+   says that it has taken the step.
+3. Whoever was away, or is new, is asked for the step at which the others are.
+4. A satellite message is paid for where that was agreed to, once a step. Who did not answer is
+   asked anew over IP.
+5. A revoked kit is out of use: it is asked for nothing, and is never told the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import inf
+from typing import Any, NamedTuple
+
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.field.command_cost import cost
+from fieldagent.hub.field.command_giving import costs_something, give
+from fieldagent.hub.records import audit, commands
+from fieldagent.hub.records.commands import GivenCommand
+from fieldagent.hub.records.lease import IS_LINKED
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.wire.command import BY_NAME, SEALED_KEY_BYTES, RemoteCommand
+from fieldagent.wire.command_answer import text_of
+from fieldagent.wire.command_proof import prove
+from fieldagent.wire.sealed_key import seal_key
+
+VERB = BY_NAME["radio-key"].number
+LAST = 3
+GRACE = 900.0
+"""Seconds that a link has before a satellite message is paid for."""
+AGAIN = 6 * 3600.0
+"""Seconds until a kit is asked anew that has refused, or failed."""
+
+
+class RadioKeyChange(NamedTuple):
+    workspace: int
+    key: bytes
+    step: int
+    began: float
+    stepped: float
+    """Since when all are asked for this step."""
+    ended: float | None
+    """Since when all have it alone."""
+    bearer: str
+    """As of `GivenCommand`."""
+
+
+class AskedKit(NamedTuple):
+    device: int
+    name: str
+    step: int
+    """That it has told it is at."""
+    asked: int
+    """The last step that it was asked for."""
+    number: int
+    """Of that command."""
+    given: float
+    outcome: int | None
+    """None while it has not answered that."""
+    said: str
+    left_out: int
+    at: float | None
+    """When it answered last."""
+    linked: int
+
+    def due(self, step: int) -> float:
+        """Return when it is to be asked for that step (Unix time)."""
+        if self.asked < step:
+            return 0.0
+        return self.given + (commands.LIFE if self.outcome is None else AGAIN)
+
+
+def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:
+    """Return the last change of a workspace, under way or over."""
+    rows = db.execute(
+        "SELECT workspace, key, step, began, stepped, ended, bearer FROM radio_key"
+        " WHERE workspace = ?" + (db.for_update if lock else ""),
+        workspace,
+    )
+    return RadioKeyChange(rows[0][0], bytes(rows[0][1]), *rows[0][2:]) if rows else None
+
+
+IS_ASKED = (
+    "device.disabled IS NULL AND (device.air_key IS NOT NULL OR device.link_token IS NOT NULL)"
+    " AND NOT EXISTS (SELECT 1 FROM tracker WHERE tracker.device = device.id)"
+)
+"""Of a device: it is a kit in use, which shares a secret with the hub."""
+
+
+def kits_of(db: Db, workspace: int, now: float) -> list[AskedKit]:
+    """Return those that are to have the key."""
+    rows = db.execute(
+        "SELECT device.id, device.name, coalesce(kit.step, 0), coalesce(kit.asked, 0),"
+        " coalesce(kit.number, 0), coalesce(kit.given, 0), kit.outcome, coalesce(kit.said, ''),"
+        f" coalesce(kit.left_out, 0), kit.at, CASE WHEN {IS_LINKED} THEN 1 ELSE 0 END"
+        " FROM device LEFT JOIN radio_key_kit kit ON kit.device = device.id"
+        f" WHERE device.workspace = ? AND {IS_ASKED} ORDER BY device.id",
+        *(now, workspace),
+    )
+    return [AskedKit(*row) for row in rows]
+
+
+class KeyPrice(NamedTuple):
+    """What it takes over satellite to ask kits, as their links are now."""
+
+    kits: int
+    linked: int
+    by_satellite: int
+    credits: int
+    """Of all steps that are left, with the answers; 0 where bytes are paid for."""
+    operators: frozenset[str]
+
+
+def price(
+    db: Db, workspace: int, bearer: str, *, steps: int, but: Collection[int], now: float
+) -> KeyPrice:
+    """Raises Refused where there is nobody to be asked, or a modem takes no such message."""
+    kits = [each for each in kits_of(db, workspace, now) if each.device not in but]
+    if not kits:
+        raise Refused("no kit of this workspace is in use")
+    found = [cost(db, each.device, int(now), _UNSEALED, now) for each in kits]
+    paid = [each for each in found if costs_something(each, bearer)]
+    return KeyPrice(
+        len(kits),
+        sum(each.linked for each in found),
+        len(paid),
+        steps * sum(each.credits for each in paid),
+        frozenset(each.operator for each in paid if each.operator),
+    )
+
+
+_UNSEALED = prove(0, RemoteCommand(VERB, (LAST, bytes(SEALED_KEY_BYTES))), b"")
+
+
+def begin(
+    db: Db,
+    workspace: int,
+    key: bytes,
+    bearer: str,
+    *,
+    left_out: Collection[int] = (),
+    by: str = audit.ADMINISTRATION,
+    now: float,
+) -> None:
+    """Have all kits of a workspace change to that key. A change that is under way is over: who has
+    its key hears all three. Raises Refused where no kit is in use."""
+    if not kits_of(db, workspace, now):
+        raise Refused("no kit of this workspace is in use")
+    db.execute(
+        "INSERT INTO radio_key (workspace, key, step, began, stepped, bearer)"
+        " VALUES (?, ?, 1, ?, ?, ?) ON CONFLICT (workspace) DO UPDATE SET key = excluded.key,"
+        " step = 1, began = excluded.began, stepped = excluded.stepped, ended = NULL,"
+        " bearer = excluded.bearer",
+        *(workspace, key, now, now, bearer),
+    )
+    db.execute(
+        "DELETE FROM radio_key_kit WHERE device IN (SELECT id FROM device WHERE workspace = ?)",
+        workspace,
+    )
+    for device in left_out:
+        _leave_out(db, device)
+    audit.note(db, workspace, by, "radio-key change", "", now)
+    go_on(db, workspace, now)
+
+
+def leave_out(db: Db, device: int, *, by: str = audit.ADMINISTRATION, now: float) -> None:
+    """Wait for this kit no more: once it comes, it is asked for the step of the others. Raises
+    Refused where no key is being changed."""
+    workspace = _under_way(db, device).workspace
+    _leave_out(db, device)
+    directory.note_of_device(db, device, by, "radio-key leave out", str(device), now)
+    go_on(db, workspace, now)
+
+
+def _leave_out(db: Db, device: int) -> None:
+    db.execute(
+        "INSERT INTO radio_key_kit (device, left_out) VALUES (?, 1)"
+        " ON CONFLICT (device) DO UPDATE SET left_out = 1",
+        device,
+    )
+
+
+def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
+    """Ask a kit anew, also one whose card was put back to before. Raises Refused where there was no
+    change, or it is out of use."""
+    ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
+    change = change_of(db, workspace, lock=True)
+    kit = next((each for each in kits_of(db, workspace, now) if each.device == device), None)
+    if change is None or kit is None:
+        raise Refused(f"device {device} is to have no key: `fieldagent hub radio-key status`")
+    _ask(db, change, kit, bearer, now)
+
+
+def _under_way(db: Db, device: int) -> RadioKeyChange:
+    ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
+    change = change_of(db, workspace, lock=True)
+    if change is None or change.ended is not None:
+        raise Refused("no radio-key is being changed in this workspace")
+    return change
+
+
+def go_on(db: Db, workspace: int, now: float) -> None:
+    """Take the next step where all have taken the last, and ask whoever is behind."""
+    change = change_of(db, workspace, lock=True)
+    if change is None:
+        return
+    kits = kits_of(db, workspace, now)
+    awaited = [each.step for each in kits if not each.left_out]
+    while change.ended is None and min(awaited, default=LAST) >= change.step:
+        change = _step(db, change, now)
+    for kit in kits:
+        if kit.step < change.step and kit.due(change.step) <= now:
+            first = kit.asked < change.step and not kit.left_out
+            _ask(db, change, kit, change.bearer if first else "ip", now)
+
+
+def _step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
+    if change.step == LAST:
+        change = change._replace(ended=now)
+        detail = "all have it alone"
+    else:
+        change = change._replace(step=change.step + 1, stepped=now)
+        detail = f"step {change.step} of {LAST}"
+    db.execute(
+        "UPDATE radio_key SET step = ?, stepped = ?, ended = ? WHERE workspace = ?",
+        *(change.step, change.stepped, change.ended, change.workspace),
+    )
+    audit.note(db, change.workspace, audit.HUB, "radio-key step", detail, now)
+    return change
+
+
+def _ask(db: Db, change: RadioKeyChange, kit: AskedKit, bearer: str, now: float) -> None:
+    device = kit.device
+    commands.withdraw(db, device, VERB, now)
+    secret, *_ = directory.secrets_of(db, device)
+    asked = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
+    number = commands.next_number(db, device, now)
+    order = GivenCommand(change.workspace, device, number, asked, bearer, audit.HUB)
+    number = give(db, order, GRACE if kit.linked else 0.0, now)
+    db.execute(
+        "INSERT INTO radio_key_kit (device, asked, number, given) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (device) DO UPDATE SET asked = excluded.asked, number = excluded.number,"
+        " given = excluded.given, outcome = NULL, said = ''",
+        *(device, change.step, number, now),
+    )
+
+
+def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
+    """Write down what a kit answered, where it was asked for a step, and go on."""
+    done = answer.outcome is CommandOutcome.DONE
+    rows = db.execute(
+        "UPDATE radio_key_kit SET outcome = ?, said = ?, at = ?,"
+        " step = CASE WHEN ? = 1 AND asked > step THEN asked ELSE step END"
+        " WHERE device = ? AND number = ?"
+        " RETURNING (SELECT workspace FROM device WHERE id = device)",
+        *(int(answer.outcome), text_of(VERB, answer), now, int(done), device, answer.number),
+    )
+    for (workspace,) in rows:
+        go_on(db, workspace, now)
+
+
+def next_due(db: Db) -> float:
+    """Return when `look` may find something (Unix time)."""
+    return min((_due(db, each) for each in _all(db)), default=inf)
+
+
+def look(db: Db, now: float) -> list[str]:
+    """Go on with all changes; there is nothing to warn of."""
+    for workspace in _all(db):
+        if _due(db, workspace) <= now:
+            go_on(db, workspace, now)
+    return []
+
+
+def _all(db: Db) -> list[int]:
+    return [workspace for (workspace,) in db.execute("SELECT workspace FROM radio_key")]
+
+
+def _due(db: Db, workspace: int) -> float:
+    change = change_of(db, workspace)
+    if change is None:
+        return inf
+    kits = kits_of(db, workspace, 0.0)
+    awaited = [each.step for each in kits if not each.left_out]
+    if change.ended is None and min(awaited, default=LAST) >= change.step:
+        return 0.0  # who was waited for is out of use meanwhile
+    behind = [each.due(change.step) for each in kits if each.step < change.step]
+    return min(behind, default=inf)
+
+
+STATES = {None: "asked", CommandOutcome.REFUSED: "refused", CommandOutcome.FAILED: "failed"}
+
+
+def state_of(kit: AskedKit, step: int) -> str:
+    """Return how a kit stands, for people."""
+    if kit.step >= step:
+        return "done"
+    if kit.left_out:
+        return "left out"
+    return STATES.get(None if kit.outcome is None else CommandOutcome(kit.outcome), "asked")
+
+
+def standing(db: Db, workspace: int, now: float) -> dict[str, Any] | None:
+    """Return who has the key, and at which step all are, without the key; None where none was
+    changed. Times are Unix seconds."""
+    change = change_of(db, workspace)
+    if change is None:
+        return None
+    kits = kits_of(db, workspace, now)
+    return {
+        "step": change.step,
+        "began": change.began,
+        "stepped": change.stepped,
+        "ended": change.ended,
+        "bearer": change.bearer or None,
+        "lacking": sum(each.step < change.step for each in kits),
+        "kits": [_shown(each, change.step) for each in kits],
+    }
+
+
+def _shown(kit: AskedKit, step: int) -> dict[str, Any]:
+    return {
+        "id": kit.device,
+        "name": kit.name,
+        "step": kit.step,
+        "state": state_of(kit, step),
+        "answered": kit.at,
+        "said": kit.said or None,
+    }
+
+
+def figures(db: Db) -> dict[str, float]:
+    """Return how many kits are behind, of all workspaces."""
+    ((lacking,),) = db.execute(
+        "SELECT count(*) FROM radio_key JOIN device ON device.workspace = radio_key.workspace"
+        " LEFT JOIN radio_key_kit kit ON kit.device = device.id"
+        f" WHERE {IS_ASKED} AND coalesce(kit.step, 0) < radio_key.step"
+    )
+    return {"radio_key_kits_lacking": float(lacking)}
+
+
+def of_devices(db: Db, workspace: int) -> dict[int, str]:
+    """Return by device at which step of the last change it is, in words; empty without one."""
+    change = change_of(db, workspace)
+    if change is None:
+        return {}
+    return {
+        kit.device: f"step {kit.step} of {LAST}: {state_of(kit, change.step)}"
+        for kit in kits_of(db, workspace, 0.0)
+    }

@@ -1,0 +1,30 @@
+"""A group's new radio-key on its way to one kit: nobody else reads it, whoever carries it.
+
+It is sealed (`wire.seal`) with a key of what the hub and that kit alone share: the device's
+32-byte master key, or else the SHA-256 of its link token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fieldagent.wire.envelope import derive_key
+from fieldagent.wire.seal import is_sealed, seal, unseal
+
+KEY_BYTES = 32
+
+
+def seal_key(key: bytes, secret: bytes) -> bytes:
+    """Return the 32-byte `key` in 41 bytes. `secret` is as `incident_proof.proof_key` takes it."""
+    return seal(key, _sealing(secret))
+
+
+def open_key(body: bytes, secrets: Iterable[bytes]) -> bytes | None:
+    """Return the key; None where none of the secrets sealed it."""
+    keys = [_sealing(each) for each in secrets]
+    found = unseal(body, keys) if is_sealed(body) else None
+    return None if found is None or len(found[0]) != KEY_BYTES else found[0]
+
+
+def _sealing(secret: bytes) -> bytes:
+    return derive_key(secret, "radio-key")

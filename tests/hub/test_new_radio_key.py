@@ -1,0 +1,178 @@
+"""A kit is stolen and the others get another radio-key: real agents on a simulated air, a real hub,
+and its commands as people type them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hub.test_cluster import contents
+from tests.hub.test_journey import folder
+from tests.hub.test_radio_journey import Team
+from tests.processes import Agent, administer, agent, free_port, until
+from tests.simulator.test_simulate_node import nodes
+
+KEY = {"radio-key": "07" * 32, "radio-seal": "on"}
+
+
+class Kits:
+    """Ada's kit has a link and brings down what the hub has for neighbours; Ben's has none, and
+    Eve's is stolen."""
+
+    def __init__(self, team: Team, address: str) -> None:
+        self.team = team
+        away = f"http://127.0.0.1:{free_port()}"
+        brings = {"radio-relay": "cellular", "radio-relay-down": "on"}
+        self.settings = {
+            "Ada": self._settings("Ada", 1, address, **brings),
+            "Ben": self._settings("Ben", 2, away),
+            "Eve": self._settings("Eve", 3, away),
+        }
+
+    def _settings(self, name: str, node: int, address: str, **more: str) -> dict[str, Any]:
+        token = self.team.devices[name]["hub-token"]
+        linked = {"hub-address": address, "hub-token": token}
+        return self.team.radio(name, node, **KEY, **linked, **more)
+
+    @contextmanager
+    def on(self, name: str) -> Iterator[Agent]:
+        home = folder(self.team.folder / name) if not self.home(name).exists() else self.home(name)
+        with agent(home, self.settings[name]) as kit:
+            kit.expect("the radio works")
+            yield kit
+
+    def home(self, name: str) -> Path:
+        return self.team.folder / name
+
+
+def status(team: Team) -> dict[str, Any]:
+    found: dict[str, Any] = administer(team.database, "radio-key", "status")
+    return found
+
+
+def steps(team: Team) -> dict[str, int]:
+    return {each["name"].removeprefix("kit of "): each["step"] for each in status(team)["devices"]}
+
+
+def radio(kit: Agent) -> dict[str, Any]:
+    found: dict[str, Any] = kit.call("GET", "/api/status").body["channels"]["Radio"]
+    return found
+
+
+def says(kit: Agent, text: str) -> None:
+    body = {"message": {"content": text}, "channels": ["Radio"]}
+    assert kit.call("POST", "/api/package/async", body).status == 202
+
+
+def talk(ada: Agent, ben: Agent, when: str) -> None:
+    """Each hears the other."""
+    says(ada, f"Ada {when}")
+    says(ben, f"Ben {when}")
+    until(lambda: f"Ada {when}" in contents(ben))
+    until(lambda: f"Ben {when}" in contents(ada))
+
+
+@pytest.mark.long
+def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
+    tmp_path: Path,
+) -> None:
+    """Ben's is off as it begins, and has no way to the hub but Ada's radio. Both are killed again
+    and again."""
+    team = Team(tmp_path, "Ada", "Ben", "Eve")
+    with ExitStack() as stack:
+        running, _ = stack.enter_context(team.at_the_hub())
+        stack.enter_context(nodes(tmp_path, "--nodes", "3", "--seed", "5"))
+        kits = Kits(team, running.address)
+        eve = stack.enter_context(kits.on("Eve"))
+        with kits.on("Ada") as ada, kits.on("Ben") as ben:
+            ada.expect("linked to the hub")
+            talk(ada, ben, "before")
+            until(lambda: {"Ada before", "Ben before"} <= set(contents(eve)))
+            assert ben.stop() == 0
+            told = administer(
+                team.database, "device", "revoke", "kit of Eve", "--new-radio-key", "--why", "gone"
+            )
+            assert (told["revoked"], told["step"], told["lacking"]) == (True, "1 of 3", 2)
+            assert told["cost"] == "2 kits: 1 by link, 1 once linked, or by a neighbour"
+            until(lambda: steps(team) == {"Ada": 1, "Ben": 0})
+            assert radio(ada)["keyChange"]["step"] == 1
+            ada.kill()
+        # Whatever they are at when the power goes: they come back with keys that fit.
+        for turn in range(3):
+            with kits.on("Ada") as ada, kits.on("Ben") as ben:
+                talk(ada, ben, f"at turn {turn}")
+                until(lambda: min(steps(team).values()) > turn)  # noqa: B023
+                ben.kill()
+                ada.kill()
+        assert status(team)["ended"] and status(team)["lacking"] == 0
+        with kits.on("Ada") as ada, kits.on("Ben") as ben:
+            assert "keyChange" not in radio(ada)
+            before = len(contents(eve))
+            talk(ada, ben, "with the new key")
+            says(eve, "give me your position")
+            until(lambda: radio(ada)["droppedKeyPackets"] and radio(ben)["droppedKeyPackets"])
+            station = team.devices["Eve"]["id"]
+            notices = " ".join(ada.call("GET", "/api/status").body["notices"])
+            assert f"of station {station}" in notices and "a stolen kit's" in notices
+            for kit in (ada, ben):
+                assert "give me your position" not in contents(kit)
+            assert "Ada with the new key" not in contents(eve)
+            assert len(contents(eve)) == before
+            until(lambda: radio(eve)["wrongKeyPackets"])
+            # Nowhere does the thief's kit have it, and nobody's has it in the clear.
+            (shown,) = administer(team.database, "radio-key", "key")
+            new = shown["radio-key"]
+            for file in kits.home("Eve").rglob("*"):
+                assert not file.is_file() or bytes.fromhex(new) not in file.read_bytes()
+            kept = json.loads((kits.home("Ben") / "state" / "radio-keys.json").read_text())
+            assert kept["keys"] == [new]
+            listed = administer(team.database, "device", "list")
+            assert {each["name"]: each["radioKey"] for each in listed} == {
+                "kit of Ada": "step 3 of 3: done",
+                "kit of Ben": "step 3 of 3: done",
+                "kit of Eve": None,
+            }
+
+
+@pytest.mark.long
+def test_a_command_goes_by_a_neighbour_and_its_answer_comes_back(tmp_path: Path) -> None:
+    """Ada's kit is killed with it at hand, and Ben's as he has carried it out."""
+    team = Team(tmp_path, "Ada", "Ben", "Eve")
+    with ExitStack() as stack:
+        running, _ = stack.enter_context(team.at_the_hub())
+        stack.enter_context(nodes(tmp_path, "--seed", "5", "--loss", "0.1"))
+        kits = Kits(team, running.address)
+
+        def given(words: str) -> int:
+            rows = administer(team.database, "command", "kit of Ben", *words.split())
+            return int(rows[0]["number"])
+
+        def row(number: int) -> dict[str, Any]:
+            rows = administer(team.database, "command", "kit of Ben")
+            return next(each for each in rows if each["number"] == number)
+
+        with kits.on("Ada") as ada, kits.on("Ben") as ben:
+            ada.expect("linked to the hub")
+            talk(ada, ben, "first")
+            number = given("status")
+            until(lambda: row(number)["state"] == "answered")
+            assert (row(number)["outcome"], row(number)["answeredBy"]) == ("done", "radio")
+            assert "version" in row(number)["answer"]
+            ben.kill()
+            later = given("log")
+            ada.expect("goes down by radio")
+            ada.kill()
+        with kits.on("Ada") as ada, kits.on("Ben") as ben:
+            until(lambda: row(later)["state"] == "answered")
+            assert row(later)["answeredBy"] == "radio"
+            refused = given("restart")
+            until(lambda: row(refused)["state"] == "answered")
+            assert row(refused)["outcome"] == "refused"
+            here = ben.call("GET", "/api/commands").body["commands"]
+            assert [each["number"] for each in here] == [refused, later, number]
+            assert {each["state"] for each in here} == {"answered"}

@@ -1,0 +1,290 @@
+"""A new radio-key for the kits of a workspace, as the hub goes about it. On both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+
+import pytest
+
+from fieldagent.hub.access import directory, revocation
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.field import radio_key
+from fieldagent.hub.field.radio_key import AGAIN, LAST
+from fieldagent.hub.records import audit, earshot
+from fieldagent.hub.records.commands import LIFE
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import CommandAnswer, CommandOutcome, Parcel
+from fieldagent.wire import answer_text
+from fieldagent.wire.command import RemoteCommand
+from fieldagent.wire.command_proof import command_key, is_proved
+from fieldagent.wire.envelope import Entry, decode, derive_key
+from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
+from fieldagent.wire.sealed_key import open_key
+from tests.hub.field import MASTER, Field, collect, field_of
+
+ADA, BEN, CLEO = 1, 2, 3
+NEW, NEWER = bytes([7] * 32), bytes([8] * 32)
+NUMBERS = count(80_000_001)
+
+
+async def begin(alps: Field, key: bytes = NEW, bearer: str = "ip", but: Sequence[int] = ()) -> None:
+    await alps.store.commit(
+        lambda db: radio_key.begin(db, 1, key, bearer, left_out=but, now=alps.now)
+    )
+
+
+async def secrets_of(alps: Field, device: int) -> list[bytes]:
+    return await alps.store.read(lambda db: directory.secrets_of(db, device))
+
+
+async def asked(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]:
+    """What its link brings: each command's number, the step, and the key that this kit reads."""
+    secrets = await secrets_of(alps, device)
+    found = []
+    for envelope in await collect(alps.mailbox(device)):
+        for entry in envelope.entries:
+            command = entry.content
+            if isinstance(command, RemoteCommand):
+                assert is_proved(entry.sequence, command, map(command_key, secrets))
+                step, sealed = command.arguments
+                assert isinstance(step, int) and isinstance(sealed, bytes)
+                found.append((entry.sequence, step, open_key(sealed, secrets)))
+    return found
+
+
+async def answer(
+    alps: Field, device: int, number: int, outcome: CommandOutcome = CommandOutcome.DONE
+) -> None:
+    body = answer_text.pack("not here" if outcome else "step taken")
+    said = Entry(next(NUMBERS), CommandAnswer(number, outcome, body), int(alps.now))
+    await alps.sends(device, said)
+
+
+async def take(alps: Field, *devices: int) -> list[int]:
+    """These kits do as they are asked; the steps."""
+    steps = []
+    for device in devices:
+        for number, step, key in await asked(alps, device):
+            assert key is not None
+            await answer(alps, device, number)
+            steps.append(step)
+    return steps
+
+
+async def look(alps: Field) -> None:
+    await alps.store.commit(lambda db: radio_key.look(db, alps.now))
+
+
+async def standing(alps: Field) -> dict[str, str]:
+    found = await alps.store.read(lambda db: radio_key.standing(db, 1, alps.now))
+    assert found is not None
+    return {each["name"]: f"{each['step']} {each['state']}" for each in found["kits"]}
+
+
+async def step_of(alps: Field) -> tuple[int, bool]:
+    change = await alps.store.read(lambda db: radio_key.change_of(db, 1))
+    assert change is not None
+    return change.step, change.ended is not None
+
+
+async def lacking(alps: Field) -> float:
+    return (await alps.store.read(radio_key.figures))["radio_key_kits_lacking"]
+
+
+async def test_all_take_a_step_before_any_takes_the_next(store: Store) -> None:
+    async with field_of(store) as alps:
+        await begin(alps)
+        for step in range(1, LAST + 1):
+            assert await step_of(alps) == (step, False)
+            assert await take(alps, ADA, BEN) == [step, step]
+            assert await asked(alps, ADA) == []
+            assert await lacking(alps) == 1
+            assert await take(alps, CLEO) == [step]
+        assert await step_of(alps) == (LAST, True)
+        assert await lacking(alps) == 0
+        assert await standing(alps) == {f"kit {n}": "3 done" for n in (ADA, BEN, CLEO)}
+        assert await asked(alps, ADA) == []
+        lines = await alps.store.read(lambda db: audit.latest(db, 100))
+        steps = [each["detail"] for each in lines if each["action"] == "radio-key step"]
+        assert steps == ["all have it alone", "step 3 of 3", "step 2 of 3"]
+        assert NEW.hex() not in str(lines)
+
+
+async def test_each_reads_the_key_alone_and_a_stolen_kit_is_told_nothing(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.store.commit(lambda db: revocation.revoke(db, BEN, "stolen", now=alps.now))
+        await begin(alps)
+        ((_, step, key),) = await asked(alps, ADA)
+        assert (step, key) == (1, NEW)
+        bodies = await alps.rows("SELECT device, body FROM command")
+        assert {device for device, _ in bodies} == {ADA, CLEO}
+        thief = await secrets_of(alps, BEN)
+        for _, body in bodies:
+            (entry,) = decode(bytes(body)).entries
+            assert isinstance(entry.content, RemoteCommand)
+            sealed = entry.content.arguments[1]
+            assert isinstance(sealed, bytes) and open_key(sealed, thief) is None
+        assert await asked(alps, BEN) == []
+
+
+async def test_who_is_revoked_meanwhile_is_waited_for_no_more(store: Store) -> None:
+    async with field_of(store) as alps:
+        await begin(alps)
+        await take(alps, ADA, BEN)
+        assert await step_of(alps) == (1, False)
+        await alps.store.commit(lambda db: revocation.revoke(db, CLEO, "", now=alps.now))
+        assert await alps.store.read(radio_key.next_due) <= alps.now
+        await look(alps)
+        assert await step_of(alps) == (2, False)
+        # Once it is given back it catches up.
+        for _ in range(2):
+            await take(alps, ADA, BEN)
+        assert await step_of(alps) == (LAST, True)
+        await alps.store.commit(lambda db: revocation.restore(db, CLEO, now=alps.now))
+        await look(alps)
+        assert await take(alps, CLEO) == [LAST]
+        assert (await standing(alps))["kit 3"] == "3 done"
+
+
+async def test_a_kit_that_is_away_holds_all_up_until_it_is_left_out_and_catches_up_in_weeks(
+    store: Store,
+) -> None:
+    async with field_of(store) as alps:
+        await begin(alps)
+        await take(alps, ADA, BEN)
+        alps.now += LIFE + 1
+        assert await take(alps, ADA, BEN) == []
+        await look(alps)
+        assert await step_of(alps) == (1, False)
+        await alps.store.commit(lambda db: radio_key.leave_out(db, CLEO, now=alps.now))
+        for step in (2, 3):
+            assert await take(alps, ADA, BEN) == [step, step]
+        assert await step_of(alps) == (LAST, True)
+        assert await standing(alps) == {
+            "kit 1": "3 done",
+            "kit 2": "3 done",
+            "kit 3": "0 left out",
+        }
+        alps.now += 30 * 86_400
+        await look(alps)
+        # What it was asked for before may come, too: it is older, and is not asked for any more.
+        assert await take(alps, CLEO) == [LAST]
+        assert (await standing(alps))["kit 3"] == "3 done"
+        assert await lacking(alps) == 0
+
+
+async def test_it_rests_until_somebody_is_to_be_asked_anew(store: Store) -> None:
+    async with field_of(store) as alps:
+        assert await alps.store.read(radio_key.next_due) == float("inf")
+        await begin(alps)
+        assert await alps.store.read(radio_key.next_due) == alps.now + LIFE
+        ((number, *_),) = await asked(alps, ADA)
+        await answer(alps, ADA, number, CommandOutcome.REFUSED)
+        assert (await standing(alps))["kit 1"] == "0 refused"
+        assert await alps.store.read(radio_key.next_due) == alps.now + AGAIN
+        await look(alps)
+        assert await asked(alps, ADA) == []
+        alps.now += AGAIN
+        await look(alps)
+        assert [step for _, step, _ in await asked(alps, ADA)] == [1]
+
+
+async def test_another_change_before_the_first_has_ended_begins_anew(store: Store) -> None:
+    async with field_of(store) as alps:
+        await begin(alps)
+        await take(alps, ADA, BEN, CLEO)
+        await asked(alps, ADA)
+        alps.now += 10
+        await begin(alps, NEWER)
+        assert await step_of(alps) == (1, False)
+        assert [(step, key) for _, step, key in await asked(alps, ADA)] == [(1, NEWER)]
+
+
+async def test_a_late_answer_about_an_earlier_key_says_nothing_of_this_one(store: Store) -> None:
+    async with field_of(store) as alps:
+        await begin(alps)
+        ((number, *_),) = await asked(alps, ADA)
+        alps.now += 10
+        await begin(alps, NEWER)
+        await answer(alps, ADA, number)
+        assert (await standing(alps))["kit 1"] == "0 asked"
+
+
+async def test_satellite_is_paid_for_once_a_step_where_that_was_agreed_to(store: Store) -> None:
+    async with field_of(store) as alps:
+        price = await alps.store.read(
+            lambda db: radio_key.price(db, 1, "", steps=LAST, but=(), now=alps.now)
+        )
+        assert (price.kits, price.linked, price.by_satellite) == (3, 0, 3)
+        await begin(alps, bearer="")
+        await alps.satellite()
+        assert len(alps.sky.taken) == 3
+        (body,) = [body for imei, body in alps.sky.taken if imei == "300000000000003"]
+        (entry,) = decode(body, keys=[derive_key(MASTER, "MT")]).entries
+        # Two credits there, and at most two for each answer.
+        assert len(body) <= 100
+        assert price.credits == LAST * 3 * 4
+        assert isinstance(entry.content, RemoteCommand)
+        alps.now += LIFE + 1
+        await look(alps)
+        await alps.satellite()
+        assert len(alps.sky.taken) == 3
+
+
+async def test_where_nobody_has_agreed_nothing_goes_over_satellite(store: Store) -> None:
+    async with field_of(store) as alps:
+        await begin(alps, bearer="ip")
+        await alps.satellite()
+        assert alps.sky.taken == []
+        await alps.store.commit(lambda db: radio_key.ask_again(db, CLEO, "", now=alps.now))
+        await alps.satellite()
+        assert len(alps.sky.taken) == 1
+
+
+async def parcels_for(alps: Field, device: int, carrier: int) -> list[Entry]:
+    mailbox = alps.mailbox(carrier)
+    await mailbox.greeted(5)
+    heard = await alps.store.commit(lambda db: earshot.note(db, carrier, {device: 1}))
+    mailbox._brings_to = heard
+    secrets = await secrets_of(alps, device)
+    return [
+        entry
+        for envelope in await collect(mailbox)
+        for each in envelope.entries
+        if isinstance(each.content, Parcel) and each.content.station == device
+        for entry in unwrap(each.content.body, secrets, DOWN).entries
+    ]
+
+
+async def test_a_neighbour_brings_it_down_and_its_answer_up(store: Store) -> None:
+    async with field_of(store) as alps:
+        await begin(alps)
+        (entry,) = await parcels_for(alps, BEN, ADA)
+        assert isinstance(entry.content, RemoteCommand)
+        # The same neighbour has it on disk by now.
+        assert await parcels_for(alps, BEN, ADA) == []
+        secrets = await secrets_of(alps, BEN)
+        body = answer_text.pack("step 1 of 3")
+        said = Entry(0, CommandAnswer(entry.sequence, CommandOutcome.DONE, body), int(alps.now))
+        parcel = Entry(9, Parcel(wrap([said], secrets[0], UP)), int(alps.now))
+        for origin in (BEN, BEN):
+            await alps.sends(ADA, parcel, origin=origin)
+        assert (await standing(alps))["kit 2"] == "1 done"
+        rows = await alps.rows("SELECT way, answered IS NULL FROM command WHERE device = 2")
+        assert [way for way, _ in rows] == ["radio"]
+        assert await alps.rows("SELECT reason FROM dead_letter") == []
+
+
+async def test_who_cannot_be_asked_is_refused_in_words(store: Store) -> None:
+    async with field_of(store) as alps:
+        with pytest.raises(Refused, match="no radio-key is being changed"):
+            await alps.store.commit(lambda db: radio_key.leave_out(db, ADA, now=alps.now))
+        with pytest.raises(Refused, match="is to have no key"):
+            await alps.store.commit(lambda db: radio_key.ask_again(db, ADA, "", now=alps.now))
+        for device in (ADA, BEN, CLEO):
+            revoke = partial(revocation.revoke, device=device, why="", now=alps.now)
+            await alps.store.commit(revoke)
+        with pytest.raises(Refused, match="no kit of this workspace is in use"):
+            await begin(alps)

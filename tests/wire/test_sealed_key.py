@@ -1,0 +1,30 @@
+"""A new radio-key that one kit alone can open."""
+
+from __future__ import annotations
+
+import pytest
+
+from fieldagent.wire.command import SEALED_KEY_BYTES
+from fieldagent.wire.sealed_key import open_key, seal_key
+
+KEY, MINE, OTHER = (bytes([number] * 32) for number in (1, 2, 3))
+
+
+def test_who_shares_the_secret_opens_it_and_nobody_else() -> None:
+    sealed = seal_key(KEY, MINE)
+    assert len(sealed) == SEALED_KEY_BYTES
+    assert open_key(sealed, [OTHER, MINE]) == KEY
+    assert open_key(sealed, [OTHER]) is None
+    assert open_key(sealed, []) is None
+    assert KEY not in sealed
+
+
+@pytest.mark.parametrize("at", range(SEALED_KEY_BYTES))
+def test_what_was_changed_on_its_way_opens_for_nobody(at: int) -> None:
+    sealed = bytearray(seal_key(KEY, MINE))
+    sealed[at] ^= 1
+    assert open_key(bytes(sealed), [MINE]) is None
+
+
+def test_a_key_of_another_length_is_none() -> None:
+    assert open_key(seal_key(KEY[:-1], MINE), [MINE]) is None
