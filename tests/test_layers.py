@@ -29,6 +29,8 @@ PURE = {
     "wire",
     "webhook.schedule",
     "hub.webhook.flow",
+    "hub.places.shape",
+    "hub.places.crossing",
     "agent.channels.air_pace",
     "agent.sms.arrivals",
     "agent.sms.parts_kept",
@@ -127,6 +129,7 @@ INSIDE = {
         *(
             "records",
             "access",
+            "places",
             "field",
             "api",
             "escalation",

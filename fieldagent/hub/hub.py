@@ -28,6 +28,7 @@ from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.event_stream import EventStreams
+from fieldagent.hub.api.places_api import PlacesApi
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
@@ -180,6 +181,7 @@ class Hub:
             *ReadApi(store, authentication, clock=time.time).routes(),
             *SosApi(store, authentication, clock=time.time).routes(),
             *WatchApi(store, authentication, clock=time.time).routes(),
+            *PlacesApi(store, authentication, clock=time.time).routes(),
             *administration.routes(
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,

@@ -16,7 +16,13 @@ from fieldagent.package.writing import clock_time
 
 WORDS = 300
 """Characters of what was said, at most."""
-_KINDS = {"sos": "SOS", "overdue": "Overdue", "operator": "Satellite operator", "watch": "Watch"}
+_KINDS = {
+    "sos": "SOS",
+    "overdue": "Overdue",
+    "operator": "Satellite operator",
+    "watch": "Watch",
+    "fence": "Fence",
+}
 
 
 _WHY = {
