@@ -168,6 +168,7 @@ COMMANDS: Mapping[str, str] = {
     "hub watch hand-over": f"ada ben {HUB}",
     "hub watch end": f"ada {HUB}",
     "hub watch hours": f"always {HUB}",
+    "hub report": f"--kit kit {HUB}",
     "hub fence add": f"hut --circle 46,7,500 {HUB}",
     "hub fence list": HUB,
     "hub fence remove": f"1 {HUB}",

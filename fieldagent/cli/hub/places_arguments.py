@@ -1,4 +1,4 @@
-"""The command line of `fieldagent hub fence`."""
+"""The command line of `fieldagent hub fence` and `fieldagent hub report`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from pathlib import Path
 from fieldagent.cli.hub.action import action, number
 from fieldagent.cli.subcommand import Subparsers, command
 
+FORMATS = ("csv", "gpx", "kml", "html")
 TELLS = ("both", "enter", "leave")
 
 
 def add_places(actions: Subparsers) -> None:
     _add_fence(actions)
+    summary = "write what a kit did in a week: where it was, messages, incidents, cost"
+    report = action(actions, "report", ("cli.hub.report", "write"), summary)
+    report.add_argument("--kit", required=True, metavar="NAME", help="its name, number or IMEI")
+    report.add_argument("--week", metavar="2026-W47", help="in UTC, from Monday (this week)")
+    report.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="html",
+        help="a table, the track, or a page to print or save as PDF by a browser (html)",
+    )
 
 
 def _add_fence(actions: Subparsers) -> None:

@@ -12,7 +12,7 @@ from fieldagent.hub.access import revocation
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.field import check_in
 from fieldagent.hub.places import positions as places
-from fieldagent.hub.places.fences import Sighting
+from fieldagent.hub.places.fences import KitPosition
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.contact import Position
 from fieldagent.hub.records.ledger import Posting, enter_from_kits
@@ -108,7 +108,7 @@ def take_in(
     taken = [TakenIn() for _ in messages]
     postings: list[Posting] = []
     positions: dict[int, Position | None] = {each.device.id: None for each in messages}
-    sightings: list[Sighting] = []
+    sightings: list[KitPosition] = []
     for message, own, result in zip(messages, keys, taken, strict=True):
         device = message.device
         for entry, key in zip(message.entries, own, strict=True):
@@ -125,8 +125,8 @@ def take_in(
                 before = positions[device.id]
                 if before is None or before.at <= found.at:
                     positions[device.id] = found
-                if places.is_sighting(content):
-                    sightings.append(places.sighting(device, content, entry.time, now))
+                if places.says_where(content):
+                    sightings.append(places.kit_position(device, content, entry.time, now))
     enter_from_kits(db, postings, now=now, grace=grace)
     contact.note_all(db, positions, Bearer.IP, now)
     places.take(db, sightings, now)

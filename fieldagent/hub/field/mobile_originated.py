@@ -384,8 +384,8 @@ class MobileOriginated:
                 note_rung(db, item, THE_HUB, Rung.NOBODY, nobody, taken.now)
             if isinstance(content, Location) and not taken.doubt:
                 contact.note_position(db, device.id, content, entry.time, taken.now)
-                if places.is_sighting(content):
-                    seen = places.sighting(device, content, entry.time, taken.now)
+                if places.says_where(content):
+                    seen = places.kit_position(device, content, entry.time, taken.now)
                     places.take(db, [seen], taken.now)
             if entry.sos and not taken.doubt and not _tells_itself(taken):
                 digest = digest_of(entry)

@@ -19,7 +19,7 @@ EDGE = 30.0
 """Metres beyond the edge within which a kit that was inside has not left: receivers err so far."""
 
 
-class Position(NamedTuple):
+class DatedPlace(NamedTuple):
     latitude: float
     longitude: float
     at: float
@@ -28,7 +28,7 @@ class Position(NamedTuple):
     """Metres by which it may be wrong, where that is known."""
 
 
-class Standing(NamedTuple):
+class FenceSide(NamedTuple):
     """Where a kit stands to a fence, as far as its positions tell."""
 
     inside: bool | None = None
@@ -51,7 +51,7 @@ class Crossing(NamedTuple):
     """Whether a position between was too near the edge to tell."""
 
 
-def side_of(shape: Shape, position: Position) -> bool | None:
+def side_of(shape: Shape, position: DatedPlace) -> bool | None:
     """Return whether a position is inside; None where it is too near the edge to tell."""
     off = beyond(shape, position.latitude, position.longitude)
     if off < -position.accuracy:
@@ -59,14 +59,16 @@ def side_of(shape: Shape, position: Position) -> bool | None:
     return False if off > position.accuracy + EDGE else None
 
 
-def judge(shape: Shape, standing: Standing, position: Position) -> tuple[Standing, Crossing | None]:
+def judge(
+    shape: Shape, standing: FenceSide, position: DatedPlace
+) -> tuple[FenceSide, Crossing | None]:
     """Return how the kit stands after a position, and what that shows."""
     if position.at <= standing.newest:
         return standing, None
     inside = side_of(shape, position)
     if inside is None:
         return standing._replace(newest=position.at), None
-    after = Standing(inside, position.at, position.at)
+    after = FenceSide(inside, position.at, position.at)
     if standing.inside in (None, inside):
         return after, None
     unclear = standing.newest > standing.clear

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from fieldagent.hub.access import people
 from fieldagent.hub.access.directory import Refused, Row, device_named, insert_row
 from fieldagent.hub.places import crossing, shape
-from fieldagent.hub.places.crossing import Crossing, Position, Standing
+from fieldagent.hub.places.crossing import Crossing, DatedPlace, FenceSide
 from fieldagent.hub.places.shape import Shape
 from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.audit import ADMINISTRATION
@@ -37,14 +37,14 @@ LATE = 600.0
 """Seconds after which it is told when a position came."""
 
 
-class Sighting(NamedTuple):
+class KitPosition(NamedTuple):
     """A position of a kit."""
 
     device: int
     workspace: int
     member: int
     name: str
-    position: Position
+    position: DatedPlace
 
 
 class Fence(NamedTuple):
@@ -105,7 +105,7 @@ def _standing_now(db: Db, workspace: int, fence: int, drawn: Shape) -> list[tupl
         " ON device.id = device WHERE workspace = ? AND position_at IS NOT NULL ORDER BY device",
         workspace,
     ):
-        standing, _ = crossing.judge(drawn, Standing(), Position(*map(float, place)))
+        standing, _ = crossing.judge(drawn, FenceSide(), DatedPlace(*map(float, place)))
         inside = None if standing.inside is None else int(standing.inside)
         found.append((fence, device, inside, standing.clear, standing.newest))
     return found
@@ -162,7 +162,7 @@ _FOR = (
 )
 
 
-def judge(db: Db, sightings: Sequence[Sighting], now: float) -> None:
+def judge(db: Db, sightings: Sequence[KitPosition], now: float) -> None:
     """Judge what positions show, each kit's in the order of their times, and raise the alarms. Rows
     are locked in the order of kits, so that of several hubs one judges a kit at a time."""
     among, devices = one_of(db, sorted({each.device for each in sightings}))
@@ -178,7 +178,7 @@ def judge(db: Db, sightings: Sequence[Sighting], now: float) -> None:
     insert(db, "fence_standing", ("fence", "device"), rows, conflict="DO NOTHING")
     among, devices = one_of(db, sorted(those))
     standings = {
-        (fence, device): (Standing(None if inside is None else bool(inside), *times), alarm)
+        (fence, device): (FenceSide(None if inside is None else bool(inside), *times), alarm)
         for device, fence, inside, *times, alarm in db.execute(
             "SELECT device, fence, inside, clear, newest, alarm FROM fence_standing"
             f" WHERE device {among} ORDER BY device, fence{db.for_update}",
@@ -207,7 +207,7 @@ def _verb(crossed: Crossing) -> str:
 
 
 def _tell(
-    db: Db, fence: Fence, seen: Sighting, crossed: Crossing, alarm: int | None, now: float
+    db: Db, fence: Fence, seen: KitPosition, crossed: Crossing, alarm: int | None, now: float
 ) -> int:
     """Raise an alarm about it, or let it join the one that nobody has closed; return that."""
     said = Message(in_words(fence.name, seen, crossed, now))
@@ -219,7 +219,7 @@ def _tell(
     return ledger.raise_alarm(db, posting, seen.device, now, ALARM)
 
 
-def in_words(name: str, seen: Sighting, crossed: Crossing, now: float) -> str:
+def in_words(name: str, seen: KitPosition, crossed: Crossing, now: float) -> str:
     """Return what is known: of the two positions when and on which side they were."""
     now_side, other_side = ("inside", "outside") if crossed.entered else ("outside", "inside")
     place = f"{seen.position.latitude:.5f} {seen.position.longitude:.5f}"

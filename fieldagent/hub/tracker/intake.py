@@ -18,8 +18,8 @@ from typing import Any
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.field import check_in
 from fieldagent.hub.places import positions as places
-from fieldagent.hub.places.crossing import Position
-from fieldagent.hub.places.fences import Sighting
+from fieldagent.hub.places.crossing import DatedPlace
+from fieldagent.hub.places.fences import KitPosition
 from fieldagent.hub.records import contact, ledger, sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -79,9 +79,9 @@ def _note_heard(
     contact.note(db, tracker.device, WAY, now)
     if place is not None:
         contact.note_position(db, tracker.device, place, int(at), now)
-        where = Position(place.latitude, place.longitude, at, accuracy)
+        where = DatedPlace(place.latitude, place.longitude, at, accuracy)
         whose = tracker.device, tracker.workspace, tracker.member, tracker.name
-        places.take(db, [Sighting(*whose, where)], now)
+        places.take(db, [KitPosition(*whose, where)], now)
     check_in.heard(db, tracker.device, now)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.hub.places import shape
-from fieldagent.hub.places.crossing import EDGE, Crossing, Position, Standing, judge
+from fieldagent.hub.places.crossing import EDGE, Crossing, DatedPlace, FenceSide, judge
 from fieldagent.hub.places.shape import RADIUS
 
 HUT = shape.circle(45.0, 7.0, 500)
@@ -16,13 +16,13 @@ METRE = 180 / 3.141592653589793 / RADIUS
 """Degrees of latitude."""
 
 
-def at(metres: float, when: float, accuracy: float = 0.0) -> Position:
+def at(metres: float, when: float, accuracy: float = 0.0) -> DatedPlace:
     """So far north of the hut."""
-    return Position(45.0 + metres * METRE, 7.0, when, accuracy)
+    return DatedPlace(45.0 + metres * METRE, 7.0, when, accuracy)
 
 
-def told(*positions: Position) -> list[Crossing]:
-    standing, found = Standing(), []
+def told(*positions: DatedPlace) -> list[Crossing]:
+    standing, found = FenceSide(), []
     for each in positions:
         standing, crossed = judge(HUT, standing, each)
         found += [crossed] if crossed else []
