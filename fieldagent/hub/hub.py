@@ -50,6 +50,7 @@ from fieldagent.hub.field.rebuilding import Keeping
 from fieldagent.hub.not_now import patient
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.known import operators
+from fieldagent.hub.places import routes
 from fieldagent.hub.records import (
     audit,
     claims,
@@ -577,6 +578,7 @@ async def _forget(hub: Hub) -> None:
         partial(answers.forget, before=items),
         partial(audit.forget, before=lines),
         partial(commands.forget, before=lines),
+        partial(routes.forget, before=lines),
         partial(attempts.forget, now=now),
         reading.note_kinds,
     ):

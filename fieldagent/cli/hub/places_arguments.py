@@ -1,9 +1,10 @@
-"""The command line of `fieldagent hub fence` and `fieldagent hub report`."""
+"""The command line of `fieldagent hub fence`, `hub route` and `hub report`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from fieldagent.cli.argument_types import wait
 from fieldagent.cli.hub.action import action, number
 from fieldagent.cli.subcommand import Subparsers, command
 
@@ -13,6 +14,7 @@ TELLS = ("both", "enter", "leave")
 
 def add_places(actions: Subparsers) -> None:
     _add_fence(actions)
+    _add_route(actions)
     summary = "write what a kit did in a week: where it was, messages, incidents, cost"
     report = action(actions, "report", ("cli.hub.report", "write"), summary)
     report.add_argument("--kit", required=True, metavar="NAME", help="its name, number or IMEI")
@@ -50,3 +52,25 @@ def _add_fence(actions: Subparsers) -> None:
     action(fence, "list", ("cli.hub.fence", "list"), "list fences")
     remove = action(fence, "remove", ("cli.hub.fence", "remove"), "remove a fence")
     remove.add_argument("id", type=number)
+
+
+def _add_route(actions: Subparsers) -> None:
+    summary = "where a kit is to be, and by when: an alarm where it is not"
+    route = command(actions, "route", None, summary).add_subparsers(metavar="ACTION")
+    add = action(route, "add", ("cli.hub.route", "add"), "expect a kit at a place by a time")
+    add.add_argument("--kit", required=True, metavar="NAME", help="its name, number or IMEI")
+    add.add_argument(
+        "--to", required=True, metavar="LAT,LON,METRES", help="the place, such as 45.91,7.61,300"
+    )
+    add.add_argument(
+        "--by", required=True, metavar="TIME", help="18:00 (UTC), or 2026-11-26T18:00+01:00"
+    )
+    add.add_argument(
+        "--margin", type=wait, default=1800, metavar="30m", help="it is overdue after that (30m)"
+    )
+    add.add_argument("--name", default="", help="of the place, for people")
+    action(route, "list", ("cli.hub.route", "list"), "list routes, the newest first")
+    end = action(route, "end", ("cli.hub.route", "end"), "end one that nobody has to wait for")
+    end.add_argument("id", type=number)
+    end.add_argument("why", metavar="WHY")
+    end.add_argument("--by", required=True, metavar="USER", help="who ends it")

@@ -1,4 +1,5 @@
-"""Fences on the map: whoever may read sees them, dispatchers and administrators change them."""
+"""Fences on the map, and routes with a time: whoever may read sees them, dispatchers and
+administrators change them."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.bodies import choice, identity, line, read_body, unknown, whole, wrong
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.api.reading import END
-from fieldagent.hub.places import fences, shape
+from fieldagent.hub.api.reading import END, device_known
+from fieldagent.hub.places import fences, routes, shape
 from fieldagent.hub.places.fences import TELLS, WhichKits
+from fieldagent.hub.places.routes import MARGIN, RoutePlan
 from fieldagent.hub.places.shape import RADIUS_LEAST, RADIUS_MOST, Circle, Polygon, WrongShape
+from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.reading import ITEMS, Field, WrongValue
+from fieldagent.package.reading import ITEMS, Field, WrongValue, read_timestamp
 
 T = TypeVar("T")
 
@@ -73,6 +76,16 @@ NEW_FENCE = {
 }
 
 
+NEW_ROUTE = {
+    "device": Field(_number, "device", required=True),
+    "circle": Field(_circle, "circle", required=True),
+    "due": Field(read_timestamp, "due", required=True),
+    "margin": Field(whole(0, 604_800), "margin"),
+    "name": Field(line(), "name"),
+}
+ENDING = {"why": Field(line(500), "why", required=True)}
+
+
 class PlacesApi:
     """`clock` is Unix time."""
 
@@ -89,6 +102,9 @@ class PlacesApi:
             Route("GET", "/api/fences", self.fences, judge=may_read),
             Route("POST", "/api/fences", self.add_fence, judge=may_change, body=BODY_MAX),
             Route("DELETE", "/api/fences/{id}", self.remove_fence, judge=may_change),
+            Route("GET", "/api/routes", self.routes_listed, judge=may_read),
+            Route("POST", "/api/routes", self.add_route, judge=may_change, body=BODY_MAX),
+            Route("POST", "/api/routes/{id}/end", self.end_route, judge=may_change, body=BODY_MAX),
         ]
 
     async def fences(self, request: Request, caller: Caller) -> Response:
@@ -127,6 +143,44 @@ class PlacesApi:
         if not await self._commit(act):
             raise unknown("fence", id)
         return Response(204)
+
+    async def routes_listed(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        found = await self._store.read(lambda db: routes.listing(db, caller.workspace))
+        return json_response({"routes": found})
+
+    async def add_route(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        given = read_body(request, NEW_ROUTE)
+        place: Circle = given["circle"]
+        name = given.get("name", f"{place.latitude:g} {place.longitude:g}")
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            device = given["device"]
+            if not device_known(db, caller, device):
+                raise wrong(f"{device} is not in this workspace", "device")
+            margin = given.get("margin", MARGIN)
+            plan = RoutePlan(device, name, place, given["due"].timestamp(), margin)
+            route = routes.add(db, caller.workspace, plan, now, by=str(caller.member))
+            return _of(routes.listing(db, caller.workspace), route)
+
+        return json_response(await self._commit(act), 201)
+
+    async def end_route(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """By the caller, who says why."""
+        refuse_others(request, ())
+        given = read_body(request, ENDING)
+        route, who = identity(id), Who(caller.member, caller.name)
+
+        def act(db: Db, now: float) -> dict[str, Any] | None:
+            if not any(each["id"] == route for each in routes.listing(db, caller.workspace)):
+                return None
+            routes.end(db, caller.workspace, route, who, given["why"], now)
+            return _of(routes.listing(db, caller.workspace), route)
+
+        if (told := await self._commit(act)) is None:
+            raise unknown("route", id)
+        return json_response(told)
 
     async def _commit(self, act: Callable[[Db, float], T]) -> T:
         """Raises Problem 409 for what cannot be: nothing is changed then."""

@@ -108,7 +108,7 @@ def take_in(
     taken = [TakenIn() for _ in messages]
     postings: list[Posting] = []
     positions: dict[int, Position | None] = {each.device.id: None for each in messages}
-    sightings: list[KitPosition] = []
+    places_seen: list[KitPosition] = []
     for message, own, result in zip(messages, keys, taken, strict=True):
         device = message.device
         for entry, key in zip(message.entries, own, strict=True):
@@ -126,10 +126,10 @@ def take_in(
                 if before is None or before.at <= found.at:
                     positions[device.id] = found
                 if places.says_where(content):
-                    sightings.append(places.kit_position(device, content, entry.time, now))
+                    places_seen.append(places.kit_position(device, content, entry.time, now))
     enter_from_kits(db, postings, now=now, grace=grace)
     contact.note_all(db, positions, Bearer.IP, now)
-    places.take(db, sightings, now)
+    places.take(db, places_seen, now)
     check_in.heard_all(db, {posting.source.station for posting in postings if posting.source}, now)
     return taken
 

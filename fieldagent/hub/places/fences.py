@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from fieldagent.hub.access import people
 from fieldagent.hub.access.directory import Refused, Row, device_named, insert_row
 from fieldagent.hub.places import crossing, shape
+from fieldagent.hub.places.clock_words import moment_in_words
 from fieldagent.hub.places.crossing import Crossing, DatedPlace, FenceSide
 from fieldagent.hub.places.shape import Shape
 from fieldagent.hub.records import audit, ledger, sos
@@ -25,7 +26,6 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import SosState
 from fieldagent.hub.store.contract import Db, insert, one_of
 from fieldagent.package.package import SOS_PRIORITY, Message
-from fieldagent.package.writing import clock_time
 
 ALARM = "fence"
 """The kind of such an alarm, among the SOS."""
@@ -162,10 +162,10 @@ _FOR = (
 )
 
 
-def judge(db: Db, sightings: Sequence[KitPosition], now: float) -> None:
+def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Judge what positions show, each kit's in the order of their times, and raise the alarms. Rows
     are locked in the order of kits, so that of several hubs one judges a kit at a time."""
-    among, devices = one_of(db, sorted({each.device for each in sightings}))
+    among, devices = one_of(db, sorted({each.device for each in positions}))
     those: dict[int, list[Fence]] = {}
     for id_, device, name, drawn, tells in db.execute(
         f"{_FOR}{among} ORDER BY device.id, fence.id", *devices
@@ -185,7 +185,7 @@ def judge(db: Db, sightings: Sequence[KitPosition], now: float) -> None:
             *devices,
         )
     }
-    for seen in sightings:
+    for seen in positions:
         for fence in those.get(seen.device, ()):
             before, alarm = standings[fence.id, seen.device]
             after, crossed = crossing.judge(fence.shape, before, seen.position)
@@ -228,14 +228,8 @@ def in_words(name: str, seen: KitPosition, crossed: Crossing, now: float) -> str
         if not crossed.unclear_between
         else ("those between were too near the edge to tell; the last clear one before")
     )
-    came = f"; it came at {_moment(now, now)}" if now - crossed.at > LATE else ""
+    came = f"; it came at {moment_in_words(now, now)}" if now - crossed.at > LATE else ""
     return (
-        f"{seen.name}'s position of {_moment(crossed.at, now)} was {now_side} '{name}'"
-        f" ({place}); {before}, of {_moment(crossed.before, now)}, {other_side}{came}"
+        f"{seen.name}'s position of {moment_in_words(crossed.at, now)} was {now_side} '{name}'"
+        f" ({place}); {before}, of {moment_in_words(crossed.before, now)}, {other_side}{came}"
     )
-
-
-def _moment(at: float, now: float) -> str:
-    """Return it to the minute, with its day where that is not today's, in UTC."""
-    day, clock = clock_time(at)[:16].split("T")
-    return f"{clock} UTC" if day == clock_time(now)[:10] else f"{day} {clock} UTC"
