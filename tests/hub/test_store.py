@@ -321,6 +321,9 @@ DROP TABLE fence_standing;
 DROP TABLE fence_kit;
 DROP TABLE fence;
 DROP TABLE route;
+ALTER TABLE workspace DROP COLUMN quiet;
+ALTER TABLE alarm_contact DROP COLUMN quiet;
+ALTER TABLE alarm_message DROP COLUMN held;
 """
 
 OF_VERSION_35 = f"""

@@ -48,7 +48,7 @@ def _drawn(given: argparse.Namespace) -> Shape:
             content = file.read(FILE_MAX + 1)
         if len(content) > FILE_MAX:
             raise WrongShape(f"it is larger than {FILE_MAX} bytes: simplify it")
-        return shape.polygon(load_document(content))
+        return shape.polygon(load_document(content, members_max=FILE_MAX, parts_max=FILE_MAX))
     except OSError as error:
         raise WrongShape(reason_of(error)) from None
     except NotJson as error:

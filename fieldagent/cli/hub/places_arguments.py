@@ -1,4 +1,4 @@
-"""The command line of `fieldagent hub fence`, `hub route` and `hub report`."""
+"""The command line of `fieldagent hub fence`, `hub route`, `hub quiet` and `hub report`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ TELLS = ("both", "enter", "leave")
 def add_places(actions: Subparsers) -> None:
     _add_fence(actions)
     _add_route(actions)
+    _add_quiet(actions)
     summary = "write what a kit did in a week: where it was, messages, incidents, cost"
     report = action(actions, "report", ("cli.hub.report", "write"), summary)
     report.add_argument("--kit", required=True, metavar="NAME", help="its name, number or IMEI")
@@ -74,3 +75,20 @@ def _add_route(actions: Subparsers) -> None:
     end.add_argument("id", type=number)
     end.add_argument("why", metavar="WHY")
     end.add_argument("--by", required=True, metavar="USER", help="who ends it")
+
+
+def _add_quiet(actions: Subparsers) -> None:
+    summary = "hours in which alarms wait until the morning; an SOS, or who is overdue, never waits"
+    quiet = command(actions, "quiet", None, summary).add_subparsers(metavar="ACTION")
+    hours = action(quiet, "set", ("cli.hub.quiet", "set"), "set quiet hours")
+    hours.add_argument(
+        "hours",
+        metavar="22:00-06:00|none",
+        help="local times: an SOS, or who is overdue, is told at once all the same",
+    )
+    hours.add_argument("--zone", default="UTC", help="such as Europe/Zurich (UTC)")
+    hours.add_argument("--contact", type=number, help="of that one alone (the workspace's)")
+    summary = "let a contact have its workspace's again"
+    inherit = action(quiet, "inherit", ("cli.hub.quiet", "inherit"), summary)
+    inherit.add_argument("contact", type=number)
+    action(quiet, "list", ("cli.hub.quiet", "list"), "list quiet hours")

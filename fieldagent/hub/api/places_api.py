@@ -4,6 +4,7 @@ administrators change them."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from fieldagent.http.message import Request, Response, json_response
@@ -22,11 +23,12 @@ from fieldagent.hub.places.shape import RADIUS_LEAST, RADIUS_MOST, Circle, Polyg
 from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.reading import ITEMS, Field, WrongValue, read_timestamp
+from fieldagent.package.strict_json import load_document
 
 T = TypeVar("T")
 
 BODY_MAX = 65_536
-KITS_MAX = 1_000
+KITS_MAX = 500
 _AT = ITEMS["location"][2]
 
 
@@ -86,6 +88,10 @@ NEW_ROUTE = {
 ENDING = {"why": Field(line(500), "why", required=True)}
 
 
+_load_drawing = partial(load_document, members_max=shape.POINTS_MAX + 1, parts_max=4_000)
+"""The body of a fence, which may have many points."""
+
+
 class PlacesApi:
     """`clock` is Unix time."""
 
@@ -115,7 +121,7 @@ class PlacesApi:
 
     async def add_fence(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ())
-        given = read_body(request, NEW_FENCE)
+        given = read_body(request, NEW_FENCE, _load_drawing)
         if ("circle" in given) == ("polygon" in given):
             raise Problem(
                 422, "nothing was changed: a fence has a circle or a polygon, one of both"

@@ -256,4 +256,11 @@ CREATE INDEX route_under_way ON route (device) WHERE ended IS NULL;
 """
 """A check-in was due wherever the kit was."""
 
-FROM_36 = f"{_FENCES}{_ROUTES}"
+_QUIET = """
+ALTER TABLE workspace ADD COLUMN quiet TEXT NOT NULL DEFAULT ''; -- hours; empty: none
+ALTER TABLE alarm_contact ADD COLUMN quiet TEXT NOT NULL DEFAULT ''; -- empty: as the workspace
+ALTER TABLE alarm_message ADD COLUMN held {int} NOT NULL DEFAULT 0; -- 1: it waited for the morning
+"""
+"""Every alarm was told at any hour."""
+
+FROM_36 = f"{_FENCES}{_ROUTES}{_QUIET}"

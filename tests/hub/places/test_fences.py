@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from math import cos, sin, tau
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,15 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path, database: str) -> No
     drawn = tmp_path / "valley.geojson"
     drawn.write_text(json.dumps(SQUARE))
     administer(database, "fence", "add", "Valley", "--polygon", str(drawn), "--tells", "leave")
+    for points in (499, 600):
+        around = [
+            [7 + cos(turn * tau / points), 45 + sin(turn * tau / points)]
+            for turn in (*range(points), 0)
+        ]
+        drawn.write_text(json.dumps({**SQUARE, "coordinates": [around]}))
+        command = [*MODULE, "hub", "fence", "add", "Round", "--polygon", str(drawn)]
+        done = subprocess.run([*command, "--database", database], capture_output=True, text=True)
+        assert ("and may have 500: simplify it" in done.stderr) is (points == 600)
     wrong = tmp_path / "wrong.geojson"
     wrong.write_text('{"type": "Polygon", "coordinates": [[[7, 45]]]}')
     refused = subprocess.run(
@@ -214,6 +224,9 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path, database: str) -> No
         status, found = said("GET", "/api/fences")
         assert status == 200 and found["fences"][0]["polygon"] == SQUARE
         hut = {"latitude": 45.9, "longitude": 7.6, "radius": 100}
+        name, drawing = "Round again", found["fences"][1]["polygon"]
+        status, made = said("POST", "/api/fences", {"name": name, "polygon": drawing})
+        assert status == 201 and said("DELETE", f"/api/fences/{made['id']}")[0] == 204
         status, made = said("POST", "/api/fences", {"name": "Hut", "circle": hut})
         assert (status, made["circle"], made["tells"]) == (201, hut, "both")
         assert said("POST", "/api/fences", {"name": "Hut", "circle": hut})[0] == 409
@@ -223,6 +236,7 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path, database: str) -> No
         assert status == 409 and "the Polygon has no coordinates" in problem["detail"]
         assert said("DELETE", f"/api/fences/{made['id']}")[0] == 204
         assert said("DELETE", f"/api/fences/{made['id']}")[0] == 404
-    (shown,) = administer(database, "fence", "list")
+    shown, found = administer(database, "fence", "list")
+    assert len(found["polygon"]["coordinates"][0]) == 500
     assert (shown["name"], shown["tells"], shown["devices"]) == ("Valley", "leave", None)
     assert administer(database, "fence", "remove", "1")["removed"]
