@@ -223,11 +223,9 @@ def in_words(name: str, seen: KitPosition, crossed: Crossing, now: float) -> str
     """Return what is known: of the two positions when and on which side they were."""
     now_side, other_side = ("inside", "outside") if crossed.entered else ("outside", "inside")
     place = f"{seen.position.latitude:.5f} {seen.position.longitude:.5f}"
-    before = (
-        "the one before"
-        if not crossed.unclear_between
-        else ("those between were too near the edge to tell; the last clear one before")
-    )
+    before = "the one before"
+    if crossed.unclear_between:
+        before = "those between do not tell on which side they were; the last one that does"
     came = f"; it came at {moment_in_words(now, now)}" if now - crossed.at > LATE else ""
     return (
         f"{seen.name}'s position of {moment_in_words(crossed.at, now)} was {now_side} '{name}'"

@@ -8,7 +8,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.places import fences, routes
 from fieldagent.hub.places.crossing import DatedPlace
 from fieldagent.hub.places.fences import KitPosition
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Location, PositionSource
 
 
@@ -28,7 +28,22 @@ def says_where(place: Location) -> bool:
 def take(db: Db, found: Sequence[KitPosition], now: float) -> None:
     """Judge fences and routes by new positions of kits, each kit's in the order of their own
     times."""
+    if not found or not _anything_is_watched(db, found):
+        return
     ordered = sorted(found, key=lambda each: (each.device, each.position.at))
-    if ordered:
-        fences.judge(db, ordered, now)
-        routes.note_arrivals(db, ordered, now)
+    fences.judge(db, ordered, now)
+    routes.note_arrivals(db, ordered, now)
+
+
+def _anything_is_watched(db: Db, found: Sequence[KitPosition]) -> bool:
+    """One look, as most positions are of no fence and no route."""
+    workspaces, those = one_of(db, sorted({each.workspace for each in found}))
+    among, devices = one_of(db, sorted({each.device for each in found}))
+    return bool(
+        db.execute(
+            f"SELECT 1 FROM fence WHERE workspace {workspaces} UNION ALL"
+            f" SELECT 1 FROM route WHERE ended IS NULL AND device {among} LIMIT 1",
+            *those,
+            *devices,
+        )
+    )

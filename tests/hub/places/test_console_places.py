@@ -53,7 +53,8 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
         drawn = shown.locator("#map path.fence")
         assert drawn.count() == 2
         # Over the antimeridian it is as narrow as it is, and not round the earth.
-        widths = [each["width"] for each in map(box_of, drawn.all())]
+        boxes = [each.bounding_box() for each in drawn.all()]
+        widths = [each["width"] for each in boxes]
         assert max(widths) < shown.locator("#map").bounding_box()["width"] / 4
         assert browser.faults(shown) == []
         browser.keep(shown, "console-fences")
@@ -77,7 +78,3 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
             == "collapse"
         )
         page.close()
-
-
-def box_of(drawn: object) -> dict[str, float]:
-    return drawn.bounding_box() or {"width": 0.0}  # type: ignore[attr-defined, no-any-return]

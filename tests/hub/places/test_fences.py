@@ -14,6 +14,7 @@ import trio
 from fieldagent.hub.access import people
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Bearer
+from fieldagent.hub.field import check_in
 from fieldagent.hub.places import fences, shape
 from fieldagent.hub.places.fences import WhichKits
 from fieldagent.hub.records import sos
@@ -98,6 +99,29 @@ async def test_each_kits_positions_count_in_the_order_of_their_own_times(store: 
         assert len(await told(alps)) == 1
 
 
+async def test_the_alarm_is_there_with_its_position_or_neither(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with field_of(store) as alps:
+        await fence(alps)
+        await alps.sends(1, Entry(1, IN, TIME))
+        alps.now += 60
+
+        def dies(*_: object) -> None:
+            raise OSError("the hub is killed before the commit")
+
+        with monkeypatch.context() as change:
+            # What follows in that transaction.
+            change.setattr(check_in, "heard_all", dies)
+            with pytest.raises(OSError, match="is killed"):
+                await alps.sends(1, Entry(2, OUT, TIME + 60))
+        assert await alarms(alps) == []
+        for _ in range(2):
+            await alps.sends(1, Entry(2, OUT, TIME + 60))
+        assert await alarms(alps) == [(1, "open")]
+        assert len(await told(alps)) == 1
+
+
 @pytest.mark.parametrize(
     ("tells", "words"), [("enter", ["was inside"]), ("leave", ["was outside"])]
 )
@@ -152,7 +176,7 @@ async def test_a_tracker_says_how_exact_it_is(store: Store) -> None:
             said = said._replace(place={"latitude": north, "longitude": 7.6})
             await says(alps, said)
         assert await alarms(alps) == [(device, "open")]
-        assert "those between were too near the edge to tell" in (await told(alps))[0]
+        assert "those between do not tell on which side they were" in (await told(alps))[0]
 
 
 async def test_what_cannot_be_is_told(store: Store) -> None:
