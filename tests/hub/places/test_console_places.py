@@ -77,4 +77,9 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
             page.evaluate("getComputedStyle(document.querySelector('table')).borderCollapse")
             == "collapse"
         )
+        assert browser.faults(page) == []
+        assert page.locator(".screen").is_visible()
+        page.emulate_media(media="print")
+        assert not page.locator(".screen").is_visible()
+        assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
         page.close()

@@ -215,7 +215,8 @@ SQUARE = {
 }
 
 
-def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path, database: str) -> None:
+def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     drawn = tmp_path / "valley.geojson"
     drawn.write_text(json.dumps(SQUARE))

@@ -23,7 +23,7 @@ from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, Field, field_of
 from tests.hub.places.test_fences import told
 from tests.hub.test_console import call, settle_in, sign_in
-from tests.processes import MODULE, administer, hub, until
+from tests.processes import MODULE, Hub, administer, hub, until
 
 HUT = shape.circle(45.9, 7.6, 300)
 THERE, AWAY = Location(45.9, 7.6), Location(45.95, 7.6)
@@ -134,7 +134,8 @@ def test_a_time_is_that_of_a_clock_or_of_iso_8601(text: str, due: str) -> None:
     assert due_of(text, START) == datetime.fromisoformat(due).replace(tzinfo=UTC).timestamp()
 
 
-def test_a_hub_that_was_down_raises_it_at_its_start_once(tmp_path: Path, database: str) -> None:
+def test_a_hub_that_was_down_raises_it_at_its_start_once(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(
         database, "route", "add", "--kit", "kit-ada", "--to", "45.9,7.6,300", "--by", "18:00"
@@ -144,41 +145,38 @@ def test_a_hub_that_was_down_raises_it_at_its_start_once(tmp_path: Path, databas
     for _ in range(2):
         with hub(tmp_path, {"database": database}) as there:
             until(lambda: store.once(lambda db: db.execute("SELECT id FROM sos")) != [])
-            _, headers, _ = sign_in(there, "olga@example.org")
-            mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": there.address}
-            status, _, text = call(there, "GET", "/api/routes", **mine)
-            assert status == 200 and json.loads(text)["routes"][-1]["state"] == "overdue"
+            answers_calls(there)
     assert store.once(lambda db: db.execute("SELECT kind FROM sos")) == [("overdue",)]
     store.close()
     wrong = ("--kit", "kit-ada", "--to", "45.9,7.6,300", "--by", "soon", "--database", database)
     done = subprocess.run([*MODULE, "hub", "route", "add", *wrong], capture_output=True, text=True)
     assert done.returncode and "--by: 'soon' is no time: write 18:00 (UTC)" in done.stderr
-    ended = administer(database, "route", "end", "1", "they called", "--by", "Olga")
-    assert ended["ended"]
-    (shown,) = administer(database, "route", "list")
+    assert administer(database, "route", "end", "1", "they called", "--by", "Olga")["ended"]
+    shown = administer(database, "route", "list")[-1]
     assert (shown["state"], shown["why"], shown["endedBy"]) == ("ended", "they called", "Olga")
 
 
-def test_a_dispatcher_adds_and_ends_it_by_the_api(tmp_path: Path) -> None:
-    database = str(tmp_path / "hub.sqlite3")
-    settle_in(database)
-    with hub(tmp_path, {"database": database}) as there:
-        _, headers, _ = sign_in(there, "olga@example.org")
-        mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": there.address}
+def answers_calls(there: Hub) -> None:
+    """A dispatcher lists, adds and ends routes."""
+    _, headers, _ = sign_in(there, "olga@example.org")
+    mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": there.address}
 
-        def said(path: str, body: Any) -> tuple[int, Any]:
-            status, _, text = call(there, "POST", path, body, **mine)
-            return status, json.loads(text)
+    def said(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        status, _, text = call(there, method, path, body, **mine)
+        return status, json.loads(text)
 
-        circle = {"latitude": 45.9, "longitude": 7.6, "radius": 300}
-        plan = {"device": 1, "circle": circle, "due": "2099-01-01T18:00:00Z", "name": "Hut"}
-        status, made = said("/api/routes", plan)
-        assert (status, made["state"], made["margin"]) == (201, "under way", 1_800)
-        status, problem = said("/api/routes", {**plan, "due": "2020-01-01T18:00:00Z"})
-        assert status == 409 and "2020-01-01 18:00 UTC has passed" in problem["detail"]
-        assert said("/api/routes", {**plan, "device": 99})[0] == 409
-        assert said("/api/routes", {**plan, "margin": -1})[0] == 422
-        status, ended = said("/api/routes/1/end", {"why": "they called"})
-        assert (status, ended["state"], ended["endedBy"]) == (200, "ended", "Olga")
-        assert said("/api/routes/1/end", {"why": "again"})[0] == 409
-        assert said("/api/routes/9/end", {"why": "which?"})[0] == 404
+    listed = said("GET", "/api/routes")[1]["routes"]
+    assert [each["state"] for each in listed if each["id"] == 1] == ["overdue"]
+    circle = {"latitude": 45.9, "longitude": 7.6, "radius": 300}
+    plan = {"device": 1, "circle": circle, "due": "2099-01-01T18:00:00Z", "name": "Hut"}
+    status, made = said("POST", "/api/routes", plan)
+    assert (status, made["state"], made["margin"]) == (201, "under way", 1_800)
+    status, problem = said("POST", "/api/routes", {**plan, "due": "2020-01-01T18:00:00Z"})
+    assert status == 409 and "2020-01-01 18:00 UTC has passed" in problem["detail"]
+    assert said("POST", "/api/routes", {**plan, "device": 99})[0] == 409
+    assert said("POST", "/api/routes", {**plan, "margin": -1})[0] == 422
+    path = f"/api/routes/{made['id']}/end"
+    status, ended = said("POST", path, {"why": "they called"})
+    assert (status, ended["state"], ended["endedBy"]) == (200, "ended", "Olga")
+    assert said("POST", path, {"why": "again"})[0] == 409
+    assert said("POST", "/api/routes/999/end", {"why": "which?"})[0] == 404
