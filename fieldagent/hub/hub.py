@@ -29,6 +29,7 @@ from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.event_stream import EventStreams
+from fieldagent.hub.api.places_api import PlacesApi
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
@@ -50,6 +51,7 @@ from fieldagent.hub.field.rebuilding import Keeping
 from fieldagent.hub.not_now import patient
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.known import operators
+from fieldagent.hub.places import routes
 from fieldagent.hub.records import (
     audit,
     claims,
@@ -180,6 +182,7 @@ class Hub:
             *ReadApi(store, authentication, clock=time.time).routes(),
             *SosApi(store, authentication, clock=time.time).routes(),
             *WatchApi(store, authentication, clock=time.time).routes(),
+            *PlacesApi(store, authentication, clock=time.time).routes(),
             *administration.routes(
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,
@@ -575,6 +578,7 @@ async def _forget(hub: Hub) -> None:
         partial(answers.forget, before=items),
         partial(audit.forget, before=lines),
         partial(commands.forget, before=lines),
+        partial(routes.forget, before=lines),
         partial(attempts.forget, now=now),
         reading.note_kinds,
     ):

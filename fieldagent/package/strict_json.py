@@ -23,10 +23,15 @@ class NotJson(Exception):
     """The body is no JSON document, or none that anybody here has a use for; the text says why."""
 
 
-def load_document(body: bytes) -> Any:
+def load_document(
+    body: bytes, *, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX
+) -> Any:
+    """Return what a body holds. The bounds are those of the few bodies that may have more, such as
+    a shape on the map. Raises NotJson."""
     try:
         text = body.decode()
-        _check_size(text)
+        if not _is_small(text):
+            _look_for_bounds(text, members_max, parts_max)
         return _decode(text)
     except UnicodeDecodeError as error:
         raise NotJson(f"the body is not UTF-8: byte {error.start} does not fit") from None
@@ -43,12 +48,6 @@ def _is_small(text: str) -> bool:
     commas = text.count(",")
     others = text.count('"') + text.count("}") + text.count("]")
     return opened <= DEPTH_MAX and commas < MEMBERS_MAX and opened + commas + others <= PARTS_MAX
-
-
-def _check_size(text: str) -> None:
-    """Raises NotJson with the place at which a body has become too large."""
-    if not _is_small(text):
-        _look_for_bounds(text)
 
 
 def check_depth(text: str) -> None:

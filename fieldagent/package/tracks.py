@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from math import inf
 from typing import Any, NamedTuple
 
 from fieldagent.package.package import Location, Waypoint
@@ -59,23 +60,24 @@ def _feature(each: Placed) -> dict[str, Any]:
     }
 
 
-def gpx(found: Sequence[Placed]) -> str:
+def gpx(found: Sequence[Placed], pause: float = inf) -> str:
     """What was marked, and a track for each device, or member who has none; each in the order of
-    time."""
+    time. After more than `pause` seconds without a position a new segment begins."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<gpx version="1.1" creator="fieldagent" xmlns="http://www.topografix.com/GPX/1/1">',
     ]
     lines += [_point("wpt", each) for each in found if isinstance(each.place, Waypoint)]
     for title, points in _tracks(found).items():
-        lines.append(f"<trk><name>{_text(title)}</name><trkseg>")
-        lines += [_point("trkpt", each) for each in points]
-        lines.append("</trkseg></trk>")
+        lines.append(f"<trk><name>{_text(title)}</name>")
+        for leg in legs(points, pause):
+            lines += ["<trkseg>", *(_point("trkpt", each) for each in leg), "</trkseg>"]
+        lines.append("</trk>")
     return "\n".join([*lines, "</gpx>", ""])
 
 
-def kml(found: Sequence[Placed]) -> str:
-    """The same: a line for each track, and where it ends."""
+def kml(found: Sequence[Placed], pause: float = inf) -> str:
+    """The same: a line for each part of a track, and where it ends."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<kml xmlns="http://www.opengis.net/kml/2.2"><Document>',
@@ -86,19 +88,32 @@ def kml(found: Sequence[Placed]) -> str:
         if isinstance(each.place, Waypoint)
     ]
     for title, points in _tracks(found).items():
-        line = _line(points)
-        first, last = (write_timestamp(points[at].moment) for at in (0, -1))
-        lines.append(
-            f"<Placemark><name>{_text(title)}</name><TimeSpan><begin>{first}</begin>"
-            f"<end>{last}</end></TimeSpan>"
-            f"<LineString><coordinates>{line}</coordinates></LineString></Placemark>"
-        )
+        for leg in legs(points, pause):
+            first, last = (write_timestamp(leg[at].moment) for at in (0, -1))
+            lines.append(
+                f"<Placemark><name>{_text(title)}</name><TimeSpan><begin>{first}</begin>"
+                f"<end>{last}</end></TimeSpan><LineString><coordinates>{_line(leg)}</coordinates>"
+                "</LineString></Placemark>"
+                if len(leg) > 1
+                else _placemark(title, leg[0])
+            )
         lines.append(_placemark(title, points[-1]))
     return "\n".join([*lines, "</Document></kml>", ""])
 
 
 DOCUMENTS = {"gpx": gpx, "kml": kml}
 """The formats that are XML: text of which nothing can be told beside it."""
+
+
+def legs(points: Sequence[Placed], pause: float) -> list[list[Placed]]:
+    """Return a track, in the order of time, in parts between which nothing came for more than
+    `pause` seconds."""
+    parts: list[list[Placed]] = []
+    for each in points:
+        if not parts or (each.moment - parts[-1][-1].moment).total_seconds() > pause:
+            parts.append([])
+        parts[-1].append(each)
+    return parts
 
 
 def _tracks(found: Sequence[Placed]) -> dict[str, list[Placed]]:

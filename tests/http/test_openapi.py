@@ -23,6 +23,7 @@ from fieldagent.hub.access import push
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api.event_stream import EventStreams
+from fieldagent.hub.api.places_api import PlacesApi
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
@@ -82,6 +83,7 @@ def routes(name: str) -> list[Route]:
     )
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")
     routes += WatchApi(nothing, nothing, clock=lambda: 0.0).routes()
+    routes += PlacesApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += TrackerDoor(nothing, clock=lambda: 0.0, wrong=nothing, note=nothing).routes()
     routes += Console(nothing, nothing, settings, clock=lambda: 0.0).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]
@@ -208,7 +210,7 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
         )
         explore(
             running.address,
-            *("--include-path-regex", "^/api/sos"),
+            *("--include-path-regex", "^/api/(sos|fences|routes)"),
             *("--header", f"x-api-key: {key}"),
             *("--header", f"Authorization: Bearer {olga}"),
         )

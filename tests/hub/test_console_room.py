@@ -47,6 +47,7 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
     ({"disabled": True, "lastContact": None}, [SOS], None, ["sos: SOS 5"]),
     ({"checkIn": LATE}, [{**SOS, "kind": "overdue"}], None, ["silent: check-in late"]),
     ({}, [{**SOS, "kind": "operator"}], None, ["other: alarm 5 about its operator"]),
+    ({}, [{**SOS, "kind": "fence"}], None, ["other: alarm 5 about a fence"]),
     ({"lastContact": None}, [], None, ["silent: never heard of"]),
     ({"lastContact": NOW - DAY - 1}, [], None, ["silent: not heard of for a day"]),
     ({"lastContact": NOW - DAY - 1, "linked": True}, [], None, []),

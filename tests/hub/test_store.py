@@ -323,6 +323,13 @@ DROP TABLE radio_key_kit;
 ALTER TABLE command DROP COLUMN carrier;
 ALTER TABLE command DROP COLUMN journal;
 ALTER TABLE command DROP COLUMN carried;
+DROP TABLE fence_standing;
+DROP TABLE fence_kit;
+DROP TABLE fence;
+DROP TABLE route;
+ALTER TABLE workspace DROP COLUMN quiet;
+ALTER TABLE alarm_contact DROP COLUMN quiet;
+ALTER TABLE alarm_message DROP COLUMN held;
 """
 
 OF_VERSION_35 = f"""

@@ -8,6 +8,7 @@ from pathlib import Path
 from fieldagent.cli.argument_types import batch, minute, minutes, tries, wait, watch_hours
 from fieldagent.cli.hub.action import action, add_listing, add_store, number
 from fieldagent.cli.hub.caller_arguments import add_callers
+from fieldagent.cli.hub.places_arguments import add_places
 from fieldagent.cli.hub.radio_key_arguments import add_key_change, add_radio_key
 from fieldagent.cli.subcommand import (
     CommandParser,
@@ -50,6 +51,7 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_chain(actions)
     _add_sos(actions)
     _add_watch(actions)
+    add_places(actions)
     summary = "say that the database was put back from a copy: no number is given twice"
     restored = command(actions, "restored", ("cli.hub.database", "restored"), summary)
     restored.add_argument(

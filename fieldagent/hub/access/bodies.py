@@ -18,10 +18,14 @@ from fieldagent.system.wording import counted
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def read_body(request: Request, members: Mapping[str, Field]) -> dict[str, Any]:
-    """Its members by attribute. Raises Problem."""
+def read_body(
+    request: Request,
+    members: Mapping[str, Field],
+    load: Callable[[bytes], Any] = load_document,
+) -> dict[str, Any]:
+    """Its members by attribute. `load` reads the JSON. Raises Problem."""
     try:
-        document = load_document(required_body(request))
+        document = load(required_body(request))
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(document, dict):

@@ -12,6 +12,7 @@ from fieldagent.hub.access.subject import Subject, devices_of
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.field import dead_letters
+from fieldagent.hub.places import fences, routes
 from fieldagent.hub.records import audit, sos, workspace_log
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
@@ -170,6 +171,15 @@ def _groups(db: Db, subject: Subject, now: float) -> list[Row]:
     return people.groups(db, subject.id)
 
 
+def _fences(db: Db, subject: Subject, now: float) -> list[Row]:
+    return fences.listing(db, subject.id)
+
+
+def _routes(db: Db, subject: Subject, now: float) -> list[Row]:
+    """Those under way, and the newest that have ended."""
+    return routes.listing(db, subject.id)
+
+
 def _radios(db: Db, subject: Subject, now: float) -> list[Row]:
     """What people carry, by the ids on its own air."""
     column = "workspace" if subject.kind == "workspace" else "member"
@@ -197,6 +207,8 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "webhooks": _webhooks,
         "contacts": _contacts,
         "groups": _groups,
+        "fences": _fences,
+        "routes": _routes,
         "audit": _audit_of,
     },
 }

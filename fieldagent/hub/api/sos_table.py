@@ -23,11 +23,12 @@ def write(told: Sequence[dict[str, Any]]) -> bytes:
     table = csv.writer(text)
     table.writerow(COLUMNS)
     for each in told:
-        table.writerow([_cell(value) for value in _row(each)])
+        table.writerow([cell(value) for value in row(each)])
     return text.getvalue().encode("utf-8-sig", "replace")
 
 
-def _row(told: dict[str, Any]) -> list[Any]:
+def row(told: dict[str, Any]) -> list[Any]:
+    """Return one incident, by COLUMNS."""
     seen, place, item = told["seen"], told["position"], told["item"]
     ends = [step for step in told["timeline"] if step["event"] == "closed"]
     end = ends[-1] if ends and told["closed"] is not None else None
@@ -48,7 +49,8 @@ def _row(told: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """Return a value as a cell that no spreadsheet carries out."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return "" if value is None else value

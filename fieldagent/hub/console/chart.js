@@ -17,14 +17,15 @@ const WORDS = 50;
 let chart = null, marks, trail;
 let asked = null;
 let fitted = false;
-/** What is drawn: kits with a place, incidents, and waypoints. */
-let spots = [], distressed = [], waypoints = [];
+/** What is drawn: kits with a place, incidents, waypoints, and fences. */
+let spots = [], distressed = [], waypoints = [], fences = [];
 
 /** Draws them anew; returns by the name of each device the date of its last position. */
 export async function lookAtChart(kits, incidents) {
   // Only once it is seen: a map that is hidden has no size.
   await (asked ||= begin());
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
+  ({ fences } = await call("GET", "/api/fences"));
   const lasts = new Map(), now = Date.now() / 1000;
   waypoints = [];
   for (const each of features) {
@@ -86,6 +87,7 @@ function draw() {
   marks.clearLayers();
   for (const { trail: places, off } of distressed)
     L.polyline(places, { className: `trail ${off ? "off" : "alarm"}`, interactive: false }).addTo(marks);
+  for (const each of fences) fence(each);
   for (const each of waypoints) {
     spot(each.place, "mark", 6);
     label(each.place, each.name, "name").addTo(marks);
@@ -99,6 +101,20 @@ function draw() {
     else together(chart.layerPointToLatLng([x, y]), those.map(each => each.spot));
   }
   for (const each of seen.filter(alone)) one(each, true);
+}
+
+/** A shape on the map whose edge is watched, with its name. */
+function fence({ name, circle, polygon }) {
+  const look = { className: "fence", interactive: false };
+  // Over the antimeridian a side goes the short way.
+  const laid = ring => ring.reduce((before, [east, north]) => {
+    const turn = before.length ? Math.round((before.at(-1)[1] - east) / 360) * 360 : 0;
+    return [...before, [north, east + turn]];
+  }, []);
+  const drawn = circle ? L.circle([circle.latitude, circle.longitude], { ...look, radius: circle.radius })
+    : L.polygon(polygon.coordinates.map(laid), look);
+  drawn.addTo(marks);
+  label(circle ? [circle.latitude, circle.longitude] : drawn.getBounds().getCenter(), name, "name").addTo(marks);
 }
 
 function one(each, named) {

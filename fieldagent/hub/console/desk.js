@@ -86,7 +86,7 @@ function kept(sos) {
   return cards.get(sos.id).card;
 }
 
-const KINDS = { sos: "SOS", overdue: "Overdue", operator: "Satellite operator", watch: "Nobody on watch" };
+const KINDS = { sos: "SOS", overdue: "Overdue", operator: "Satellite operator", watch: "Nobody on watch", fence: "Fence" };
 /** What is about no one kit names the first, of which no person needs to know. */
 const title = sos => `${KINDS[sos.kind]} ${sos.id}`
   + (sos.kind === "watch" ? "" : `: ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`);

@@ -20,6 +20,7 @@ export function troubles(device, incidents, dated, now) {
   for (const { id, kind, calledOff } of incidents)
     if (kind === "sos") add("sos", calledOff ? `SOS ${id}, called off` : `SOS ${id}`);
     else if (kind === "operator") add("other", `alarm ${id} about its operator`);
+    else if (kind === "fence") add("other", `alarm ${id} about a fence`);
   if (device.disabled) return found;
   const silence = silenceOf(device, now);
   if (silence) add("silent", silence);

@@ -30,13 +30,26 @@ const table = told => [
     element("tbody", {}, told.usage.map(day)))),
 ];
 
+/** The week of a Unix time in ms, as ISO 8601 counts them: its Thursday's year, from Monday, in UTC. */
+export function weekOf(moment) {
+  const day = 86400000, thursday = moment + (3 - (new Date(moment).getUTCDay() + 6) % 7) * day;
+  const year = new Date(thursday).getUTCFullYear();
+  return `${year}-W${String(1 + Math.floor((thursday - Date.UTC(year, 0, 1)) / (7 * day))).padStart(2, "0")}`;
+}
+
+/** A kit's last week and this one, as a page to print, a track and a table. */
+const reports = device => [-7, 0].map(days => weekOf(Date.now() + days * 86400000)).map(week =>
+  element("p", {}, `Report of ${week}: `, ...["html", "gpx", "kml", "csv"].flatMap(format => [
+    element("a", { href: `/api/devices/${device.id}/report?week=${week}&format=${format}`, target: format === "html" ? "_blank" : null, download: format === "html" ? null : "" },
+      format === "html" ? "print" : format.toUpperCase()), " "])));
+
 /** Loaded once it is opened. */
 export function cost(device) {
   const shown = element("div", {});
   const load = async () => {
     const told = await call("GET", `/api/devices/${device.id}/usage`);
     shown.replaceChildren(...told.usage.length ? table(told)
-      : [element("p", { class: "quiet" }, `Nothing was counted from ${told.since} to ${told.until}.`)]);
+      : [element("p", { class: "quiet" }, `Nothing was counted from ${told.since} to ${told.until}.`)], ...reports(device));
   };
   const toggled = event => {
     event.stopPropagation();

@@ -36,9 +36,13 @@ class AlarmContact(NamedTuple):
     """Seconds between two tries."""
     about: str
     """What it is told of: `alarm.ABOUT`."""
+    quiet: str
+    """Its own quiet hours (`records.quiet`)."""
 
 
-_COLUMNS = "id, workspace, kind, name, address, wait, failing_since, reason, tries, pause, about"
+_COLUMNS = (
+    "id, workspace, kind, name, address, wait, failing_since, reason, tries, pause, about, quiet"
+)
 TRIES_MAX = 20
 EVERY = 300
 """Seconds between two tries, unless told otherwise."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fieldagent.hub.api import reading
@@ -16,7 +16,13 @@ from fieldagent.package.writing import clock_time
 
 WORDS = 300
 """Characters of what was said, at most."""
-_KINDS = {"sos": "SOS", "overdue": "Overdue", "operator": "Satellite operator", "watch": "Watch"}
+_KINDS = {
+    "sos": "SOS",
+    "overdue": "Overdue",
+    "operator": "Satellite operator",
+    "watch": "Watch",
+    "fence": "Fence",
+}
 
 
 _WHY = {
@@ -66,6 +72,18 @@ def asked(db: Db, found: Sos, message_id: str, text: str, desk: str) -> Notice:
     return Notice(
         message_id, subject, f"{subject} {words}", found.id, device, words, told.get("desk", "")
     )
+
+
+def together(found: Sequence[Notice]) -> Notice:
+    """Tell of all that waited for the end of quiet hours: each in a line, then in full."""
+    first = found[0]
+    if len(found) == 1:
+        return first
+    subject = f"{len(found)} alarms in quiet hours"
+    lines = [f"{each.subject}{': ' + each.said if each.said else ''}" for each in found]
+    text = "\n\n".join([f"{subject}:", "\n".join(lines), *(each.text for each in found)])
+    said = "; ".join(each.subject for each in found)
+    return Notice(first.message_id, subject, text, first.sos, said=said, desk=first.desk)
 
 
 def device_in_words(told: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from math import inf
 
@@ -53,6 +53,8 @@ class Telling:
     """Its contact waits for an answer first."""
     why: str = ""
     round: int = 1
+    beside: tuple[Telling, ...] = ()
+    """What waited for the same morning, and is told in the same message."""
 
 
 def next_due(db: Db) -> float:
@@ -69,12 +71,35 @@ def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None)
     those of contact that this hub has."""
     known = contact_kinds() if kinds is None else kinds
     rows = db.execute(
-        "SELECT id, sos, contact, message_id, why, attempts, round, text FROM alarm_message"
-        " WHERE state = 'waiting' AND not_before <= ? AND claimed_until <= ?"
-        f" ORDER BY not_before, id LIMIT ?{db.skip_locked}",
-        *(now, now, limit),
+        f"{_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked}", now, now, limit
     )
-    return [_claimed(db, row[0], row[1:], now, desk, known) for row in rows]
+    alone = [_claimed(db, row[0], row[1:], now, desk, known) for row in rows]
+    return [*alone, *_together(db, now, limit - len(alone), desk, known)]
+
+
+_DUE = (
+    "SELECT id, sos, contact, message_id, why, attempts, round, text FROM alarm_message"
+    " WHERE state = 'waiting' AND not_before <= ? AND claimed_until <= ?"
+)
+
+
+def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Telling]:
+    """Claim what waited for the morning: all of one contact at a time, by one process."""
+    found = []
+    for (contact,) in db.execute(
+        "SELECT DISTINCT contact FROM alarm_message WHERE state = 'waiting' AND held = 1"
+        " AND not_before <= ? AND claimed_until <= ? ORDER BY contact LIMIT ?",
+        *(now, now, limit),
+    ):
+        locked = f"SELECT 1 FROM alarm_contact WHERE id = ?{db.skip_locked}"
+        if not db.execute(locked, contact):
+            continue
+        rows = db.execute(f"{_DUE} AND held = 1 AND contact = ? ORDER BY id", now, now, contact)
+        some = [_claimed(db, row[0], row[1:], now, desk, kinds) for row in rows]
+        if some:
+            told = notice.together([each.notice for each in some])
+            found.append(replace(some[0], notice=told, beside=tuple(some[1:])))
+    return found
 
 
 def _claimed(
@@ -115,13 +140,29 @@ def settle(
 ) -> str:
     """Record how it ended, and return what people should know of it. Where the claim has run out
     meanwhile, another's word counts."""
+    chance, known = random.random(), contact_kinds() if kinds is None else kinds
+    told = [
+        _settle(db, each, result, now, known, chance=chance) for each in (telling, *telling.beside)
+    ]
+    return next(filter(None, told), "")
+
+
+def _settle(
+    db: Db,
+    telling: Telling,
+    result: HandoverResult,
+    now: float,
+    kinds: Kinds,
+    *,
+    chance: float,
+) -> str:
     contact, attempts = telling.contact, telling.attempts + 1
     taken = result.outcome is HandoverOutcome.HANDED
     wait = delay(
         attempts,
         schedule=SOS_SCHEDULE,
         retry_after=result.retry_after,
-        chance=random.random(),
+        chance=chance,
     )
     state = "handed over" if taken else "waiting" if wait is not None else "failed"
     if not db.execute(
@@ -133,7 +174,7 @@ def settle(
     ):
         return ""
     db.announce(alarm.NEWS)
-    kind = (contact_kinds() if kinds is None else kinds).get(contact.kind)
+    kind = kinds.get(contact.kind)
     whom = f"{contact.name} {kind.by if kind else contact.kind}"
     contacts.note_end(db, contact.id, "" if taken else result.reason, now)
     if taken:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from fieldagent.hub.access import revocation
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.field import check_in
+from fieldagent.hub.places import positions as places
+from fieldagent.hub.places.fences import KitPosition
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.contact import Position
 from fieldagent.hub.records.ledger import Posting, enter_from_kits
@@ -106,6 +108,7 @@ def take_in(
     taken = [TakenIn() for _ in messages]
     postings: list[Posting] = []
     positions: dict[int, Position | None] = {each.device.id: None for each in messages}
+    places_seen: list[KitPosition] = []
     for message, own, result in zip(messages, keys, taken, strict=True):
         device = message.device
         for entry, key in zip(message.entries, own, strict=True):
@@ -122,8 +125,11 @@ def take_in(
                 before = positions[device.id]
                 if before is None or before.at <= found.at:
                     positions[device.id] = found
+                if places.says_where(content):
+                    places_seen.append(places.kit_position(device, content, entry.time, now))
     enter_from_kits(db, postings, now=now, grace=grace)
     contact.note_all(db, positions, Bearer.IP, now)
+    places.take(db, places_seen, now)
     check_in.heard_all(db, {posting.source.station for posting in postings if posting.source}, now)
     return taken
 

@@ -1,6 +1,6 @@
-"""What is looked for among the kits now and then: those that were to be heard of, how far an update
-or a new radio-key of many has come, SOS that nobody is there to see or that came without a word,
-and hours in which nobody is on watch."""
+"""What is looked for among the kits now and then: those that were to be heard of, or to be at a
+place by a time, how far an update or a new radio-key of many has come, SOS that nobody is there to
+see or that came without a word, and hours in which nobody is on watch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 
 from fieldagent.hub import idle
 from fieldagent.hub.field import check_in, radio_key, update_offers
+from fieldagent.hub.places import routes
 from fieldagent.hub.records import alarm, shifts, wordless
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
@@ -20,6 +21,7 @@ EVERY = 15.0
 """Seconds between two looks at the least: what is late is not so by a second."""
 WATCHED = (
     (check_in.next_late, check_in.look),
+    (routes.next_due, routes.look),
     (update_offers.next_due, update_offers.look),
     (alarm.next_look, alarm.look),
     (wordless.next_due, wordless.look),

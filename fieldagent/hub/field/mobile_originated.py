@@ -30,6 +30,7 @@ from fieldagent.hub.field.kit_items import (
 )
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
 from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
+from fieldagent.hub.places import positions as places
 from fieldagent.hub.records import (
     alarm,
     commands,
@@ -382,7 +383,10 @@ class MobileOriginated:
             if nobody:
                 note_rung(db, item, THE_HUB, Rung.NOBODY, nobody, taken.now)
             if isinstance(content, Location) and not taken.doubt:
-                contact.note_position(db, taken.device.id, content, entry.time, taken.now)
+                contact.note_position(db, device.id, content, entry.time, taken.now)
+                if places.says_where(content):
+                    seen = places.kit_position(device, content, entry.time, taken.now)
+                    places.take(db, [seen], taken.now)
             if entry.sos and not taken.doubt and not _tells_itself(taken):
                 digest = digest_of(entry)
                 owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, taken.now, urgent=True)

@@ -5,7 +5,8 @@
 2. A browser that a dispatcher has asked to ring is told at once, and again at each escalation.
 3. A contact may be told several times, and of all incidents, of SOS, or of the hub's own alarms
    (`about`). Those of one `after` are a step of the workspace's chain.
-4. Where no dispatcher can be reached (no console is open, no browser rings, no contact is told at
+4. In a contact's quiet hours what is no SOS, and nobody overdue, waits until their end (`quiet`).
+5. Where no dispatcher can be reached (no console is open, no browser rings, no contact is told at
    once), that is an alarm by itself: whoever would be told later is told now, webhooks too.
 """
 
@@ -15,7 +16,7 @@ import uuid
 from collections.abc import Sequence
 from math import inf
 
-from fieldagent.hub.records import sos
+from fieldagent.hub.records import quiet, sos
 from fieldagent.hub.store.contract import Db, insert
 
 NEWS = "alarm messages"
@@ -70,17 +71,24 @@ def end(db: Db, id_: int) -> None:
 
 
 def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
+    ((kind, of_all),) = db.execute(
+        "SELECT kind, quiet FROM sos JOIN workspace ON workspace.id = workspace WHERE sos.id = ?",
+        id_,
+    )
     contacts = db.execute(
-        "SELECT id, wait FROM alarm_contact WHERE workspace ="
+        "SELECT id, wait, quiet FROM alarm_contact WHERE workspace ="
         f" (SELECT workspace FROM sos WHERE id = ?) AND {_IN_USE}{which}"
         f" AND {_ABOUT.replace('?', '(SELECT sos.kind FROM sos WHERE sos.id = ?)')} ORDER BY id",
         *(id_, id_),
     )
-    columns = ("sos", "contact", "message_id", "why", "state", "not_before")
-    rows = [
-        (id_, contact, str(uuid.uuid4()), why, "waiting", now + max(wait, SOON))
-        for contact, wait in contacts
-    ]
+    columns = ("sos", "contact", "message_id", "why", "state", "not_before", "held")
+    rows = []
+    for contact, wait, own in contacts:
+        wait = max(wait, SOON)
+        morning = quiet.waits_until(own, of_all, kind, now + wait)
+        at = now + wait if morning is None else morning + wait
+        held = int(morning is not None)
+        rows.append((id_, contact, str(uuid.uuid4()), why, "waiting", at, held))
     insert(db, "alarm_message", columns, rows)
     db.announce(NEWS)
 
@@ -89,8 +97,8 @@ def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> Non
     """Line up the next try of a contact that was told and has not answered: round `round_`, in
     `every` seconds."""
     db.execute(
-        "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round)"
-        " SELECT sos, contact, ?, ?, 'waiting', ?, ? FROM alarm_message WHERE id = ?"
+        "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round, held)"
+        " SELECT sos, contact, ?, ?, 'waiting', ?, ?, held FROM alarm_message WHERE id = ?"
         " AND EXISTS (SELECT 1 FROM sos WHERE sos.id = alarm_message.sos AND state = 'open')",
         *(str(uuid.uuid4()), AGAIN, now + every, round_, message),
     )
@@ -164,7 +172,7 @@ def _tell_everybody(db: Db, id_: int, now: float) -> None:
     db.execute("UPDATE sos SET unreached = ? WHERE id = ?", now, id_)
     later = db.execute(
         "UPDATE alarm_message SET not_before = ? WHERE sos = ? AND state = 'waiting'"
-        " AND not_before > ? AND round = 1 RETURNING id",
+        " AND not_before > ? AND round = 1 AND held = 0 RETURNING id",
         *(soon, id_, soon),
     )
     db.execute(

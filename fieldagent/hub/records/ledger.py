@@ -199,6 +199,14 @@ def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) 
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
 
 
+def say_more(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
+    """Enter for webhooks what the hub itself adds to an alarm that is there: nobody is rung for."""
+    ((item, _),) = _store(db, [(posting, device)], now)
+    sos.belongs(db, item, incident)
+    sos.note_event(db, incident, "item", now)
+    _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
+
+
 CAME_BACK = "a kit brought it back after the database was restored"
 
 

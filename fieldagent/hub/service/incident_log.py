@@ -72,7 +72,7 @@ def _behind(db: Db, place: int, room: int) -> list[_Step]:
     return [_Step(number, float(at), _line(db, number, device)) for number, at, device in rows]
 
 
-_KINDS = {"overdue": "overdue", "watch": "nobody on watch"}
+_KINDS = {"overdue": "overdue", "watch": "nobody on watch", "fence": "fence"}
 
 
 def _line(db: Db, number: int, device: str) -> str:

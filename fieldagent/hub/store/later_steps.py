@@ -244,4 +244,63 @@ CREATE INDEX tak_invitation_of_member ON tak_invitation (member);
 """
 """A phone was given a file, with the key that the hub had made for it."""
 
-FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}"
+_FENCES = """
+CREATE TABLE fence ( -- a shape on the map that kits come into, or go out of
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    shape TEXT NOT NULL, -- JSON
+    tells TEXT NOT NULL, -- enter, leave, both
+    named {int} NOT NULL DEFAULT 0, -- 1: it is for the kits in fence_kit alone
+    team {int} REFERENCES team ON DELETE SET NULL, -- it is for kits of its users; null: of all
+    created {real} NOT NULL
+);
+CREATE INDEX fence_of_workspace ON fence (workspace, id);
+CREATE TABLE fence_kit (
+    fence {int} NOT NULL REFERENCES fence ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    PRIMARY KEY (fence, device)
+);
+CREATE INDEX fence_kit_of_device ON fence_kit (device);
+CREATE TABLE fence_standing ( -- where a kit stands to a fence, by its positions
+    fence {int} NOT NULL REFERENCES fence ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    inside {int}, -- by the newest position that was clear; null: there was none
+    clear {real} NOT NULL DEFAULT 0, -- the time of that one, by its kit
+    newest {real} NOT NULL DEFAULT 0, -- of the newest one, clear or not
+    alarm {int}, -- the last incident about it
+    PRIMARY KEY (fence, device)
+);
+CREATE INDEX fence_standing_of_device ON fence_standing (device);
+"""
+"""Nobody was told that a kit had come or gone."""
+
+_ROUTES = """
+CREATE TABLE route ( -- a kit is to be at a place by a time
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    name TEXT NOT NULL, -- of the place
+    shape TEXT NOT NULL, -- JSON
+    due {real} NOT NULL, -- by when
+    margin {int} NOT NULL, -- seconds after that until it is overdue
+    created {real} NOT NULL,
+    arrived {real}, -- the time of the position that was within the place, by its kit
+    alarm {int}, -- the incident that it is overdue
+    ended {real}, -- by arrival or by a person
+    ended_by TEXT NOT NULL DEFAULT '',
+    why TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX route_of_workspace ON route (workspace, id);
+CREATE INDEX route_under_way ON route (device) WHERE ended IS NULL;
+"""
+"""A check-in was due wherever the kit was."""
+
+_QUIET = """
+ALTER TABLE workspace ADD COLUMN quiet TEXT NOT NULL DEFAULT ''; -- hours; empty: none
+ALTER TABLE alarm_contact ADD COLUMN quiet TEXT NOT NULL DEFAULT ''; -- empty: as the workspace
+ALTER TABLE alarm_message ADD COLUMN held {int} NOT NULL DEFAULT 0; -- 1: it waited for the morning
+"""
+"""Every alarm was told at any hour."""
+
+FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}{_FENCES}{_ROUTES}{_QUIET}"

@@ -33,6 +33,8 @@ class TrackerReport(NamedTuple):
     """Members of a location (`package.reading`), in its units; None: it had no position."""
     alarm: str = ""
     """Such as `sos`, in the sender's own word."""
+    accuracy: float = 0.0
+    """Metres by which the position may be wrong; 0: it does not say."""
 
 
 class TrackerKind(NamedTuple):
@@ -126,6 +128,14 @@ def place_of(found: Mapping[str, float | None]) -> dict[str, float] | None:
             if name in _NEEDED:
                 raise Problem(400, f"{name} {wrong}, not {value:g}") from None
     return place
+
+
+def accuracy_of(value: Any) -> float:
+    """Return metres, 0 where they are not told or make no sense."""
+    try:
+        return max(0.0, number_of(value, "accuracy") or 0.0)
+    except Problem:
+        return 0.0
 
 
 def faster(value: float | None, unit: float) -> float | None:

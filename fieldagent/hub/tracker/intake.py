@@ -17,6 +17,9 @@ from typing import Any
 
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.field import check_in
+from fieldagent.hub.places import positions as places
+from fieldagent.hub.places.crossing import DatedPlace
+from fieldagent.hub.places.fences import KitPosition
 from fieldagent.hub.records import contact, ledger, sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -50,7 +53,7 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float) -> Became
     if report.alarm == tracker.alarm and at <= tracker.at:
         return Became.REPEATED
     place = None if report.place is None else _location(report.place, at)
-    _note_heard(db, tracker, place, at, now)
+    _note_heard(db, tracker, place, at, report.accuracy, now)
     incident = records.open_incident(db, tracker.device)
     told = tracker.told
     if report.alarm in ALARMS and tracker.alarm not in ALARMS and incident is None:
@@ -70,10 +73,15 @@ def _location(place: Mapping[str, float], at: float) -> Location:
     return Location(**members, timestamp=datetime.fromtimestamp(int(at), UTC))
 
 
-def _note_heard(db: Db, tracker: Tracker, place: Location | None, at: float, now: float) -> None:
+def _note_heard(
+    db: Db, tracker: Tracker, place: Location | None, at: float, accuracy: float, now: float
+) -> None:
     contact.note(db, tracker.device, WAY, now)
     if place is not None:
         contact.note_position(db, tracker.device, place, int(at), now)
+        where = DatedPlace(place.latitude, place.longitude, at, accuracy)
+        whose = tracker.device, tracker.workspace, tracker.member, tracker.name
+        places.take(db, [KitPosition(*whose, where)], now)
     check_in.heard(db, tracker.device, now)
 
 

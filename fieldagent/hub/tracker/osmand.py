@@ -14,6 +14,7 @@ from fieldagent.hub.tracker.contract import (
     KNOTS,
     TrackerKind,
     TrackerReport,
+    accuracy_of,
     document_of,
     faster,
     ident_of,
@@ -57,6 +58,7 @@ def _from_pairs(given: Mapping[str, str]) -> TrackerReport:
             }
         ),
         given.get("alarm", ""),
+        accuracy_of(given.get("accuracy")),
     )
 
 
@@ -87,6 +89,7 @@ def _from_json(document: Any) -> TrackerReport:
             }
         ),
         alarm if isinstance(alarm, str) else "",
+        accuracy_of(coordinates.get("accuracy")),
     )
 
 

@@ -9,6 +9,7 @@ from fieldagent.hub.tracker.contract import (
     KMH,
     TrackerKind,
     TrackerReport,
+    accuracy_of,
     document_of,
     faster,
     ident_of,
@@ -45,6 +46,7 @@ def read(request: Request) -> TrackerReport | None:
                 "courseOverGround": number_of(document.get("cog"), "cog"),
             }
         ),
+        accuracy=accuracy_of(document.get("acc")),
     )
 
 

@@ -12,6 +12,7 @@ from fieldagent.hub.tracker.contract import (
     KNOTS,
     TrackerKind,
     TrackerReport,
+    accuracy_of,
     document_of,
     faster,
     ident_of,
@@ -38,6 +39,7 @@ def read(request: Request) -> TrackerReport | None:
         time_of(position.get("fixTime") or event.get("eventTime"), "position.fixTime"),
         _place(position) if position.get("valid", True) else None,
         alarm if isinstance(alarm, str) else "",
+        accuracy_of(position.get("accuracy")),
     )
 
 

@@ -1,0 +1,46 @@
+"""`fieldagent hub report`: what a kit did in a week."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+
+from fieldagent.cli.hub.opened_store import with_store
+from fieldagent.hub.access import directory
+from fieldagent.hub.report import kit_week
+from fieldagent.hub.report.documents import FORMATS
+from fieldagent.hub.report.kit_week import KitWeek
+from fieldagent.hub.report.week import WrongWeek, read_week, week_of
+from fieldagent.hub.settings import HubSettings, price_of
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.exit_codes import OK, USAGE
+from fieldagent.system.log_lines import complain
+
+
+def write(given: argparse.Namespace) -> int:
+    """Write it to the standard output."""
+    now = time.time()
+    try:
+        week = week_of(now) if given.week is None else read_week(given.week)
+    except WrongWeek as wrong:
+        complain(str(wrong))
+        return USAGE
+
+    def look(settings: HubSettings, store: Store) -> int:
+        def find(db: Db) -> KitWeek:
+            workspace = directory.workspace_of(db, given.workspace)
+            device = directory.device_named(db, workspace, given.kit)
+            return kit_week.find(db, workspace, device, week, partial(price_of, settings), now)
+
+        told = store.once(find)
+        if given.json:
+            print(json.dumps(kit_week.as_json(told)))
+            return OK
+        sys.stdout.buffer.write(FORMATS[given.format].write(told))
+        sys.stdout.buffer.flush()
+        return OK
+
+    return with_store(given, look)

@@ -1,0 +1,87 @@
+"""`fieldagent hub route …`: where a kit is to be, and by when."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from fieldagent.cli.hub.fence import in_words
+from fieldagent.cli.hub.opened_store import once, show, show_list
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.places import routes, shape
+from fieldagent.hub.places.routes import RoutePlan
+from fieldagent.hub.places.shape import WrongShape
+from fieldagent.hub.records.sos import Who
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.span import span
+
+DAY = 86_400.0
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
+
+
+def add(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        device = directory.device_named(db, workspace, given.kit)
+        try:
+            place = shape.read_circle(given.to)
+        except WrongShape as wrong:
+            raise Refused(f"--to: {wrong}") from None
+        name = given.name or f"{place.latitude:g} {place.longitude:g}"
+        plan = RoutePlan(device, name, place, due_of(given.by, now), given.margin)
+        route = routes.add(db, workspace, plan, now)
+        return show(given, {"id": route, "due": plan.due, "margin": span(plan.margin)})
+
+    return once(given, change)
+
+
+def due_of(text: str, now: float) -> float:
+    """Return the next such time of a UTC day, or that of ISO 8601, in UTC unless it says otherwise.
+    Raises Refused."""
+    if found := _CLOCK.fullmatch(text):
+        at = now - now % DAY + int(found[1]) * 3_600 + int(found[2]) * 60
+        return at if at > now else at + DAY
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise Refused(
+            f"--by: {text!r} is no time: write 18:00 (UTC), or 2026-11-26T18:00+01:00"
+        ) from None
+
+
+def list(given: argparse.Namespace) -> int:  # noqa: A001
+    def look(db: Db, now: float) -> int:
+        found = routes.listing(db, directory.workspace_of(db, given.workspace))
+        return show_list(given, found if given.json else [_row(each) for each in found])
+
+    return once(given, look)
+
+
+def _row(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": told["id"],
+        "kit": told["device"]["name"],
+        "to": told["name"],
+        "place": in_words(told),
+        "by": told["due"],
+        "margin": span(told["margin"]),
+        "state": told["state"],
+        "alarm": told["incident"],
+        "endedBy": told["endedBy"],
+        "why": told["why"],
+    }
+
+
+def end(given: argparse.Namespace) -> int:
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        member = directory.member_of(db, workspace, given.by)
+        ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
+        routes.end(db, workspace, given.id, Who(member, name), given.why, now)
+        return show(given, {"id": given.id, "ended": True})
+
+    return once(given, change)

@@ -1,0 +1,50 @@
+"""A kit's week, as an administrator prints it or takes it along."""
+
+from __future__ import annotations
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import one_of, refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.records.usage import Prices
+from fieldagent.hub.report import kit_week, print_page
+from fieldagent.hub.report.documents import FORMATS
+from fieldagent.hub.report.kit_week import KitWeek
+from fieldagent.hub.report.week import WrongWeek, read_week, week_of
+from fieldagent.hub.store.contract import Db
+
+
+class ReportsApi:
+    def __init__(self, acts: Acts, prices: Prices) -> None:
+        self._acts = acts
+        self._prices = prices
+
+    def routes(self) -> list[Route]:
+        return [self._acts.route("GET", "/api/devices/{id}/report", self.report)]
+
+    async def report(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Of this week, unless another is asked for."""
+        refuse_others(request, ("week", "format"))
+        now = self._acts.clock()
+        named = one_of(request, "format", ("json", *FORMATS)) or "json"
+        asked = dict(request.query).get("week")
+        try:
+            week = week_of(now) if asked is None else read_week(asked)
+        except WrongWeek as wrong:
+            raise Problem(400, f"?week= is wrong: {wrong}") from None
+
+        def look(db: Db) -> KitWeek:
+            device = device_of(db, caller, id)
+            return kit_week.find(db, caller.workspace, device, week, self._prices, now)
+
+        told = await self._acts.store.read(look)
+        if named == "json":
+            return json_response(kit_week.as_json(told))
+        kind = FORMATS[named]
+        file = f'filename="kit-{told.device}-{week.name}.{named}"'
+        where = f"{'inline' if named == 'html' else 'attachment'}; {file}"
+        headers = (("Content-Disposition", where), ("Content-Security-Policy", print_page.POLICY))
+        return Response(200, kind.write(told), kind.content_type, headers)

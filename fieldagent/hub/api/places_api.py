@@ -1,0 +1,200 @@
+"""Fences on the map, and routes with a time: whoever may read sees them, dispatchers and
+administrators change them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.bodies import choice, identity, line, read_body, unknown, whole, wrong
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api.reading import END, device_known
+from fieldagent.hub.places import fences, routes, shape
+from fieldagent.hub.places.fences import TELLS, WhichKits
+from fieldagent.hub.places.routes import MARGIN, RoutePlan
+from fieldagent.hub.places.shape import RADIUS_LEAST, RADIUS_MOST, Circle, Polygon, WrongShape
+from fieldagent.hub.records.sos import Who
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.reading import ITEMS, Field, WrongValue, read_timestamp
+from fieldagent.package.strict_json import load_document
+
+T = TypeVar("T")
+
+BODY_MAX = 65_536
+KITS_MAX = 500
+_AT = ITEMS["location"][2]
+
+
+def _circle(value: Any) -> Circle:
+    if not isinstance(value, dict) or value.keys() != {"latitude", "longitude", "radius"}:
+        raise WrongValue("must be an object with latitude, longitude and radius")
+    latitude, longitude = (_AT[name].read(value[name]) for name in ("latitude", "longitude"))
+    radius = value["radius"]
+    if isinstance(radius, bool) or not isinstance(radius, int | float):
+        raise WrongValue(f"needs a radius of {RADIUS_LEAST:.0f} to {RADIUS_MOST:.0f} m")
+    try:
+        return shape.circle(latitude, longitude, radius)
+    except WrongShape as error:
+        raise WrongValue(f"is none: {error}") from None
+
+
+def _document(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise WrongValue("must be a GeoJSON Polygon")
+    return value
+
+
+def _polygon(document: dict[str, Any]) -> Polygon:
+    """Raises Problem 409."""
+    try:
+        return shape.polygon(document)
+    except WrongShape as error:
+        raise wrong(f"is none that can be used: {error}", "polygon") from None
+
+
+_number = whole(1, END)
+
+
+def _numbers(value: Any) -> list[str]:
+    if not isinstance(value, list) or not 1 <= len(value) <= KITS_MAX:
+        raise WrongValue(f"must be an array of 1 to {KITS_MAX} numbers of devices")
+    return [str(_number(each)) for each in value]
+
+
+NEW_FENCE = {
+    "name": Field(line(), "name", required=True),
+    "circle": Field(_circle, "circle"),
+    "polygon": Field(_document, "polygon"),
+    "tells": Field(choice(TELLS), "tells"),
+    "devices": Field(_numbers, "devices"),
+    "group": Field(line(), "group"),
+}
+
+
+NEW_ROUTE = {
+    "device": Field(_number, "device", required=True),
+    "circle": Field(_circle, "circle", required=True),
+    "due": Field(read_timestamp, "due", required=True),
+    "margin": Field(whole(0, 604_800), "margin"),
+    "name": Field(line(), "name"),
+}
+ENDING = {"why": Field(line(500), "why", required=True)}
+
+
+_load_drawing = partial(load_document, members_max=shape.POINTS_MAX + 1, parts_max=4_000)
+"""The body of a fence, which may have many points."""
+
+
+class PlacesApi:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._judge = authentication.judge
+
+    def routes(self) -> list[Route]:
+        may_read, may_change = self._judge(Purpose.READ), self._judge(Purpose.ACKNOWLEDGE)
+        return [
+            Route("GET", "/api/fences", self.fences, judge=may_read),
+            Route("POST", "/api/fences", self.add_fence, judge=may_change, body=BODY_MAX),
+            Route("DELETE", "/api/fences/{id}", self.remove_fence, judge=may_change),
+            Route("GET", "/api/routes", self.routes_listed, judge=may_read),
+            Route("POST", "/api/routes", self.add_route, judge=may_change, body=BODY_MAX),
+            Route("POST", "/api/routes/{id}/end", self.end_route, judge=may_change, body=BODY_MAX),
+        ]
+
+    async def fences(self, request: Request, caller: Caller) -> Response:
+        """All of them: a workspace has few."""
+        refuse_others(request, ())
+        found = await self._store.read(lambda db: fences.listing(db, caller.workspace))
+        return json_response({"fences": found})
+
+    async def add_fence(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        given = read_body(request, NEW_FENCE, _load_drawing)
+        if ("circle" in given) == ("polygon" in given):
+            raise Problem(
+                422, "nothing was changed: a fence has a circle or a polygon, one of both"
+            )
+        drawn = given["circle"] if "circle" in given else _polygon(given["polygon"])
+        kits = WhichKits(given.get("devices", ()), given.get("group", ""))
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            name, tells, by = given["name"], given.get("tells", TELLS[0]), str(caller.member)
+            fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, by=by)
+            return _of(fences.listing(db, caller.workspace), fence)
+
+        return json_response(await self._commit(act), 201)
+
+    async def remove_fence(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        refuse_others(request, ())
+        fence = identity(id)
+
+        def act(db: Db, now: float) -> bool:
+            if not any(each["id"] == fence for each in fences.listing(db, caller.workspace)):
+                return False
+            fences.remove(db, caller.workspace, fence, now, by=str(caller.member))
+            return True
+
+        if not await self._commit(act):
+            raise unknown("fence", id)
+        return Response(204)
+
+    async def routes_listed(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        found = await self._store.read(lambda db: routes.listing(db, caller.workspace))
+        return json_response({"routes": found})
+
+    async def add_route(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        given = read_body(request, NEW_ROUTE)
+        place: Circle = given["circle"]
+        name = given.get("name", f"{place.latitude:g} {place.longitude:g}")
+
+        def act(db: Db, now: float) -> dict[str, Any]:
+            device = given["device"]
+            if not device_known(db, caller, device):
+                raise wrong(f"{device} is not in this workspace", "device")
+            margin = given.get("margin", MARGIN)
+            plan = RoutePlan(device, name, place, given["due"].timestamp(), margin)
+            route = routes.add(db, caller.workspace, plan, now, by=str(caller.member))
+            return _of(routes.listing(db, caller.workspace), route)
+
+        return json_response(await self._commit(act), 201)
+
+    async def end_route(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """By the caller, who says why."""
+        refuse_others(request, ())
+        given = read_body(request, ENDING)
+        route, who = identity(id), Who(caller.member, caller.name)
+
+        def act(db: Db, now: float) -> dict[str, Any] | None:
+            if not any(each["id"] == route for each in routes.listing(db, caller.workspace)):
+                return None
+            routes.end(db, caller.workspace, route, who, given["why"], now)
+            return _of(routes.listing(db, caller.workspace), route)
+
+        if (told := await self._commit(act)) is None:
+            raise unknown("route", id)
+        return json_response(told)
+
+    async def _commit(self, act: Callable[[Db, float], T]) -> T:
+        """Raises Problem 409 for what cannot be: nothing is changed then."""
+        try:
+            return await self._store.commit(lambda db: act(db, self._clock()))
+        except Refused as refused:
+            raise Problem(409, str(refused)) from None
+
+
+def _of(listed: list[dict[str, Any]], id_: int) -> dict[str, Any]:
+    return next(each for each in listed if each["id"] == id_)

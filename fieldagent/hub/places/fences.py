@@ -1,0 +1,233 @@
+"""Fences: shapes of a workspace, whose edge is watched. A kit that crosses it is an alarm.
+
+What is known are positions, so that is what an alarm tells: two of one kit, on either side of the
+edge. When it crossed in between, nobody knows. While an alarm about a fence and a kit is not
+closed, what that kit does there next joins it.
+
+Each function is one operation for `Store.commit`, `read` or `once`, or part of one. Raises Refused
+in words. Times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fieldagent.hub.access import people
+from fieldagent.hub.access.directory import Refused, Row, device_named, insert_row
+from fieldagent.hub.places import crossing, shape
+from fieldagent.hub.places.clock_words import moment_in_words
+from fieldagent.hub.places.crossing import Crossing, DatedPlace, FenceSide
+from fieldagent.hub.places.shape import Shape
+from fieldagent.hub.records import audit, ledger, sos
+from fieldagent.hub.records.audit import ADMINISTRATION
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.records.sos import SosState
+from fieldagent.hub.store.contract import Db, insert, one_of
+from fieldagent.package.package import SOS_PRIORITY, Message
+
+ALARM = "fence"
+"""The kind of such an alarm, among the SOS."""
+TELLS = ("both", "enter", "leave")
+"""What a fence may tell."""
+MAX = 200
+"""Fences of a workspace: each position is judged by all that are for its kit."""
+LATE = 600.0
+"""Seconds after which it is told when a position came."""
+
+
+class KitPosition(NamedTuple):
+    """A position of a kit."""
+
+    device: int
+    workspace: int
+    member: int
+    name: str
+    position: DatedPlace
+
+
+class Fence(NamedTuple):
+    id: int
+    name: str
+    shape: Shape
+    tells: str
+
+
+class WhichKits(NamedTuple):
+    """For which kits a fence is: those that are named, and a group's, by number or name."""
+
+    devices: Sequence[str] = ()
+    group: str = ""
+
+
+def add(
+    db: Db,
+    workspace: int,
+    name: str,
+    drawn: Shape,
+    tells: str,
+    kits: WhichKits,
+    now: float,
+    *,
+    by: str = ADMINISTRATION,
+) -> int:
+    """Add a fence and judge it by where kits were last, of which nothing is told; return its
+    number. Raises Refused."""
+    known = [row["name"] for row in listing(db, workspace)]
+    if name in known:
+        raise Refused(f"there is a fence {name!r} already; give it another name, or remove that")
+    if len(known) >= MAX:
+        raise Refused(f"a workspace has at most {MAX} fences: remove some")
+    devices = {device_named(db, workspace, each) for each in kits.devices}
+    id_ = insert_row(
+        db,
+        "fence",
+        workspace=workspace,
+        name=name,
+        shape=json.dumps(shape.as_json(drawn)),
+        tells=tells,
+        named=int(bool(devices)),
+        team=people.group_named(db, workspace, kits.group) if kits.group else None,
+        created=now,
+    )
+    insert(db, "fence_kit", ("fence", "device"), [(id_, device) for device in sorted(devices)])
+    columns = ("fence", "device", "inside", "clear", "newest")
+    insert(db, "fence_standing", columns, _standing_now(db, workspace, id_, drawn))
+    audit.note(db, workspace, by, "fence add", f"{id_} {name}", now)
+    return id_
+
+
+def _standing_now(db: Db, workspace: int, fence: int, drawn: Shape) -> list[tuple[Any, ...]]:
+    found = []
+    for device, *place in db.execute(
+        "SELECT device, latitude, longitude, position_at FROM contact JOIN device"
+        " ON device.id = device WHERE workspace = ? AND position_at IS NOT NULL ORDER BY device",
+        workspace,
+    ):
+        standing, _ = crossing.judge(drawn, FenceSide(), DatedPlace(*map(float, place)))
+        inside = None if standing.inside is None else int(standing.inside)
+        found.append((fence, device, inside, standing.clear, standing.newest))
+    return found
+
+
+def listing(db: Db, workspace: int) -> list[Row]:
+    """Return all of a workspace, with their shapes, and the kits that each is for by number and
+    name: None for all, or those of `group`."""
+    kits: dict[int, list[Row]] = {}
+    for fence, device, name in db.execute(
+        "SELECT fence, device, device.name FROM fence_kit JOIN device ON device.id = device"
+        " WHERE workspace = ? ORDER BY device",
+        workspace,
+    ):
+        kits.setdefault(fence, []).append({"id": device, "name": name})
+    rows = db.execute(
+        "SELECT fence.id, fence.name, shape, tells, named, team, team.name FROM fence"
+        " LEFT JOIN team ON team.id = team WHERE fence.workspace = ? ORDER BY fence.id",
+        workspace,
+    )
+    return [
+        {
+            "id": id_,
+            "name": name,
+            "tells": tells,
+            "devices": kits.get(id_, []) if named else None,
+            "group": None if team is None else {"id": str(team), "name": team_name},
+            **json.loads(drawn),
+        }
+        for id_, name, drawn, tells, named, team, team_name in rows
+    ]
+
+
+def remove(db: Db, workspace: int, fence: int, now: float, *, by: str = ADMINISTRATION) -> None:
+    """Remove a fence; what it has told stays. Raises Refused."""
+    gone = db.execute(
+        "DELETE FROM fence WHERE id = ? AND workspace = ? RETURNING name", fence, workspace
+    )
+    if not gone:
+        raise Refused(
+            f"there is no fence {fence} in that workspace; `fieldagent hub fence list` shows them"
+        )
+    audit.note(db, workspace, by, "fence remove", f"{fence} {gone[0][0]}", now)
+
+
+_FOR = (
+    "SELECT fence.id, device.id, fence.name, shape, tells FROM fence"
+    " JOIN device ON device.workspace = fence.workspace"
+    " WHERE (named = 0 OR EXISTS (SELECT 1 FROM fence_kit"
+    " WHERE fence_kit.fence = fence.id AND fence_kit.device = device.id))"
+    " AND (team IS NULL OR EXISTS (SELECT 1 FROM team_member"
+    " WHERE team_member.team = fence.team AND team_member.member = device.member))"
+    " AND device.id "
+)
+
+
+def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
+    """Judge what positions show, each kit's in the order of their times, and raise the alarms. Rows
+    are locked in the order of kits, so that of several hubs one judges a kit at a time."""
+    among, devices = one_of(db, sorted({each.device for each in positions}))
+    those: dict[int, list[Fence]] = {}
+    for id_, device, name, drawn, tells in db.execute(
+        f"{_FOR}{among} ORDER BY device.id, fence.id", *devices
+    ):
+        fence = Fence(id_, name, shape.from_json(json.loads(drawn)), tells)
+        those.setdefault(device, []).append(fence)
+    if not those:
+        return
+    rows = [(each.id, device) for device, fences in those.items() for each in fences]
+    insert(db, "fence_standing", ("fence", "device"), rows, conflict="DO NOTHING")
+    among, devices = one_of(db, sorted(those))
+    standings = {
+        (fence, device): (FenceSide(None if inside is None else bool(inside), *times), alarm)
+        for device, fence, inside, *times, alarm in db.execute(
+            "SELECT device, fence, inside, clear, newest, alarm FROM fence_standing"
+            f" WHERE device {among} ORDER BY device, fence{db.for_update}",
+            *devices,
+        )
+    }
+    for seen in positions:
+        for fence in those.get(seen.device, ()):
+            before, alarm = standings[fence.id, seen.device]
+            after, crossed = crossing.judge(fence.shape, before, seen.position)
+            if after == before:
+                continue
+            if crossed is not None and fence.tells in ("both", _verb(crossed)):
+                alarm = _tell(db, fence, seen, crossed, alarm, now)
+            standings[fence.id, seen.device] = after, alarm
+            db.execute(
+                "UPDATE fence_standing SET inside = ?, clear = ?, newest = ?, alarm = ?"
+                " WHERE fence = ? AND device = ?",
+                None if after.inside is None else int(after.inside),
+                *(after.clear, after.newest, alarm, fence.id, seen.device),
+            )
+
+
+def _verb(crossed: Crossing) -> str:
+    return "enter" if crossed.entered else "leave"
+
+
+def _tell(
+    db: Db, fence: Fence, seen: KitPosition, crossed: Crossing, alarm: int | None, now: float
+) -> int:
+    """Raise an alarm about it, or let it join the one that nobody has closed; return that."""
+    said = Message(in_words(fence.name, seen, crossed, now))
+    posting = Posting(seen.workspace, seen.member, said, int(now), SOS_PRIORITY, sos=True)
+    found = None if alarm is None else sos.named(db, seen.workspace, alarm, locked=True)
+    if found is not None and found.state != SosState.CLOSED:
+        ledger.say_more(db, posting, seen.device, found.id, now)
+        return found.id
+    return ledger.raise_alarm(db, posting, seen.device, now, ALARM)
+
+
+def in_words(name: str, seen: KitPosition, crossed: Crossing, now: float) -> str:
+    """Return what is known: of the two positions when and on which side they were."""
+    now_side, other_side = ("inside", "outside") if crossed.entered else ("outside", "inside")
+    place = f"{seen.position.latitude:.5f} {seen.position.longitude:.5f}"
+    before = "the one before"
+    if crossed.unclear_between:
+        before = "those between do not tell on which side they were; the last one that does"
+    came = f"; it came at {moment_in_words(now, now)}" if now - crossed.at > LATE else ""
+    return (
+        f"{seen.name}'s position of {moment_in_words(crossed.at, now)} was {now_side} '{name}'"
+        f" ({place}); {before}, of {moment_in_words(crossed.before, now)}, {other_side}{came}"
+    )

@@ -1,0 +1,49 @@
+"""What follows from where kits were, in the transaction that takes their positions in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fieldagent.hub.contract import Device
+from fieldagent.hub.places import fences, routes
+from fieldagent.hub.places.crossing import DatedPlace
+from fieldagent.hub.places.fences import KitPosition
+from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.package.package import Location, PositionSource
+
+
+def kit_position(device: Device, place: Location, said: float, now: float) -> KitPosition:
+    """Return where a kit was, as a position says that it sent at `said` (Unix time). Its own time
+    counts, and one in the future as now."""
+    at = said if place.timestamp is None else place.timestamp.timestamp()
+    position = DatedPlace(place.latitude, place.longitude, min(at, now))
+    return KitPosition(device.id, device.workspace, device.member, device.name, position)
+
+
+def says_where(place: Location) -> bool:
+    """Return whether it says where its kit was then: an SOS may repeat an earlier one."""
+    return place.source is not PositionSource.LAST
+
+
+def take(db: Db, found: Sequence[KitPosition], now: float) -> None:
+    """Judge fences and routes by new positions of kits, each kit's in the order of their own
+    times."""
+    if not found or not _anything_is_watched(db, found):
+        return
+    ordered = sorted(found, key=lambda each: (each.device, each.position.at))
+    fences.judge(db, ordered, now)
+    routes.note_arrivals(db, ordered, now)
+
+
+def _anything_is_watched(db: Db, found: Sequence[KitPosition]) -> bool:
+    """One look, as most positions are of no fence and no route."""
+    workspaces, those = one_of(db, sorted({each.workspace for each in found}))
+    among, devices = one_of(db, sorted({each.device for each in found}))
+    return bool(
+        db.execute(
+            f"SELECT 1 FROM fence WHERE workspace {workspaces} UNION ALL"
+            f" SELECT 1 FROM route WHERE ended IS NULL AND device {among} LIMIT 1",
+            *those,
+            *devices,
+        )
+    )

@@ -1,0 +1,210 @@
+"""Routes with a time: a kit is to be at a place by then, or it is overdue.
+
+1. It has arrived once a position is within the place whose own time is after the route was
+   added, whenever that position came.
+2. Where none has come by the time and the margin behind it, that is an alarm, once. A hub that was
+   down then raises it at its start.
+3. It ends by arrival, also after the alarm, or by a person, who says why.
+
+A check-in asks whether anything is heard of a kit (`field.check_in`); this asks where it is.
+Each function is one operation for `Store.commit`, `read` or `once`, or part of one. Raises Refused
+in words. Times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fieldagent.hub.access.directory import Refused, Row, insert_row
+from fieldagent.hub.places import shape
+from fieldagent.hub.places.clock_words import length_in_words, moment_in_words
+from fieldagent.hub.places.crossing import side_of
+from fieldagent.hub.places.fences import KitPosition
+from fieldagent.hub.places.shape import Circle
+from fieldagent.hub.records import audit, ledger, sos
+from fieldagent.hub.records.audit import ADMINISTRATION
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.records.sos import Who
+from fieldagent.hub.store.contract import Db, earliest, one_of
+from fieldagent.package.package import SOS_PRIORITY, Message
+
+ALARM = "overdue"
+"""The kind of such an alarm, among the SOS: that of a check-in."""
+MARGIN = 1_800
+"""Seconds after the time until it is an alarm, unless told otherwise."""
+MAX = 1_000
+"""Routes of a workspace that have not ended."""
+LISTED = 200
+"""The newest of those that have."""
+AT_ONCE = 500
+
+
+class RoutePlan(NamedTuple):
+    device: int
+    name: str
+    """Of the place, for people."""
+    place: Circle
+    due: float
+    margin: int = MARGIN
+
+
+def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINISTRATION) -> int:
+    """Let a kit be expected at a place; return the number of the route. Raises Refused."""
+    if plan.due <= now:
+        told = moment_in_words(plan.due, now)
+        raise Refused(f"{told} has passed: say a time that is to come, in UTC or with an offset")
+    sql = "SELECT count(*) FROM route WHERE workspace = ? AND ended IS NULL"
+    ((there,),) = db.execute(sql, workspace)
+    if there >= MAX:
+        raise Refused(f"a workspace has at most {MAX} routes under way: end some")
+    id_ = insert_row(
+        db,
+        "route",
+        workspace=workspace,
+        device=plan.device,
+        name=plan.name,
+        shape=json.dumps(shape.as_json(plan.place)),
+        due=plan.due,
+        margin=plan.margin,
+        created=now,
+    )
+    detail = f"{id_}: {plan.device} at {plan.name} by {moment_in_words(plan.due, now)}"
+    audit.note(db, workspace, by, "route add", detail, now)
+    db.announce(sos.EVENTS)
+    return id_
+
+
+def listing(db: Db, workspace: int) -> list[Row]:
+    """Return those that have not ended, and the newest that have, the newest first. `state` is
+    `under way`, `overdue`, `arrived` or `ended`."""
+    columns = (
+        "SELECT route.id, route.device, device.name, route.name, shape, due, margin, route.created,"
+        " arrived, alarm, ended, ended_by, why FROM route JOIN device ON device.id = route.device"
+        " WHERE route.workspace = ? AND ended IS"
+    )
+    rows = db.execute(f"{columns} NULL ORDER BY route.id DESC", workspace)
+    rows += db.execute(f"{columns} NOT NULL ORDER BY route.id DESC LIMIT {LISTED}", workspace)
+    return [_told(row) for row in rows]
+
+
+def _told(row: Sequence[Any]) -> Row:
+    id_, device, kit, name, drawn, due, margin, created, *stages = row
+    arrived, alarm, ended, ended_by, why = stages
+    state = "overdue" if alarm is not None else "under way"
+    if ended is not None:
+        state = "ended" if arrived is None else "arrived"
+    return {
+        "id": id_,
+        "device": {"id": device, "name": kit},
+        "name": name,
+        **json.loads(drawn),
+        "due": float(due),
+        "margin": margin,
+        "created": float(created),
+        "state": state,
+        "arrived": None if arrived is None else float(arrived),
+        "incident": alarm,
+        "ended": None if ended is None else float(ended),
+        "endedBy": ended_by,
+        "why": why,
+    }
+
+
+def end(db: Db, workspace: int, route: int, who: Who, why: str, now: float) -> None:
+    """Let a person end it, who says why; an alarm about it stays for a person to close. Raises
+    Refused."""
+    if not why.strip():
+        raise Refused("say why it ends: whoever looks at it later has nothing else")
+    rows = db.execute(
+        "UPDATE route SET ended = ?, ended_by = ?, why = ? WHERE id = ? AND workspace = ?"
+        " AND ended IS NULL RETURNING name, alarm",
+        *(now, who.name, why, route, workspace),
+    )
+    if not rows:
+        raise Refused(
+            f"no route {route} is under way in that workspace; `fieldagent hub route list`"
+        )
+    ((name, alarm),) = rows
+    if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
+        detail = f"the route to {name} is ended: {why}"
+        sos.note_event(db, alarm, "note", now, member=who.member, detail=detail)
+    by = ADMINISTRATION if who.member is None else str(who.member)
+    audit.note(db, workspace, by, "route end", f"{route}: {why}", now)
+
+
+def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
+    """End what positions show to have arrived, each kit's in the order of their times."""
+    among, devices = one_of(db, sorted({each.device for each in positions}))
+    for id_, device, name, drawn, alarm, created in db.execute(
+        "SELECT id, device, name, shape, alarm, created FROM route WHERE ended IS NULL"
+        f" AND device {among} ORDER BY id{db.for_update}",
+        *devices,
+    ):
+        place = shape.from_json(json.loads(drawn))
+        within = (
+            each.position.at
+            for each in positions
+            if each.device == device
+            and each.position.at >= created
+            and side_of(place, each.position)
+        )
+        if (at := next(within, None)) is None:
+            continue
+        told = f"a position within '{name}', of {moment_in_words(at, now)}"
+        db.execute(
+            "UPDATE route SET arrived = ?, ended = ?, why = ? WHERE id = ?", at, now, told, id_
+        )
+        if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
+            sos.note_event(db, alarm, "heard", now, detail=told)
+
+
+def next_due(db: Db) -> float:
+    """When `look` finds something."""
+    sql = "SELECT min(due + margin) FROM route WHERE ended IS NULL AND alarm IS NULL"
+    return earliest(db, sql)
+
+
+def look(db: Db, now: float) -> list[str]:
+    """Raise the alarm for what is overdue; what to log."""
+    rows = db.execute(
+        "SELECT r.id, r.workspace, r.device, member, device.name, r.name, due, margin, latitude,"
+        " longitude, position_at FROM route r JOIN device ON device.id = r.device"
+        " LEFT JOIN contact ON contact.device = r.device"
+        " WHERE ended IS NULL AND alarm IS NULL AND due + margin <= ? ORDER BY r.id"
+        + db.skip_locked.replace("UPDATE", "UPDATE OF r"),
+        now,
+    )
+    told = []
+    for id_, workspace, device, member, kit, name, due, margin, *place in rows:
+        text = (
+            f"{kit} was to be at '{name}' by {moment_in_words(due, now)}, and is overdue since"
+            f" {moment_in_words(due + margin, now)}: no position within it has come."
+            f" {_newest(place, now)}"
+        )
+        posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
+        alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
+        db.execute("UPDATE route SET alarm = ? WHERE id = ?", alarm, id_)
+        told.append(f"{text} Alarm {alarm}; `fieldagent hub sos show {alarm}`")
+    return told
+
+
+def _newest(place: Sequence[float | None], now: float) -> str:
+    latitude, longitude, at = place
+    if latitude is None or longitude is None or at is None:
+        return "No position of it is known."
+    return (
+        f"Its newest position is {latitude:.5f} {longitude:.5f}, of {moment_in_words(at, now)},"
+        f" {length_in_words(now - at)} old."
+    )
+
+
+def forget(db: Db, before: float) -> int:
+    """Drop some that ended before; return how many."""
+    gone = db.execute(
+        "DELETE FROM route WHERE id IN (SELECT id FROM route WHERE ended < ? ORDER BY id LIMIT ?)"
+        " RETURNING id",
+        *(before, AT_ONCE),
+    )
+    return len(gone)

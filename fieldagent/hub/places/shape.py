@@ -1,0 +1,240 @@
+"""Shapes on the earth: a circle, or a polygon as GeoJSON draws it (RFC 7946), also over the
+antimeridian. A polygon's sides are straight on a map of longitude and latitude, as the RFC has it.
+
+Distances are in metres, on a sphere: 0.5 % of them at most is wrong for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import asin, cos, hypot, inf, radians, remainder, sin, sqrt
+from typing import Any, NamedTuple
+
+RADIUS = 6_371_008.8
+"""Metres: the earth's mean radius."""
+_DEGREE = RADIUS * radians(1)
+"""Metres of a degree of latitude."""
+POINTS_MAX = 500
+RADIUS_LEAST, RADIUS_MOST = 20.0, 1_000_000.0
+"""Metres of a circle's radius."""
+
+Point = tuple[float, float]
+"""Longitude and latitude in degrees, in GeoJSON's order."""
+
+
+class WrongShape(ValueError):
+    """The text says what is wrong, where, and what to do."""
+
+
+class Circle(NamedTuple):
+    latitude: float
+    longitude: float
+    radius: float
+
+
+class Polygon(NamedTuple):
+    rings: tuple[tuple[Point, ...], ...]
+    """The outer one, then those of holes; each ends where it begins. Over the antimeridian
+    longitudes go on beyond 180 degrees."""
+
+
+Shape = Circle | Polygon
+
+
+def circle(latitude: float, longitude: float, radius: float) -> Circle:
+    """Raises WrongShape."""
+    _check(longitude, latitude, "the centre")
+    if not RADIUS_LEAST <= radius <= RADIUS_MOST:
+        raise WrongShape(
+            f"the radius must be {RADIUS_LEAST:.0f} to {RADIUS_MOST:.0f} m, not {radius:g}"
+        )
+    return Circle(latitude, longitude, radius)
+
+
+def read_circle(text: str) -> Circle:
+    """Read `LAT,LON,METRES`. Raises WrongShape."""
+    try:
+        latitude, longitude, radius = (float(each) for each in text.split(","))
+    except ValueError:
+        raise WrongShape(
+            f"{text!r} is no circle: latitude, longitude and metres, such as 45.91,7.61,500"
+        ) from None
+    return circle(latitude, longitude, radius)
+
+
+def polygon(document: Any) -> Polygon:
+    """Read a GeoJSON Polygon, also as the one Feature of a file. Raises WrongShape."""
+    geometry = _geometry(document)
+    rings = geometry.get("coordinates")
+    if not isinstance(rings, list) or not rings:
+        raise WrongShape("the Polygon has no coordinates: it is an array of rings of points")
+    count = sum(len(ring) for ring in rings if isinstance(ring, list))
+    if count > POINTS_MAX:
+        raise WrongShape(f"the Polygon has {count} points, and may have {POINTS_MAX}: simplify it")
+    outer, *holes = (_ring(ring, number) for number, ring in enumerate(rings))
+    middle = _middle(outer)
+    return Polygon((outer, *(_beside(hole, middle) for hole in holes)))
+
+
+def as_json(shape: Shape) -> dict[str, Any]:
+    """Return it as the API tells it: `circle`, or `polygon` as GeoJSON."""
+    if isinstance(shape, Circle):
+        return {"circle": shape._asdict()}
+    rings = [
+        [[_on_earth(longitude), latitude] for longitude, latitude in ring] for ring in shape.rings
+    ]
+    return {"polygon": {"type": "Polygon", "coordinates": rings}}
+
+
+def from_json(told: dict[str, Any]) -> Shape:
+    """Return what `as_json` told."""
+    if "circle" in told:
+        return Circle(**told["circle"])
+    return polygon(told["polygon"])
+
+
+def beyond(shape: Shape, latitude: float, longitude: float) -> float:
+    """Return how many metres a place is outside the shape's edge; below 0 it is inside."""
+    if isinstance(shape, Circle):
+        return distance(shape.latitude, shape.longitude, latitude, longitude) - shape.radius
+    middle = _middle(shape.rings[0])
+    longitude = middle + remainder(longitude - middle, 360.0)
+    inside = sum(_holds(ring, longitude, latitude) for ring in shape.rings) % 2
+    # A polygon that is wider than half the earth has an edge that is nearer the other way round.
+    off = min(
+        _to_edge(ring, longitude + turn, latitude)
+        for ring in shape.rings
+        for turn in (-360.0, 0.0, 360.0)
+    )
+    return -off if inside else off
+
+
+def distance(latitude: float, longitude: float, latitude_2: float, longitude_2: float) -> float:
+    """Return the metres between two places, along a great circle."""
+    north, east = radians(latitude_2 - latitude), radians(longitude_2 - longitude)
+    across = cos(radians(latitude)) * cos(radians(latitude_2)) * sin(east / 2) ** 2
+    return 2 * RADIUS * asin(min(1.0, sqrt(sin(north / 2) ** 2 + across)))
+
+
+def _geometry(document: Any) -> dict[str, Any]:
+    """Return the one geometry of a document, which is a Polygon."""
+    while isinstance(document, dict) and document.get("type") in ("Feature", "FeatureCollection"):
+        if document["type"] == "Feature":
+            document = document.get("geometry")
+            continue
+        features = document.get("features")
+        if not isinstance(features, list) or len(features) != 1:
+            number = len(features) if isinstance(features, list) else 0
+            raise WrongShape(f"it has {number} Features: a fence is one, so give each its own file")
+        document = features[0]
+    if not isinstance(document, dict) or not isinstance(document.get("type"), str):
+        raise WrongShape("it is no GeoJSON: an object whose type is Polygon")
+    if document["type"] == "MultiPolygon":
+        raise WrongShape(
+            "it is a MultiPolygon: make each part a fence of its own; over the antimeridian a"
+            " Polygon may go from 179 to -179"
+        )
+    if document["type"] != "Polygon":
+        raise WrongShape(f"it is a {document['type'][:40]}, and a fence is a Polygon")
+    return document
+
+
+def _ring(ring: Any, number: int) -> tuple[Point, ...]:
+    """Check one ring, and lay it out so that no side is longer than half a turn."""
+    name = "the outline" if number == 0 else f"hole {number}"
+    if not isinstance(ring, list) or len(ring) < 4:
+        raise WrongShape(f"{name} must have 4 points or more, the last as the first")
+    points = [_point(each, f"point {at} of {name}") for at, each in enumerate(ring, 1)]
+    if points[0] != points[-1]:
+        raise WrongShape(f"{name} is not closed: its last point must be as its first")
+    laid = [points[0]]
+    for longitude, latitude in points[1:]:
+        before = laid[-1][0]
+        laid.append((before + remainder(longitude - before, 360.0), latitude))
+    if abs(laid[-1][0] - laid[0][0]) > 1:
+        raise WrongShape(f"{name} goes round a pole: use a circle there")
+    laid[-1] = laid[0]
+    if (crossed := _crossing(laid)) is not None:
+        raise WrongShape(
+            f"{name} crosses itself: its sides from point {crossed[0]} and from point {crossed[1]}"
+            " meet; draw it so that they do not"
+        )
+    return tuple(laid)
+
+
+def _point(found: Any, name: str) -> Point:
+    numbers = isinstance(found, list) and len(found) >= 2
+    if not numbers or any(
+        isinstance(each, bool) or not isinstance(each, int | float) for each in found[:2]
+    ):
+        raise WrongShape(f"{name} must be [longitude, latitude]")
+    longitude, latitude = found[:2]
+    _check(longitude, latitude, name)
+    return float(longitude), float(latitude)
+
+
+def _check(longitude: float, latitude: float, name: str) -> None:
+    for value, limit, axis in ((latitude, 90, "latitude"), (longitude, 180, "longitude")):
+        if not -limit <= value <= limit:
+            told = str(value)[:20]
+            raise WrongShape(f"{axis} of {name} must be from -{limit} to {limit}, not {told}")
+
+
+def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
+    """Return the first two sides that cross, by the numbers of their first points."""
+    sides = [*pairwise(ring)]
+    for one, (a, b) in enumerate(sides):
+        for other in range(one + 2, len(sides)):
+            c, d = sides[other]
+            if min(a[0], b[0]) > max(c[0], d[0]) or max(a[0], b[0]) < min(c[0], d[0]):
+                continue
+            apart = _side(a, b, c) * _side(a, b, d) < 0
+            if apart and _side(c, d, a) * _side(c, d, b) < 0:
+                return one + 1, other + 1
+    return None
+
+
+def _side(a: Point, b: Point, c: Point) -> float:
+    """Return on which side of the line from `a` to `b` the point `c` lies, by the sign."""
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+def _middle(ring: Sequence[Point]) -> float:
+    """Return the longitude in the middle of it."""
+    east = [longitude for longitude, _ in ring]
+    return (min(east) + max(east)) / 2
+
+
+def _beside(ring: tuple[Point, ...], middle: float) -> tuple[Point, ...]:
+    """Return a hole on the same turn as the outline that it is in."""
+    own = _middle(ring)
+    turn = middle + remainder(own - middle, 360.0) - own
+    return tuple((longitude + turn, latitude) for longitude, latitude in ring)
+
+
+def _holds(ring: Sequence[Point], x: float, y: float) -> bool:
+    """Return whether a line from the point eastward crosses the ring an odd number of times."""
+    odd = False
+    for (x1, y1), (x2, y2) in pairwise(ring):
+        if (y1 > y) != (y2 > y) and x < x1 + (y - y1) / (y2 - y1) * (x2 - x1):
+            odd = not odd
+    return odd
+
+
+def _to_edge(ring: Sequence[Point], x: float, y: float) -> float:
+    """Return the metres to the nearest side, on a flat map that is true at the point."""
+    scale = cos(radians(y))
+    nearest = inf
+    for (x1, y1), (x2, y2) in pairwise(ring):
+        ax, ay, bx, by = (x1 - x) * scale, y1 - y, (x2 - x) * scale, y2 - y
+        dx, dy = bx - ax, by - ay
+        length = dx * dx + dy * dy
+        along = 0.0 if length == 0 else max(0.0, min(1.0, -(ax * dx + ay * dy) / length))
+        nearest = min(nearest, hypot(ax + along * dx, ay + along * dy))
+    return nearest * _DEGREE
+
+
+def _on_earth(longitude: float) -> float:
+    """Return it from -180 to 180."""
+    return longitude if -180 <= longitude <= 180 else remainder(longitude, 360.0)

@@ -1,0 +1,108 @@
+"""Quiet hours: between two local times the hub's own alarms wait until the morning.
+
+An SOS never waits, and neither does who is overdue. What waits is told in one message for each
+contact. A contact's own quiet hours count before those of its workspace. Webhooks, the desk and the
+log have everything at once.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from fieldagent.hub.records import audit
+from fieldagent.hub.records.audit import ADMINISTRATION
+from fieldagent.hub.store.contract import Db
+
+NEVER = "none"
+"""Of a contact: no quiet hours, whatever its workspace has. Nothing at all: as that."""
+AT_ONCE = ("sos", "overdue")
+"""The kinds of incidents that never wait."""
+_HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) (\S{1,64})")
+
+
+class WrongHours(ValueError):
+    """The text says what is wrong, and what to do."""
+
+
+class QuietHours(NamedTuple):
+    """From one minute of the local day to another, over midnight where that is earlier."""
+
+    begins: int
+    ends: int
+    zone: ZoneInfo
+
+    def end(self, now: float) -> float | None:
+        """Return when those that hold now end (Unix time); None where none do."""
+        local = datetime.fromtimestamp(now, self.zone)
+        minute = local.hour * 60 + local.minute
+        if self.begins < self.ends:
+            quiet = self.begins <= minute < self.ends
+        else:
+            quiet = minute >= self.begins or minute < self.ends
+        if not quiet:
+            return None
+        hour, minute = divmod(self.ends, 60)
+        end = local.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        # As clocks are put back an hour, a time is there twice.
+        ends = (
+            (end + timedelta(days=days)).replace(fold=fold).timestamp()
+            for days in (0, 1)
+            for fold in (0, 1)
+        )
+        return min(each for each in ends if each > now)
+
+
+def read_hours(text: str) -> QuietHours:
+    """Read `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
+    found = _HOURS.fullmatch(text)
+    if found is None:
+        raise WrongHours(f"{text!r} are no quiet hours: write 22:00-06:00 and a zone")
+    begins, ends = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3))
+    if begins == ends:
+        raise WrongHours("they begin as they end: nobody would ever be told")
+    try:
+        return QuietHours(begins, ends, ZoneInfo(found[5]))
+    except (KeyError, ValueError, OSError):
+        raise WrongHours(
+            f"this machine knows no time zone {found[5]!r}: write it as Europe/Zurich or UTC;"
+            " Debian's package tzdata brings them"
+        ) from None
+
+
+def set_of_workspace(
+    db: Db, workspace: int, hours: str, now: float, *, by: str = ADMINISTRATION
+) -> None:
+    """Set them for all contacts that have none of their own; empty: there are none."""
+    db.execute("UPDATE workspace SET quiet = ? WHERE id = ?", hours, workspace)
+    audit.note(db, workspace, by, "quiet hours", hours or "none", now)
+
+
+def set_of_contact(
+    db: Db, workspace: int, contact: int, hours: str, now: float, *, by: str = ADMINISTRATION
+) -> None:
+    """Set a contact's own; `NEVER`: it is told at once; empty: as its workspace has them."""
+    db.execute("UPDATE alarm_contact SET quiet = ? WHERE id = ?", hours, contact)
+    told = f"contact {contact}: {hours or 'as the workspace'}"
+    audit.note(db, workspace, by, "quiet hours", told, now)
+
+
+def of_workspace(db: Db, workspace: int) -> str:
+    """Return them; empty where there are none."""
+    ((hours,),) = db.execute("SELECT quiet FROM workspace WHERE id = ?", workspace)
+    return str(hours)
+
+
+def waits_until(own: str, of_all: str, kind: str, at: float) -> float | None:
+    """Return until when a contact is not told at `at` of an incident of that kind; None where it
+    is. `own` and `of_all` are its quiet hours and its workspace's. A zone that this machine does
+    not know holds nothing up."""
+    hours = own or of_all
+    if kind in AT_ONCE or hours in ("", NEVER):
+        return None
+    try:
+        return read_hours(hours).end(at)
+    except WrongHours:
+        return None

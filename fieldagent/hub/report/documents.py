@@ -1,0 +1,101 @@
+"""A kit's week as a file: a table, a track, or a page to print."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from fieldagent.hub.api.sos_table import cell
+from fieldagent.hub.report import print_page
+from fieldagent.hub.report.kit_week import KitWeek
+from fieldagent.package import tracks
+from fieldagent.package.package import Location
+from fieldagent.package.writing import clock_time, write_timestamp
+
+COLUMNS = (
+    *("what", "time", "kind", "state", "over", "came", "latitude", "longitude", "altitude"),
+    *("speed", "course", "number", "unit", "mo", "mt", "here", "operator", "money", "text"),
+)
+"""`what` is position, from kit, to kit, incident or cost; times are UTC."""
+
+
+def table(told: KitWeek) -> bytes:
+    """Return a row for each position, item, incident and day of cost (RFC 4180), in UTF-8 with a
+    mark at its head by which spreadsheets know that."""
+    text = io.StringIO()
+    rows = csv.DictWriter(text, COLUMNS)
+    rows.writeheader()
+    for row in _rows(told):
+        rows.writerow({name: cell(value) for name, value in row.items()})
+    return text.getvalue().encode("utf-8-sig", "replace")
+
+
+def _rows(told: KitWeek) -> Iterator[dict[str, Any]]:
+    for each in told.track:
+        assert isinstance(each.place, Location)
+        yield {
+            "what": "position",
+            "time": write_timestamp(each.moment),
+            "kind": "SOS" if each.sos else "location",
+            "latitude": f"{each.place.latitude:.7f}",
+            "longitude": f"{each.place.longitude:.7f}",
+            "altitude": each.place.altitude,
+            "speed": each.place.speed_over_ground,
+            "course": each.place.course_over_ground,
+        }
+    for sent in told.sent:
+        yield {
+            "what": "from kit",
+            "time": clock_time(sent.at),
+            "kind": "SOS" if sent.sos else sent.kind,
+            "state": "stored",
+            "came": clock_time(sent.came),
+        }
+    for given in told.given:
+        yield {
+            "what": "to kit",
+            "time": clock_time(given.at),
+            "kind": given.kind,
+            "state": given.state,
+            "over": given.over,
+            "text": given.reason,
+        }
+    for incident in told.incidents:
+        yield {
+            "what": "incident",
+            "time": clock_time(incident["raised"]),
+            "kind": incident["kind"],
+            "state": incident["state"],
+            "number": incident["id"],
+            "text": print_page.end_of(incident),
+        }
+    for day in told.costs:
+        names = ("unit", "mo", "mt", "here", "operator")
+        yield {
+            "what": "cost",
+            "time": day["day"],
+            "over": "satellite",
+            **{name: day[name] for name in names},
+            "money": day.get("money"),
+            "text": day["difference"],
+        }
+
+
+class ReportFormat(NamedTuple):
+    content_type: str
+    write: Callable[[KitWeek], bytes]
+
+
+def _track(write: Callable[..., str]) -> Callable[[KitWeek], bytes]:
+    return lambda told: write(told.track, told.pause).encode("utf-8", "replace")
+
+
+FORMATS = {
+    "csv": ReportFormat("text/csv; charset=utf-8", table),
+    "gpx": ReportFormat(tracks.CONTENT_TYPES["gpx"], _track(tracks.gpx)),
+    "kml": ReportFormat(tracks.CONTENT_TYPES["kml"], _track(tracks.kml)),
+    "html": ReportFormat("text/html; charset=utf-8", print_page.page),
+}
+"""By the names that `--format` and `?format=` have for them."""

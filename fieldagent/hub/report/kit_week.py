@@ -1,0 +1,223 @@
+"""What a kit did in a week, as the hub knows it: where it was, what it sent and was sent, its
+incidents, and what its satellite messages cost.
+
+It only looks. `find` is one operation for `Store.read` or `once`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.api import reading, sos_desk
+from fieldagent.hub.api.reading import END
+from fieldagent.hub.records import sos, usage
+from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.records.usage import Prices
+from fieldagent.hub.report.week import Week, longest_pause
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Item, Location, recorded
+from fieldagent.package.payload import Identity
+from fieldagent.package.tracks import Placed, legs
+
+ITEMS_MAX = 50_000
+"""Of either direction: a kit that tells where it is each 15 seconds of the week has 40 320."""
+AT_ONCE = 500
+
+
+class SentItem(NamedTuple):
+    """Something that the kit said, and the hub has stored."""
+
+    kind: str
+    at: float
+    """By the kit's word."""
+    came: float
+    sos: bool
+
+
+class GivenItem(NamedTuple):
+    """Something that was to go to the kit."""
+
+    kind: str
+    at: float
+    state: str
+    """Of its delivery: waiting, on its way, stored, expired, collapsed."""
+    over: str
+    """The bearer; empty where none has taken it."""
+    reason: str
+
+
+class KitWeek(NamedTuple):
+    device: int
+    name: str
+    user: str
+    week: Week
+    made: float
+    track: list[Placed]
+    """Positions in the order of the kit's own times, but those of which nobody has proved that they
+    are its own."""
+    unproved: int
+    """Positions that were left out for that."""
+    pause: float
+    """Seconds without a position beyond which there is a gap."""
+    sent: list[SentItem]
+    given: list[GivenItem]
+    incidents: list[dict[str, Any]]
+    """As the desk tells them, with their timelines."""
+    costs: list[dict[str, Any]]
+    """By day, over satellite (`usage.row_of`)."""
+    money: str
+    """What the days cost together, as the hub counts; empty without a price."""
+    whole: bool
+    """False where there was more than a report holds."""
+
+    def gaps(self) -> list[tuple[datetime, datetime]]:
+        """Return from when to when no position is known, between two that are."""
+        parts = legs(self.track, self.pause)
+        return [(before[-1].moment, after[0].moment) for before, after in pairwise(parts)]
+
+    def sent_counts(self) -> Counter[str]:
+        """Return how many of each kind the hub has stored; an SOS is a kind."""
+        return Counter("SOS" if each.sos else each.kind for each in self.sent)
+
+    def given_counts(self) -> Counter[tuple[str, str, str]]:
+        """Return how many there are of each kind, state and bearer."""
+        return Counter((each.kind, each.state, each.over) for each in self.given)
+
+
+def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: float) -> KitWeek:
+    """Look at the week of a kit of that workspace; `prices` are what a credit costs."""
+    ((name, member, user, type_),) = db.execute(
+        "SELECT device.name, member.id, member.name, type FROM device"
+        " JOIN member ON member.id = device.member WHERE device.id = ? AND workspace = ?",
+        *(device, workspace),
+    )
+    whose = Identity(str(member), user, type_)
+    track, sent, unproved = [], [], 0
+    for number, row in enumerate(_sent(db, workspace, member, device, week)):
+        if number == ITEMS_MAX:
+            break
+        request_id, kind, is_sos, unauthenticated, accepted, body = row
+        entry = stored_entry(body)
+        content = entry.content
+        assert isinstance(content, Item), "the ledger holds items alone"
+        moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
+        if not week.begins <= moment.timestamp() < week.ends:
+            continue
+        sent.append(SentItem(kind, moment.timestamp(), float(accepted), bool(is_sos)))
+        if isinstance(content, Location):
+            unproved += bool(unauthenticated)
+            if not unauthenticated:
+                track.append(Placed(request_id, whose, name, moment, content, bool(is_sos)))
+    track.sort(key=lambda each: each.moment)
+    given = _given(db, workspace, device, week, now)
+    days = usage.usage(db, workspace, *week.days, device)
+    return KitWeek(
+        device,
+        name,
+        user,
+        week,
+        now,
+        track,
+        unproved,
+        longest_pause([each.moment.timestamp() for each in track]),
+        sorted(sent, key=lambda each: each.at),
+        given,
+        _incidents(db, workspace, device, week),
+        [usage.row_of(each, prices) for each in days],
+        usage.total_of(days, prices).money,
+        max(len(sent), len(given)) < ITEMS_MAX,
+    )
+
+
+def _sent(
+    db: Db, workspace: int, member: int, device: int, week: Week
+) -> Iterator[tuple[Any, ...]]:
+    """Yield what a kit said and came from that week on, but what the hub itself says of it."""
+    place = 0
+    while True:
+        rows = db.execute(
+            "SELECT id, request_id, kind, sos, unauthenticated, accepted, body FROM item"
+            " WHERE workspace = ? AND sender = ? AND id > ? AND source_device = ?"
+            " AND accepted >= ? AND (incident IS NULL OR source_sequence IS NOT NULL OR"
+            " (SELECT sos.kind FROM sos WHERE sos.id = incident) = 'sos') ORDER BY id LIMIT ?",
+            *(workspace, member, place, device, week.begins, AT_ONCE),
+        )
+        yield from (row[1:] for row in rows)
+        if len(rows) < AT_ONCE:
+            return
+        place = rows[-1][0]
+
+
+def _given(db: Db, workspace: int, device: int, week: Week, now: float) -> list[GivenItem]:
+    """Return what was to go to it, the oldest first."""
+    everything = Caller(0, "", workspace, frozenset(), 0, "Integration", "", "", False)
+    found: list[GivenItem] = []
+    before: int | None = END
+    while before is not None and len(found) < ITEMS_MAX:
+        some, before = reading.deliveries(db, everything, device, None, before, AT_ONCE, now)
+        found += [
+            GivenItem(
+                "SOS" if each["sos"] else each["kind"] or "item",
+                each["accepted"],
+                each["state"],
+                each["over"] or "",
+                each["reason"] or "",
+            )
+            for each in some
+            if week.begins <= each["accepted"] < week.ends
+        ]
+        if some and max(each["accepted"] for each in some) < week.begins:
+            break
+    return found[::-1]
+
+
+def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str, Any]]:
+    """Return those that were raised in that week, or not closed before it."""
+    rows = db.execute(
+        "SELECT id FROM sos WHERE device = ? AND raised < ? AND (closed IS NULL OR closed >= ?)"
+        " ORDER BY id",
+        *(device, week.ends, week.begins),
+    )
+    found = [sos.named(db, workspace, id_) for (id_,) in rows]
+    return [
+        {**sos_desk.shown(db, each), "timeline": sos_desk.timeline(db, each.id)}
+        for each in found
+        if each is not None
+    ]
+
+
+def as_json(told: KitWeek) -> Mapping[str, Any]:
+    """Return all of it; times in Unix seconds."""
+    return {
+        "kit": {"id": told.device, "name": told.name, "user": told.user},
+        "week": told.week.name,
+        "begins": told.week.begins,
+        "ends": told.week.ends,
+        "made": told.made,
+        "whole": told.whole,
+        "positions": [
+            {
+                "at": each.moment.timestamp(),
+                "latitude": each.place.latitude,
+                "longitude": each.place.longitude,
+            }
+            for each in told.track
+        ],
+        "unproved": told.unproved,
+        "gaps": [
+            {"from": begins.timestamp(), "to": ends.timestamp()} for begins, ends in told.gaps()
+        ],
+        "fromKit": dict(sorted(told.sent_counts().items())),
+        "toKit": [
+            {"kind": kind, "state": state, "over": over or None, "count": count}
+            for (kind, state, over), count in sorted(told.given_counts().items())
+        ],
+        "incidents": told.incidents,
+        "costs": told.costs,
+        "money": told.money or None,
+    }

@@ -1,0 +1,238 @@
+"""A kit's week as one page of HTML that needs nothing else, made to be printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import pairwise
+from math import cos, radians, remainder
+from typing import Any
+
+from fieldagent.hub.report.kit_week import KitWeek
+from fieldagent.package.tracks import Placed, legs
+from fieldagent.package.writing import clock_time, minutes_in_words, write_timestamp
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""What the page needs: the styles in it, and nothing else."""
+WIDE, HIGH, BORDER = 640.0, 320.0, 8.0
+"""Of the sketch, in its own units."""
+
+_STYLE = """
+@page { size: A4; margin: 15mm }
+body { font: 11pt/1.4 system-ui, sans-serif; color: #111; background: #fff; max-width: 50em;
+  margin: 2em auto; padding: 0 1em }
+h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin: 1.5em 0 .3em }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; padding: .2em .6em .2em 0; border-bottom: 1px solid #999;
+  vertical-align: top }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
+.quiet { color: #555 } svg { width: 100%; height: auto; border: 1px solid #999 }
+polyline { fill: none; stroke: #1a5fb4; stroke-width: 2 }
+polyline.gap { stroke: #777; stroke-width: 1; stroke-dasharray: 4 4 } circle { fill: #1a5fb4 }
+@media print { body { margin: 0; padding: 0; max-width: none } .screen { display: none }
+  h2 { break-after: avoid } tr, svg { break-inside: avoid } thead { display: table-header-group } }
+"""
+
+
+def page(told: KitWeek) -> bytes:
+    first, last = told.week.days
+    title = f"{told.name}, {told.week.name}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        _line(
+            f"Kit {told.name} of {told.user}, {first} to {last} (UTC), as the hub knew it at "
+            f"{clock_time(told.made)}."
+        ),
+        '<p class="screen quiet">Print this page, or save it as PDF by your browser\'s print.</p>',
+        *_cut(told),
+        *_positions(told),
+        *_messages(told),
+        *_incidents(told),
+        *_costs(told),
+    ]
+    text = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+    return text.encode("utf-8", "replace")
+
+
+def end_of(incident: dict[str, Any]) -> str:
+    """Return by whom and why it was closed; empty of one that is not."""
+    ends = [step for step in incident["timeline"] if step["event"] == "closed"]
+    if incident["closed"] is None or not ends:
+        return ""
+    by = ends[-1]["by"]
+    return ": ".join(filter(None, [by["name"] if by else "", ends[-1]["detail"]]))
+
+
+def _cut(told: KitWeek) -> list[str]:
+    return [] if told.whole else [_line("There is more than a report holds: this is not all.")]
+
+
+def _positions(told: KitWeek) -> list[str]:
+    found = ["<h2>Where it was</h2>"]
+    if told.unproved:
+        found.append(_line(f"Left out: {told.unproved} positions, sender not verified."))
+    if not told.track:
+        return [*found, _line("No position is known of this week.")]
+    days: dict[str, list[Placed]] = {}
+    for each in told.track:
+        days.setdefault(each.moment.date().isoformat(), []).append(each)
+    rows = [
+        (day, len(some), _clock(some[0]), _clock(some[-1]), _place(some[-1]))
+        for day, some in days.items()
+    ]
+    found.append(_sketch(told.track, told.pause))
+    head = ("Day (UTC)", "Positions", "First", "Last", "Last place")
+    found.append(_table(head, rows, numbers=(1,)))
+    usual = minutes_in_words(int(told.pause))
+    gaps = [
+        (
+            write_timestamp(begins),
+            write_timestamp(ends),
+            minutes_in_words(int((ends - begins).total_seconds() // 60 * 60)),
+        )
+        for begins, ends in told.gaps()
+    ]
+    if not gaps:
+        return [*found, _line(f"No gap longer than {usual}.")]
+    found.append(_line(f"Where it was meanwhile is not known (gaps longer than {usual}, dotted):"))
+    return [*found, _table(("From", "To", "Length"), gaps)]
+
+
+def _messages(told: KitWeek) -> list[str]:
+    sent = [(kind, count) for kind, count in sorted(told.sent_counts().items())]
+    given = [
+        (kind, state, over or "-", count)
+        for (kind, state, over), count in sorted(told.given_counts().items())
+    ]
+    return [
+        "<h2>From the kit</h2>",
+        _table(("Kind", "Stored at the hub"), sent, numbers=(1,)) if sent else _line("Nothing."),
+        "<h2>To the kit</h2>",
+        _table(("Kind", "State", "Over", "Number"), given, numbers=(3,))
+        if given
+        else _line("Nothing."),
+        _line("stored: the kit has confirmed that it is on its disk. waiting, on its way: it has"
+              " not. expired, collapsed: it was not delivered, as its time was over or a newer one"
+              " took its place."),
+    ]  # fmt: skip
+
+
+def _incidents(told: KitWeek) -> list[str]:
+    rows = [
+        (
+            f"{each['kind']} {each['id']}",
+            clock_time(each["raised"]),
+            each["state"],
+            f"{each['seen']['by']['name']}, {clock_time(each['seen']['at'])}"
+            if each["seen"]
+            else "",
+            "" if each["closed"] is None else clock_time(each["closed"]),
+            end_of(each),
+        )
+        for each in told.incidents
+    ]
+    head = ("Incident", "Raised", "State", "Seen by", "Closed", "By whom and why")
+    return ["<h2>Incidents</h2>", _table(head, rows) if rows else _line("None.")]
+
+
+def _costs(told: KitWeek) -> list[str]:
+    rows = [
+        (
+            each["day"],
+            "satellite",
+            each["mo"],
+            each["mt"],
+            each["here"],
+            each["unit"],
+            each.get("money") or "",
+            "not imported" if each["operator"] is None else each["operator"],
+        )
+        for each in told.costs
+    ]
+    head = (
+        "Day (UTC)",
+        "Bearer",
+        "From it",
+        "To it",
+        "Together",
+        "Unit",
+        "Money",
+        "Operator's count",
+    )
+    total = [_line(f"Together: {told.money}, as the hub counts.")] if told.money else []
+    return [
+        "<h2>What it cost</h2>",
+        _table(head, rows, numbers=(2, 3, 4)) if rows else _line("Nothing was counted."),
+        *total,
+        _line("Of IP, SMS and radio the hub counts no bytes of one kit."),
+    ]
+
+
+def _sketch(track: Sequence[Placed], pause: float) -> str:
+    """Return the track from above, north up; gaps are dotted."""
+    middle, east = track[0].place.latitude, track[0].place.longitude
+    flat = {
+        id(each): (
+            remainder(each.place.longitude - east, 360.0) * cos(radians(middle)),
+            -each.place.latitude,
+        )
+        for each in track
+    }
+    xs, ys = ([place[axis] for place in flat.values()] for axis in (0, 1))
+    scale = min(
+        (WIDE - 2 * BORDER) / max(max(xs) - min(xs), 1e-6),
+        (HIGH - 2 * BORDER) / max(max(ys) - min(ys), 1e-6),
+    )
+
+    def at(each: Placed) -> str:
+        x, y = flat[id(each)]
+        return f"{BORDER + (x - min_x) * scale:.1f},{BORDER + (y - min_y) * scale:.1f}"
+
+    min_x, min_y = min(xs), min(ys)
+    parts = legs(track, pause)
+    drawn = [_stroke("", map(at, leg)) for leg in parts]
+    drawn += [_stroke("gap", map(at, (before[-1], after[0]))) for before, after in pairwise(parts)]
+    x, y = at(track[-1]).split(",")
+    return (
+        f'<svg viewBox="0 0 {WIDE:.0f} {HIGH:.0f}" role="img" aria-label="The track, north up">'
+        f'{"".join(drawn)}<circle cx="{x}" cy="{y}" r="4"/></svg>'
+    )
+
+
+def _stroke(look: str, points: Iterable[str]) -> str:
+    return f'<polyline class="{look}" points="{" ".join(points)}"/>'
+
+
+def _clock(each: Placed) -> str:
+    return each.moment.strftime("%H:%M")
+
+
+def _place(each: Placed) -> str:
+    return f"{each.place.latitude:.5f} {each.place.longitude:.5f}"
+
+
+def _line(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: Sequence[int] = ()
+) -> str:
+    """`numbers` are the columns that stand at the right."""
+
+    def line(cells: Sequence[Any], tag: str) -> str:
+        marks = (' class="number"' if column in numbers else "" for column in range(len(cells)))
+        told = (
+            f"<{tag}{mark}>{escape(str(each))}</{tag}>"
+            for mark, each in zip(marks, cells, strict=True)
+        )
+        return f"<tr>{''.join(told)}</tr>"
+
+    body = "\n".join(line(row, "td") for row in rows)
+    return f"<table><thead>{line(head, 'th')}</thead><tbody>\n{body}\n</tbody></table>"

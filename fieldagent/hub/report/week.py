@@ -1,0 +1,65 @@
+"""A week as ISO 8601 counts them: from Monday, in UTC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple
+
+_WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})", re.ASCII)
+LEAST, USUAL = 900.0, 3.0
+"""A pause in a track is a gap where it is longer than so many seconds, and than so many times the
+usual one."""
+
+
+class WrongWeek(ValueError):
+    """The text says what is wrong, and what to do."""
+
+
+class Week(NamedTuple):
+    name: str
+    """Such as 2026-W47."""
+    begins: float
+    ends: float
+    """Unix times; the second one is of the next week."""
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """Return its first and its last day."""
+        monday = datetime.fromtimestamp(self.begins, UTC).date()
+        return monday.isoformat(), (monday + timedelta(days=6)).isoformat()
+
+
+def read_week(text: str) -> Week:
+    """Raises WrongWeek."""
+    found = _WEEK.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError
+        monday = date.fromisocalendar(int(found[1]), int(found[2]), 1)
+        return _from(monday)
+    except (ValueError, OverflowError):
+        raise WrongWeek(
+            f"{text[:20]!r} is no week: write year and week such as 2026-W47, as ISO 8601 does"
+        ) from None
+
+
+def week_of(moment: float) -> Week:
+    """Return the week that has a Unix time."""
+    day = datetime.fromtimestamp(moment, UTC).date()
+    return _from(day - timedelta(days=day.weekday()))
+
+
+def _from(monday: date) -> Week:
+    year, number, _ = monday.isocalendar()
+    begins = datetime(monday.year, monday.month, monday.day, tzinfo=UTC).timestamp()
+    return Week(f"{year}-W{number:02}", begins, begins + 7 * 86_400.0)
+
+
+def longest_pause(times: Sequence[float]) -> float:
+    """Return how many seconds may pass between two positions of a track, in their order, before
+    that is a gap: three times what is usual there, and 15 minutes at least."""
+    pauses = sorted(later - before for before, later in pairwise(times))
+    return max(LEAST, USUAL * pauses[len(pauses) // 2]) if pauses else LEAST

@@ -1,0 +1,190 @@
+"""Quiet hours: alarms that can wait are told in the morning, in one message."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fieldagent.hub.escalation import contacts, telling
+from fieldagent.hub.escalation.telling import Telling
+from fieldagent.hub.records import alarm, ledger, quiet
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.records.quiet import WrongHours, read_hours
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import SOS_PRIORITY, Message
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+from tests.hub.field import Field, field_of
+from tests.hub.test_console import settle_in
+from tests.hub.test_sos_desk import HELP
+from tests.postgres import new_database
+from tests.processes import MODULE, administer
+from tests.running import running
+
+HANDED = HandoverResult(HandoverOutcome.HANDED)
+FAILED = HandoverResult(HandoverOutcome.FAILED, "no network")
+HOURS = "22:00-06:00 Europe/Zurich"
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+NIGHT, MORNING = at("2026-11-26T23:30+01:00"), at("2026-11-27T06:00+01:00")
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "end"),
+    [
+        (HOURS, "2026-11-26T21:59+01:00", None),
+        (HOURS, "2026-11-26T22:00+01:00", "2026-11-27T06:00+01:00"),
+        (HOURS, "2026-11-27T05:59+01:00", "2026-11-27T06:00+01:00"),
+        (HOURS, "2026-11-27T06:00+01:00", None),
+        ("12:00-14:00 UTC", "2026-11-26T13:00+00:00", "2026-11-26T14:00+00:00"),
+        ("12:00-14:00 UTC", "2026-11-26T15:00+00:00", None),
+        # Summer begins: at two it is three. And it ends: at three it is two once more.
+        (HOURS, "2027-03-28T01:30+01:00", "2027-03-28T06:00+02:00"),
+        ("22:00-02:30 Europe/Zurich", "2026-10-25T02:15+02:00", "2026-10-25T02:30+02:00"),
+        ("22:00-02:30 Europe/Zurich", "2026-10-25T02:15+01:00", "2026-10-25T02:30+01:00"),
+    ],
+)
+def test_when_they_end(hours: str, now: str, end: str | None) -> None:
+    assert read_hours(hours).end(at(now)) == (None if end is None else at(end))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("22-6 UTC", "are no quiet hours: write 22:00-06:00"),
+        ("22:00-24:00 UTC", "are no quiet hours"),
+        ("22:00-22:00 UTC", "they begin as they end"),
+        ("22:00-06:00 Europe/Zuerich", "knows no time zone 'Europe/Zuerich'"),
+        ("22:00-06:00 ../etc/passwd", "knows no time zone"),
+        ("22:00-06:00 Europe", "knows no time zone"),
+    ],
+)
+def test_what_are_no_quiet_hours_is_told(text: str, why: str) -> None:
+    with pytest.raises(WrongHours, match=why):
+        read_hours(text)
+
+
+async def duty(alps: Field, own: str = "", **how: int) -> int:
+    """A contact that is told at once, in the night."""
+    alps.now = NIGHT
+    add = partial(contacts.add, workspace=1, name="Duty", address="duty@example.org", now=NIGHT)
+    contact = await alps.store.commit(partial(add, **{"after": 0, **how}))
+    await alps.store.commit(lambda db: quiet.set_of_workspace(db, 1, HOURS, NIGHT))
+    await alps.store.commit(lambda db: quiet.set_of_contact(db, 1, contact, own, NIGHT))
+    return contact
+
+
+async def raised(alps: Field, kind: str, device: int = 1) -> int:
+    posting = Posting(1, device, Message(f"{kind} it is"), int(alps.now), SOS_PRIORITY, sos=True)
+    return await alps.store.commit(
+        lambda db: ledger.raise_alarm(db, posting, device, alps.now, kind)
+    )
+
+
+async def due(alps: Field, store: Store | None = None) -> list[Telling]:
+    return await (store or alps.store).commit(
+        lambda db: telling.claim(db, alps.now + alarm.SOON, 9, "")
+    )
+
+
+@pytest.mark.parametrize("kind", ["sos", "overdue"])
+async def test_who_may_be_in_need_never_waits(store: Store, kind: str) -> None:
+    async with field_of(store) as alps:
+        await duty(alps)
+        if kind == "sos":
+            await alps.sends(1, HELP)
+        else:
+            await raised(alps, kind)
+        assert len(await due(alps)) == 1
+
+
+async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store) -> None:
+    async with field_of(store) as alps:
+        await duty(alps)
+        first = await raised(alps, "fence")
+        alps.now += 3600
+        second = await raised(alps, "operator", 2)
+        third = await raised(alps, "watch", 3)
+        assert await due(alps) == []
+        # Nobody else is there, which hurries nothing that waits for the morning.
+        await store.commit(lambda db: alarm.look(db, alps.now))
+        assert await due(alps) == []
+        # What somebody has answered meanwhile is told no more.
+        await store.commit(lambda db: alarm.end(db, third))
+        alps.now = MORNING
+        (told,) = await due(alps)
+        assert told.notice.subject == "2 alarms in quiet hours"
+        assert f"Fence {first} of kit 1: fence it is" in told.notice.text
+        assert f"Satellite operator {second} of kit 2: operator it is" in told.notice.text
+        assert await due(alps) == []
+        # It failed, and goes again as one; then both have it in their timelines.
+        await store.commit(lambda db: telling.settle(db, told, FAILED, alps.now))
+        alps.now += 3600
+        (again,) = await due(alps)
+        assert len(again.beside) == 1
+        await store.commit(lambda db: telling.settle(db, again, HANDED, alps.now))
+        events = await alps.rows("SELECT sos FROM sos_event WHERE event = 'told' ORDER BY sos")
+        assert [each for (each,) in events] == [first, second]
+        assert await due(alps) == []
+
+
+async def test_a_contacts_own_hours_count_before_the_workspaces(store: Store) -> None:
+    async with field_of(store) as alps:
+        await duty(alps, own=quiet.NEVER)
+        await raised(alps, "fence")
+        assert len(await due(alps)) == 1
+
+
+async def test_by_day_alarms_are_told_one_by_one(store: Store) -> None:
+    async with field_of(store) as alps:
+        await duty(alps)
+        alps.now = MORNING + 3600
+        for device in (1, 2):
+            await raised(alps, "fence", device)
+        assert [each.beside for each in await due(alps)] == [(), ()]
+
+
+async def test_a_step_that_falls_into_them_waits(store: Store) -> None:
+    async with field_of(store) as alps:
+        await duty(alps, after=600)
+        alps.now = at("2026-11-26T21:55+01:00")
+        await raised(alps, "fence")
+        rows = await alps.rows("SELECT not_before, held FROM alarm_message")
+        assert rows == [(MORNING + 600, 1)]
+
+
+async def test_of_three_hubs_one_tells_it(postgres: str) -> None:
+    database = new_database(postgres)
+    first, second = open_store(database), open_store(database)
+    async with field_of(first) as alps, running(second):
+        await duty(alps)
+        for device in (1, 2, 3):
+            await raised(alps, "fence", device)
+        alps.now = MORNING
+        told = [*await due(alps), *await due(alps, second)]
+        assert [len(each.beside) for each in told] == [2]
+    first.close()
+    second.close()
+
+
+def test_at_the_hubs_machine(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    administer(database, "contact", "add", "Duty", "duty@example.org")
+    shown = administer(database, "quiet", "set", "22:00-06:00", "--zone", "Europe/Zurich")
+    assert [each["quiet"] for each in shown] == [HOURS, f"{HOURS} (the workspace's)"]
+    shown = administer(database, "quiet", "set", "none", "--contact", "1")
+    assert shown[1]["quiet"] == "none"
+    assert administer(database, "quiet", "inherit", "1")[1]["quiet"].startswith("22:00")
+    assert administer(database, "quiet", "set", "none")[0]["quiet"] == "none"
+    wrong = ("quiet", "set", "22:00-06:00", "--zone", "Europe/Zuerich", "--database", database)
+    done = subprocess.run([*MODULE, "hub", *wrong], capture_output=True, text=True)
+    assert done.returncode and "knows no time zone 'Europe/Zuerich'" in done.stderr

@@ -1,0 +1,75 @@
+"""What positions of a kit show of its coming and going."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.hub.places import shape
+from fieldagent.hub.places.crossing import EDGE, Crossing, DatedPlace, FenceSide, judge
+from fieldagent.hub.places.shape import RADIUS
+
+HUT = shape.circle(45.0, 7.0, 500)
+METRE = 180 / 3.141592653589793 / RADIUS
+"""Degrees of latitude."""
+
+
+def at(metres: float, when: float, accuracy: float = 0.0) -> DatedPlace:
+    """So far north of the hut."""
+    return DatedPlace(45.0 + metres * METRE, 7.0, when, accuracy)
+
+
+def told(*positions: DatedPlace) -> list[Crossing]:
+    standing, found = FenceSide(), []
+    for each in positions:
+        standing, crossed = judge(HUT, standing, each)
+        found += [crossed] if crossed else []
+    return found
+
+
+def test_two_positions_on_either_side_are_a_crossing() -> None:
+    assert told(at(0, 1), at(900, 2), at(950, 3), at(10, 4)) == [
+        Crossing(False, 2, 1, False),
+        Crossing(True, 4, 3, False),
+    ]
+
+
+def test_the_first_position_is_no_crossing() -> None:
+    assert told(at(900, 1)) == told(at(0, 1)) == []
+
+
+def test_an_old_position_that_came_late_decides_nothing() -> None:
+    assert told(at(0, 10), at(900, 5)) == []
+    assert told(at(0, 10), at(0, 10), at(900, 10)) == []
+    # It was outside at 5 and is inside at 10: what it shows is told as the newer one came.
+    assert told(at(900, 1), at(0, 10), at(900, 5), at(0, 11)) == [Crossing(True, 10, 1, False)]
+
+
+def test_a_position_that_may_be_wrong_decides_only_what_it_can() -> None:
+    assert told(at(0, 1), at(900, 2, accuracy=600)) == []
+    assert told(at(0, 1), at(900, 2, accuracy=600), at(900, 3)) == [Crossing(False, 3, 1, True)]
+    # One that is less exact than the fence is wide is never inside.
+    assert told(at(900, 1), at(0, 2, accuracy=501)) == []
+
+
+@given(st.lists(st.floats(-EDGE, EDGE - 0.1), max_size=30), st.booleans())
+def test_a_kit_that_stands_on_the_edge_does_not_ring_again(
+    errors: list[float], inside: bool
+) -> None:
+    began = at(0 if inside else 2000, 0.5)
+    some = [at(500 + error, when) for when, error in enumerate(errors, 1)]
+    crossed = told(began, *some)
+    assert len(crossed) <= (0 if inside else 1)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1200), st.integers(1, 40), st.floats(0, 700)), max_size=30))
+def test_crossings_go_in_and_out_by_turns_and_forward_in_time(
+    walked: list[tuple[float, int, float]],
+) -> None:
+    crossed = told(*(at(metres, when, accuracy) for metres, when, accuracy in walked))
+    for each in crossed:
+        assert each.before < each.at
+    for one, other in pairwise(crossed):
+        assert one.entered is not other.entered and one.at <= other.before

@@ -1,0 +1,182 @@
+"""A kit that is to be at a place by a time, and the alarm where it is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.cli.hub.route import due_of
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.places import routes, shape
+from fieldagent.hub.places.routes import RoutePlan
+from fieldagent.hub.records import sos
+from fieldagent.hub.records.sos import Who
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import Location
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, Field, field_of
+from tests.hub.places.test_fences import told
+from tests.hub.test_console import call, settle_in, sign_in
+from tests.processes import MODULE, Hub, administer, hub, until
+
+HUT = shape.circle(45.9, 7.6, 300)
+THERE, AWAY = Location(45.9, 7.6), Location(45.95, 7.6)
+HOUR = 3_600.0
+DUE = START + 4 * HOUR
+
+
+async def expect(alps: Field, due: float = DUE) -> None:
+    plan = RoutePlan(1, "Hut", HUT, due, 1_800)
+    await alps.store.commit(lambda db: routes.add(db, 1, plan, alps.now))
+
+
+async def look(alps: Field) -> list[str]:
+    if await alps.store.read(routes.next_due) > alps.now:
+        return []
+    return await alps.store.commit(lambda db: routes.look(db, alps.now))
+
+
+async def says(alps: Field, number: int, place: Location, at: float) -> None:
+    await alps.sends(1, Entry(number, place, int(at)))
+
+
+async def standing(alps: Field) -> Any:
+    (found,) = await alps.store.read(lambda db: routes.listing(db, 1))
+    return found
+
+
+async def alarms(alps: Field) -> list[tuple[str, int]]:
+    found = await alps.store.read(lambda db: sos.listing(db, 1, None, 99, 9))
+    return [(each.kind, each.device) for each in found]
+
+
+async def test_who_is_not_there_is_overdue_once(store: Store) -> None:
+    async with field_of(store) as alps:
+        await expect(alps)
+        alps.now = START + 2 * HOUR + 600
+        await says(alps, 1, AWAY, START + 2 * HOUR)
+        alps.now = DUE + 1_799
+        assert await look(alps) == [] and (await standing(alps))["state"] == "under way"
+        alps.now += 1
+        (line,) = await look(alps)
+        assert "`fieldagent hub sos show 1`" in line
+        assert await told(alps) == [
+            "kit 1 was to be at 'Hut' by 18:13 UTC, and is overdue since 18:43 UTC: no position"
+            " within it has come. Its newest position is 45.95000 7.60000, of 16:13 UTC,"
+            " 2 h 30 min old."
+        ]
+        assert await look(alps) == [] and await alarms(alps) == [("overdue", 1)]
+        # It comes after all, and a person closes the alarm.
+        alps.now += HOUR
+        await says(alps, 2, THERE, alps.now - 60)
+        found = await standing(alps)
+        assert (found["state"], found["incident"]) == ("arrived", 1)
+        events = await alps.rows("SELECT event, detail FROM sos_event ORDER BY id")
+        assert ("heard", "a position within 'Hut', of 19:42 UTC") in [tuple(row) for row in events]
+        assert await look(alps) == []
+
+
+async def test_who_is_there_in_time_is_not_overdue_whenever_that_is_told(store: Store) -> None:
+    async with field_of(store) as alps:
+        await says(alps, 1, THERE, START - 60)
+        await expect(alps)
+        # Where it was before somebody waited for it proves nothing.
+        assert (await standing(alps))["state"] == "under way"
+        alps.now = DUE + 600
+        await says(alps, 2, AWAY, DUE)
+        await says(alps, 3, THERE, DUE - HOUR)
+        assert ((await standing(alps))["state"], (await standing(alps))["arrived"]) == (
+            "arrived",
+            DUE - HOUR,
+        )
+        alps.now = DUE + 2 * HOUR
+        assert await look(alps) == []
+
+
+async def test_a_person_ends_it_and_says_why(store: Store) -> None:
+    async with field_of(store) as alps:
+        await expect(alps)
+        ben = Who(2, "Ben")
+        alps.now = DUE + 2 * HOUR
+        assert "No position of it is known." in (await look(alps))[0]
+        with pytest.raises(Refused, match="say why it ends"):
+            await store.commit(lambda db: routes.end(db, 1, 1, ben, " ", alps.now))
+        await store.commit(lambda db: routes.end(db, 1, 1, ben, "they called", alps.now))
+        found = await standing(alps)
+        assert (found["state"], found["endedBy"], found["why"]) == ("ended", "Ben", "they called")
+        with pytest.raises(Refused, match="no route 1 is under way"):
+            await store.commit(lambda db: routes.end(db, 1, 1, ben, "again", alps.now))
+        assert await store.commit(lambda db: routes.forget(db, alps.now + 1)) == 1
+
+
+async def test_a_time_that_has_passed_is_refused(store: Store) -> None:
+    async with field_of(store) as alps:
+        with pytest.raises(Refused, match="14:13 UTC has passed"):
+            await expect(alps, START)
+
+
+@pytest.mark.parametrize(
+    ("text", "due"),
+    [
+        ("15:00", "2026-09-21T15:00"),
+        ("14:13", "2026-09-22T14:13"),
+        ("2026-09-23T18:00+02:00", "2026-09-23T16:00"),
+        ("2026-09-23 18:00", "2026-09-23T18:00"),
+    ],
+)
+def test_a_time_is_that_of_a_clock_or_of_iso_8601(text: str, due: str) -> None:
+    assert due_of(text, START) == datetime.fromisoformat(due).replace(tzinfo=UTC).timestamp()
+
+
+def test_a_hub_that_was_down_raises_it_at_its_start_once(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    administer(
+        database, "route", "add", "--kit", "kit-ada", "--to", "45.9,7.6,300", "--by", "18:00"
+    )
+    store = open_store(database)
+    store.once(lambda db: db.execute("UPDATE route SET due = due - 90000"))
+    for _ in range(2):
+        with hub(tmp_path, {"database": database}) as there:
+            until(lambda: store.once(lambda db: db.execute("SELECT id FROM sos")) != [])
+            answers_calls(there)
+    assert store.once(lambda db: db.execute("SELECT kind FROM sos")) == [("overdue",)]
+    store.close()
+    wrong = ("--kit", "kit-ada", "--to", "45.9,7.6,300", "--by", "soon", "--database", database)
+    done = subprocess.run([*MODULE, "hub", "route", "add", *wrong], capture_output=True, text=True)
+    assert done.returncode and "--by: 'soon' is no time: write 18:00 (UTC)" in done.stderr
+    assert administer(database, "route", "end", "1", "they called", "--by", "Olga")["ended"]
+    shown = administer(database, "route", "list")[-1]
+    assert (shown["state"], shown["why"], shown["endedBy"]) == ("ended", "they called", "Olga")
+
+
+def answers_calls(there: Hub) -> None:
+    """A dispatcher lists, adds and ends routes."""
+    _, headers, _ = sign_in(there, "olga@example.org")
+    mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": there.address}
+
+    def said(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        status, _, text = call(there, method, path, body, **mine)
+        return status, json.loads(text)
+
+    listed = said("GET", "/api/routes")[1]["routes"]
+    assert [each["state"] for each in listed if each["id"] == 1] == ["overdue"]
+    circle = {"latitude": 45.9, "longitude": 7.6, "radius": 300}
+    plan = {"device": 1, "circle": circle, "due": "2099-01-01T18:00:00Z", "name": "Hut"}
+    status, made = said("POST", "/api/routes", plan)
+    assert (status, made["state"], made["margin"]) == (201, "under way", 1_800)
+    status, problem = said("POST", "/api/routes", {**plan, "due": "2020-01-01T18:00:00Z"})
+    assert status == 409 and "2020-01-01 18:00 UTC has passed" in problem["detail"]
+    assert said("POST", "/api/routes", {**plan, "device": 99})[0] == 409
+    assert said("POST", "/api/routes", {**plan, "margin": -1})[0] == 422
+    path = f"/api/routes/{made['id']}/end"
+    status, ended = said("POST", path, {"why": "they called"})
+    assert (status, ended["state"], ended["endedBy"]) == (200, "ended", "Olga")
+    assert said("POST", path, {"why": "again"})[0] == 409
+    assert said("POST", "/api/routes/999/end", {"why": "which?"})[0] == 404

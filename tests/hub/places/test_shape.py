@@ -1,0 +1,133 @@
+"""Circles and polygons on the earth, judged by shapely."""
+
+from __future__ import annotations
+
+from math import asin, atan2, cos, degrees, pi, radians, sin
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shapely import affinity
+from shapely.geometry import Point as TheirPoint
+from shapely.geometry import Polygon as TheirPolygon
+
+from fieldagent.hub.places import shape
+from fieldagent.hub.places.shape import RADIUS, WrongShape, beyond
+
+DEGREE = RADIUS * radians(1)
+SQUARE = [[7, 45], [8, 45], [8, 46], [7, 46], [7, 45]]
+HOLE = [[7.4, 45.4], [7.4, 45.6], [7.6, 45.6], [7.6, 45.4], [7.4, 45.4]]
+
+
+def geojson(*rings: Any) -> dict[str, Any]:
+    return {"type": "Polygon", "coordinates": [*rings]}
+
+
+def on_earth(longitude: float) -> float:
+    return (longitude + 180) % 360 - 180
+
+
+@st.composite
+def stars(draw: st.DrawFn) -> tuple[float, list[tuple[float, float]]]:
+    """The longitude of a middle, and points around it, of which no two sides cross."""
+    east = draw(st.sampled_from([0.0, 7.6, 179.5, -179.9, 180.0, -75.0]))
+    north = draw(st.floats(-70, 70))
+    turns = sorted(draw(st.sets(st.integers(0, 71), min_size=8, max_size=24)) | {0, 24, 48})
+    radii = draw(st.lists(st.floats(0.05, 4), min_size=len(turns), max_size=len(turns)))
+    around = [
+        (east + radius * cos(turn * pi / 36), north + radius * sin(turn * pi / 36))
+        for turn, radius in zip(turns, radii, strict=True)
+    ]
+    return east, [*around, around[0]]
+
+
+@given(stars(), st.floats(-5, 5), st.floats(-5, 5))
+def test_shapely_says_the_same(
+    star: tuple[float, list[tuple[float, float]]], right: float, up: float
+) -> None:
+    east, points = star
+    ours = shape.polygon(geojson([[on_earth(x), y] for x, y in points]))
+    # On a map where the antimeridian is nothing special.
+    theirs, x, y = TheirPolygon(points), east + right, points[0][1] + up
+    off = beyond(ours, y, on_earth(x))
+    flat = affinity.scale(theirs, cos(radians(y)), 1, origin=(x, y))
+    edge = flat.exterior.distance(TheirPoint(x, y)) * DEGREE
+    assert abs(off) == pytest.approx(edge, rel=1e-6, abs=0.01)
+    if edge > 0.01:
+        assert (off < 0) is theirs.contains(TheirPoint(x, y))
+
+
+@given(st.floats(-89, 89), st.floats(-180, 180), st.floats(20, 1_000_000), st.floats(0, 360))
+def test_a_circle_is_as_wide_as_it_says(
+    north: float, east: float, radius: float, bearing: float
+) -> None:
+    """A place so far away by the sphere's own formula (the direct problem) is on its edge."""
+    far, turn, lat = radius / RADIUS, radians(bearing), radians(north)
+    lat_2 = asin(sin(lat) * cos(far) + cos(lat) * sin(far) * cos(turn))
+    lon_2 = radians(east) + atan2(sin(turn) * sin(far) * cos(lat), cos(far) - sin(lat) * sin(lat_2))
+    drawn = shape.circle(north, east, radius)
+    assert beyond(drawn, degrees(lat_2), on_earth(degrees(lon_2))) == pytest.approx(0, abs=0.5)
+    assert beyond(drawn, north, east) == pytest.approx(-radius)
+
+
+@pytest.mark.parametrize(
+    ("longitude", "inside"),
+    [(179.9, True), (-179.9, True), (180.0, True), (-180.0, True), (178.9, False), (-178, False)],
+)
+def test_a_polygon_lies_over_the_antimeridian(longitude: float, inside: bool) -> None:
+    fiji = [[179, -18], [-179, -18], [-179, -16], [179, -16], [179, -18]]
+    drawn = shape.polygon(geojson(fiji))
+    assert (beyond(drawn, -17, longitude) < 0) is inside
+    assert shape.as_json(drawn)["polygon"] == geojson([[float(x), float(y)] for x, y in fiji])
+    assert shape.from_json(shape.as_json(drawn)) == drawn
+
+
+def test_what_is_in_a_hole_is_outside() -> None:
+    drawn = shape.polygon(geojson(SQUARE, HOLE))
+    assert beyond(drawn, 45.5, 7.5) > 0 > beyond(drawn, 45.2, 7.5)
+
+
+def test_a_feature_and_a_file_of_one_are_read() -> None:
+    feature = {"type": "Feature", "geometry": geojson(SQUARE), "properties": {}}
+    whole = shape.polygon({"type": "FeatureCollection", "features": [feature]})
+    assert whole == shape.polygon(geojson(SQUARE))
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ([], "it is no GeoJSON"),
+        ({"type": "Point", "coordinates": [7, 45]}, "it is a Point, and a fence is a Polygon"),
+        ({"type": "MultiPolygon"}, "may go from 179 to -179"),
+        ({"type": "FeatureCollection", "features": [1, 2]}, "it has 2 Features"),
+        ({"type": "Polygon"}, "the Polygon has no coordinates"),
+        (geojson(SQUARE[:3]), "the outline must have 4 points or more"),
+        (geojson(SQUARE[:4]), "the outline is not closed"),
+        (geojson([[7, 91], *SQUARE[1:]]), "latitude of point 1 of the outline must be from -90"),
+        (geojson(SQUARE, [*HOLE[:2], [10**400, 45], *HOLE[3:]]), "longitude of point 3 of hole 1"),
+        (geojson([[7, "45"], *SQUARE[1:]]), r"point 1 of the outline must be \[longitude, lat"),
+        (geojson([[7, 45], [8, 46], [8, 45], [7, 46], [7, 45]]), "from point 1 and from point 3"),
+        (geojson([[0, 80], [120, 80], [-120, 80], [0, 80]]), "goes round a pole"),
+        (geojson([[7, 45]] * 501), "501 points, and may have 500"),
+    ],
+)
+def test_what_is_no_polygon_is_told(document: Any, why: str) -> None:
+    with pytest.raises(WrongShape, match=why):
+        shape.polygon(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("45.9,7.6", "is no circle: latitude, longitude and metres"),
+        ("45.9,7.6,wide", "is no circle"),
+        ("95,7.6,500", "latitude of the centre"),
+        ("nan,7.6,500", "latitude of the centre"),
+        ("45.9,7.6,5", "the radius must be 20 to 1000000 m"),
+        ("45.9,7.6,nan", "the radius must be"),
+    ],
+)
+def test_what_is_no_circle_is_told(text: str, why: str) -> None:
+    with pytest.raises(WrongShape, match=why):
+        shape.read_circle(text)

@@ -1,0 +1,185 @@
+"""A kit's week as a table, a track and a page to print, read by strangers' parsers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fastkml
+import gpxpy
+import pytest
+
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.records import sos, usage
+from fieldagent.hub.report import documents, kit_week
+from fieldagent.hub.report.kit_week import KitWeek
+from fieldagent.hub.report.week import Week, WrongWeek, longest_pause, read_week, week_of
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import Location, Message
+from fieldagent.system.price import credit_price
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, Field, collect, field_of
+from tests.hub.test_console import call, settle_in, sign_in
+from tests.processes import MODULE, administer, hub
+
+TIME = int(START)
+WEEK = week_of(START)
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("moment", "name", "begins"),
+    [
+        ("2026-11-22T23:59:59", "2026-W47", "2026-11-16"),
+        ("2026-11-23T00:00:00", "2026-W48", "2026-11-23"),
+        ("2027-01-01T12:00:00", "2026-W53", "2026-12-28"),
+        ("2024-12-30T00:00:00", "2025-W01", "2024-12-30"),
+    ],
+)
+def test_a_week_is_that_of_iso_8601(moment: str, name: str, begins: str) -> None:
+    week = week_of(at(moment))
+    assert week == read_week(name) == Week(name, at(begins), at(begins) + 7 * 86_400)
+    assert week.days[0] == begins
+
+
+@pytest.mark.parametrize("text", ["2026-47", "2026-W54", "2025-W53", "0000-W01", "last", ""])
+def test_what_is_no_week_is_told(text: str) -> None:
+    with pytest.raises(WrongWeek, match="such as 2026-W47"):
+        read_week(text)
+
+
+def test_a_gap_is_what_is_unusual_in_its_track() -> None:
+    assert longest_pause([0, 60, 120, 180]) == longest_pause([5]) == 900
+    assert longest_pause([0, 3600, 7200, 30_000]) == 3 * 3600
+
+
+async def walked(alps: Field) -> KitWeek:
+    """Kit 1 tells where it is, with a night between, and an SOS; it is sent words."""
+    places = [(45.9 + step / 1000, TIME + step * 300) for step in (*range(6), *range(100, 104))]
+    alps.now = START + 104 * 300
+    entries = [
+        Entry(number, Location(north, 7.6, altitude=2000.0 + number), when)
+        for number, (north, when) in enumerate(places, 1)
+    ]
+    # They come in another order than they were made.
+    await alps.sends(1, *reversed(entries))
+    await alps.sends(1, Entry(20, Message("=help <me>"), TIME + 40_000, sos=True))
+    await alps.sends(1, Entry(21, Location(45.95, 7.6), TIME - 8 * 86_400))
+    await alps.sends(1, Entry(22, Message("all well"), TIME + 50), way=Bearer.SATELLITE)
+    await alps.push(Message("come down"), target=1)
+    await collect(alps.mailbox(1))
+    await alps.push(Message("where are you"), target=1, over_satellite=True)
+    found = await alps.store.read(lambda db: sos.named(db, 1, 1))
+    assert found is not None
+    await alps.store.commit(lambda db: sos_desk.close(db, found, 2, "a <false> alarm", alps.now))
+    session = usage.count_session_of
+    await session(alps.store, "300000000000001", "mo 1", 70, clock=lambda: alps.now)
+    return await report(alps)
+
+
+async def report(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
+    price = credit_price("0.12 EUR")
+    return await alps.store.read(
+        lambda db: kit_week.find(db, 1, device, week, lambda operator: price, alps.now)
+    )
+
+
+async def test_it_tells_what_the_hub_knows(store: Store) -> None:
+    async with field_of(store) as alps:
+        told = await walked(alps)
+        assert [each.moment.timestamp() for each in told.track] == [
+            TIME + step * 300 for step in (*range(6), *range(100, 104))
+        ]
+        ((begins, ends),) = told.gaps()
+        assert (begins.timestamp(), ends.timestamp()) == (TIME + 1500, TIME + 30_000)
+        assert told.sent_counts() == {"location": 10, "SOS": 1, "message": 1}
+        assert told.given_counts()[("message", "stored", "ip")] >= 1
+        assert told.given_counts()[("message", "waiting", "")] == 1
+        assert [(each["kind"], each["state"]) for each in told.incidents] == [("sos", "closed")]
+        ((day),) = told.costs
+        assert (day["mo"], day["money"], told.money) == (2, "0.24 EUR", "0.24 EUR")
+        assert json.loads(json.dumps(kit_week.as_json(told)))["week"] == WEEK.name
+        # What came late is of the week in which it was said. Another kit has none of it.
+        before = await report(alps, week=week_of(START - 8 * 86_400))
+        assert len(before.track) == 1 and before.incidents == []
+        assert (await report(alps, 2)).track == []
+
+
+async def test_strangers_read_the_track(store: Store) -> None:
+    async with field_of(store) as alps:
+        told = await walked(alps)
+    (track,) = gpxpy.parse(documents.FORMATS["gpx"].write(told).decode()).tracks
+    assert [len(segment.points) for segment in track.segments] == [6, 4]
+    first = track.segments[0].points[0]
+    assert (first.latitude, first.longitude, first.elevation) == (45.9, 7.6, 2001)
+    assert first.time is not None and first.time.timestamp() == TIME
+    # It takes no declaration in a string.
+    _, _, text = documents.FORMATS["kml"].write(told).decode().partition("\n")
+    kml = fastkml.KML.from_string(text)
+    lines = [each.geometry for each in kml.features[0].features]  # type: ignore[union-attr]
+    assert [(each.geom_type, len([*each.coords])) for each in lines] == [
+        ("LineString", 6),
+        ("LineString", 4),
+        ("Point", 1),
+    ]
+
+
+async def test_the_table_has_a_row_for_each_thing(store: Store) -> None:
+    async with field_of(store) as alps:
+        told = await walked(alps)
+    text = documents.FORMATS["csv"].write(told).decode("utf-8-sig")
+    rows = [*csv.DictReader(io.StringIO(text))]
+    by_what: dict[str, list[Any]] = {}
+    for row in rows:
+        by_what.setdefault(row["what"], []).append(row)
+    assert {what: len(those) for what, those in by_what.items()} | {"to kit": 0} == {
+        "position": 10,
+        "from kit": 12,
+        "to kit": 0,
+        "incident": 1,
+        "cost": 1,
+    }
+    assert {row["state"] for row in by_what["to kit"]} == {"stored", "waiting"}
+    assert by_what["incident"][0]["text"] == "Ben: a <false> alarm"
+    assert (by_what["cost"][0]["over"], by_what["cost"][0]["money"]) == ("satellite", "0.24 EUR")
+
+
+async def test_a_week_without_anything_is_a_page_too(store: Store) -> None:
+    async with field_of(store) as alps:
+        told = await report(alps)
+        for kind in documents.FORMATS.values():
+            assert kind.write(told)
+        assert b"No position is known of this week." in documents.FORMATS["html"].write(told)
+
+
+def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    told = administer(database, "report", "--kit", "kit-ada", "--week", "2026-W47")
+    assert (told["week"], told["positions"], told["costs"]) == ("2026-W47", [], [])
+    for week, code, words in (("2026-47", 2, "is no week"), ("2026-W47", 0, "")):
+        command = [*MODULE, "hub", "report", "--kit", "kit-ada", "--week", week]
+        done = subprocess.run(
+            [*command, "--format", "gpx", "--database", database], capture_output=True, text=True
+        )
+        assert (done.returncode, words in done.stderr) == (code, True)
+    assert gpxpy.parse(done.stdout).tracks == []
+    administer(database, "user", "role", "Olga", "administrator")
+    with hub(tmp_path, {"database": database}) as there:
+        _, headers, _ = sign_in(there, "olga@example.org")
+        mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": there.address}
+        path = "/api/devices/1/report"
+        status, headers, text = call(there, "GET", f"{path}?week=2026-W47&format=html", **mine)
+        assert status == 200 and "2026-W47</h1>" in str(text)
+        assert "style-src 'unsafe-inline'" in headers["Content-Security-Policy"]
+        assert call(there, "GET", f"{path}?week=2026-47", **mine)[0] == 400
+        assert call(there, "GET", "/api/devices/99/report", **mine)[0] == 404
