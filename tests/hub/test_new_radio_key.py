@@ -176,3 +176,36 @@ def test_a_command_goes_by_a_neighbour_and_its_answer_comes_back(tmp_path: Path)
             here = ben.call("GET", "/api/commands").body["commands"]
             assert [each["number"] for each in here] == [refused, later, number]
             assert {each["state"] for each in here} == {"answered"}
+
+
+def refused(database: str, *words: str) -> str:
+    with pytest.raises(AssertionError) as told:
+        administer(database, *words)
+    return str(told.value)
+
+
+def test_what_it_costs_is_told_before_and_nothing_is_done_without_a_yes(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    for name in ("Ada", "Eve"):
+        member = str(administer(database, "user", "add", name)["id"])
+        administer(database, "device", "add", f"kit of {name}", "--user", member)
+    administer(database, "device", "imei", "kit of Ada", "300234010000070")
+    theft = ("device", "revoke", "kit of Eve", "--new-radio-key")
+    told = refused(database, *theft)
+    assert "1 kit: 1 over satellite (12 credits at most, with all answers): --yes agrees" in told
+    assert [each["revoked"] for each in administer(database, "device", "list")] == [None, None]
+    assert "go with --new-radio-key" in refused(database, *theft[:3], "--by", "ip")
+    assert "no radio-key was changed here" in refused(database, "radio-key", "status")
+    given = administer(database, *theft, "--key-given", "--by", "ip", secret="0A" * 32 + "\n")
+    assert given["cost"] == "1 kit: 1 once linked, or by a neighbour"
+    assert administer(database, "radio-key", "key") == [{"radio-key": "0a" * 32}]
+    (kit,) = administer(database, "radio-key", "status")["devices"]
+    assert (kit["name"], kit["step"], kit["state"]) == ("kit of Ada", 0, "asked")
+    by_hand = refused(database, "command", "kit of Ada", "radio-key", "3")
+    assert "a radio-key is for all kits: `fieldagent hub radio-key`" in by_hand
+    assert administer(database, "radio-key", "leave-out", "kit of Ada")["ended"] is True
+    no_key = refused(database, "radio-key", "change", "--key-given", "--by", "ip")
+    assert "a radio-key has 64 hexadecimal digits" in no_key
+    for line in administer(database, "audit"):
+        assert "0a0a" not in str(line)

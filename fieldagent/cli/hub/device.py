@@ -201,6 +201,8 @@ def device_revoke(given: argparse.Namespace) -> int:
         return radio_key.revoke_and_change(given)
 
     def change(db: Db, now: float) -> int:
+        if given.but or given.key_given or given.by or given.yes:
+            raise Refused("--but, --key-given, --by and --yes go with --new-radio-key")
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
         revocation.revoke(db, device, given.why, now=now)
