@@ -31,6 +31,7 @@ from fieldagent.page.map_tiles import TileServer
 from fieldagent.system import scrypt
 
 NAMES = (
+    *files.CATALOGUES,
     "acts.js",
     "administration.js",
     "chart.js",
