@@ -196,9 +196,10 @@ def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
 
 
 @contextmanager
-def console(opened: Any, running: Hub, screen: str) -> Iterator[Any]:
-    """The page, before anybody has signed in. Nothing that goes wrong in it passes unseen."""
-    context = opened.new_context(**browser.SCREENS[screen], permissions=["notifications"])
+def console(opened: Any, running: Hub, screen: str, **how: Any) -> Iterator[Any]:
+    """The page, before anybody has signed in. Nothing that goes wrong in it passes unseen. `how`
+    else the browser is set up is Playwright's."""
+    context = opened.new_context(**browser.SCREENS[screen], permissions=["notifications"], **how)
     context.set_default_timeout(PATIENCE * 1000)
     shown = context.new_page()
     shown.add_init_script(NOTED)

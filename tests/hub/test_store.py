@@ -316,7 +316,12 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_35 = """
+OF_VERSION_36 = """
+ALTER TABLE alarm_contact DROP COLUMN language;
+"""
+
+OF_VERSION_35 = f"""
+{OF_VERSION_36}
 ALTER TABLE device DROP COLUMN revoked;
 ALTER TABLE device DROP COLUMN revoked_why;
 ALTER TABLE item DROP COLUMN revoked;

@@ -189,7 +189,7 @@ def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
             assert asked.path == "/push/mia"
             assert phone["mia"].read(asked) == {
                 "title": "Take over SOS 1 of kit-ada?",
-                "body": "Olga asks you to take it over: heli at 14:00",
+                "body": "Olga: heli at 14:00",
                 "sos": 1,
                 "device": "kit-ada",
             }

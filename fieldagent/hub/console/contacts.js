@@ -3,7 +3,7 @@
 
 import { act, button, choice, deeds, filled, form, line, list, sure } from "./acts.js";
 import { call } from "./hub.js";
-import { counted, say, spoken } from "./language.js";
+import { LANGUAGES, counted, language, say, spoken } from "./language.js";
 import { by, element, moment, tell } from "./text.js";
 
 await spoken;
@@ -21,7 +21,7 @@ function contact(each) {
     return done;
   }, loadContacts);
   const fault = each.failingSince === null ? say("It cannot be told: {why}", { why: each.fault }) : say("Nothing is handed over since {time}: {why}", { time: moment(each.failingSince), why: each.fault });
-  const how = [KINDS[each.kind] ?? each.kind, each.address, ABOUT[each.about],
+  const how = [KINDS[each.kind] ?? each.kind, each.address, LANGUAGES[each.language], ABOUT[each.about],
     each.tries > 1 ? say("up to {n} times, every {span}", { n: each.tries, span: spelt(each.every) }) : ""];
   return element("li", { class: each.fault ? "row failing" : "row" },
     element("strong", {}, each.name), " ", how.filter(Boolean).join(", "),
@@ -57,12 +57,13 @@ export const chainTest = () => element("div", { class: "deeds" },
   }, loadContacts))),
   element("ol", { id: "chain-results", role: "status" }));
 
-const MEMBERS = ["name", "address", "after", "tries", "every", "about"];
+const MEMBERS = ["name", "address", "after", "tries", "every", "about", "language"];
+const CHOSEN = { about: "all", language };
 
 const add = () => act(async () => {
   const body = filled("new-contact", MEMBERS);
   await call("POST", "/api/contacts", body);
-  for (const each of MEMBERS) by(`new-contact-${each}`).value = each === "about" ? "all" : "";
+  for (const each of MEMBERS) by(`new-contact-${each}`).value = CHOSEN[each] ?? "";
   return say("{name} is added. Test it.", { name: body.name });
 }, loadContacts);
 
@@ -72,4 +73,5 @@ export const newContact = () => form(say("Add a contact"), add, { id: "new-conta
   line("new-contact-after", say("Time without an answer before it is told, such as 30s or 5m; empty is at once"), { maxlength: "7" }),
   line("new-contact-tries", say("How often it is told until somebody answers; empty is once"), { type: "number", min: "1", max: "20" }),
   line("new-contact-every", say("Time between two tries, such as 30s; empty is 5m"), { maxlength: "7" }),
-  choice("new-contact-about", say("What it is told of"), [["all", say("SOS and alarms")], ["sos", say("SOS alone")], ["alarms", say("Alarms alone")]], "all"));
+  choice("new-contact-about", say("What it is told of"), [["all", say("SOS and alarms")], ["sos", say("SOS alone")], ["alarms", say("Alarms alone")]], CHOSEN.about),
+  choice("new-contact-language", say("What it is told in"), Object.entries(LANGUAGES), CHOSEN.language));

@@ -2,7 +2,7 @@
 // by web push a phone or computer on which no page is open.
 
 import { call, me, trouble } from "./hub.js";
-import { say, worded } from "./language.js";
+import { language, say, worded } from "./language.js";
 import { by } from "./text.js";
 import { said } from "./words.js";
 
@@ -86,7 +86,7 @@ const subscribed = async () => {
 
 const keep = subscription => {
   const { endpoint, keys } = subscription.toJSON();
-  return call("POST", "/console/push", { endpoint, p256dh: keys.p256dh, auth: keys.auth });
+  return call("POST", "/console/push", { endpoint, p256dh: keys.p256dh, auth: keys.auth, language });
 };
 
 /** The button that lets this browser ring while its page is closed, or not any more. */
