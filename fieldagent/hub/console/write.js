@@ -83,8 +83,9 @@ async function estimate() {
 function inWords(devices) {
   const away = devices.filter(each => !each.linked && each.satellite);
   const credits = away.reduce((sum, each) => sum + each.satellite.credits, 0);
-  const paid = away.slice(0, TOLD).map(({ name, satellite }) => `${name}: ${counted(satellite.bytes, "{n} byte", "{n} bytes")} · `
-    + `${counted(satellite.parts, "{n} message", "{n} messages")} · ${counted(satellite.credits, "{n} credit", "{n} credits")}`
+  const paid = away.slice(0, TOLD).map(({ name, satellite }) => `${name}: ${say("{bytes} in {messages}", {
+    bytes: counted(satellite.bytes, "{n} byte", "{n} bytes"), messages: counted(satellite.parts, "{n} message", "{n} messages"),
+  })}, ${counted(satellite.credits, "{n} credit", "{n} credits")}`
     + (satellite.creditsLeft === null ? "" : ` ${say("of {n} left today", { n: satellite.creditsLeft })}`));
   const free = devices.filter(each => each.linked).length;
   const silent = devices.filter(each => !each.linked && !each.satellite).map(each => each.name);
