@@ -20,7 +20,7 @@ WORDS = 300
 """Characters of what was said, at most."""
 
 
-class Ways(NamedTuple):
+class AnswerWays(NamedTuple):
     """How who is told answers; what there is none of is empty."""
 
     desk: str = ""
@@ -32,7 +32,7 @@ class Ways(NamedTuple):
 
 
 def of(
-    db: Db, found: Sos, message_id: str, why: str, ways: Ways, language: str = ENGLISH
+    db: Db, found: Sos, message_id: str, why: str, ways: AnswerWays, language: str = ENGLISH
 ) -> Notice:
     """Tell somebody of an incident that nobody has answered."""
     told = for_a_pager(db, found.id, ways.desk, ways.link)
@@ -74,7 +74,9 @@ def _unanswered(why: str, time: str, language: str) -> str:
     return say(language, "Raised {time}, and nobody has answered yet.", time=time)
 
 
-def asked(db: Db, found: Sos, message_id: str, text: str, ways: Ways, language: str) -> Notice:
+def asked(
+    db: Db, found: Sos, message_id: str, text: str, ways: AnswerWays, language: str
+) -> Notice:
     """Tell a dispatcher that they are to take it over; `text` is who asks, and what they say."""
     told = for_a_pager(db, found.id, ways.desk, "")
     device, words = device_in_words(told, language), visible(text)[:WORDS]
