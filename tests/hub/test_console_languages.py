@@ -29,7 +29,10 @@ def choose(shown: Any, language: str) -> None:
     shown.wait_for_function("code => document.documentElement.lang === code", arg=language)
 
 
-@pytest.mark.parametrize(("locale", "words"), [("de-DE", "Verletzung"), ("uk-UA", "травма")])
+@pytest.mark.parametrize(
+    ("locale", "words"),
+    [("uk-UA", "травма"), pytest.param("de-DE", "Verletzung", marks=pytest.mark.long)],
+)
 def test_an_sos_rings_and_is_answered_in_ones_own_language(
     tmp_path: Path, locale: str, words: str
 ) -> None:
