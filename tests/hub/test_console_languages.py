@@ -92,12 +92,16 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
 def answered(opened: Any, running: Hub, link: str, language: str, words: str) -> None:
     """By somebody who has that language in their browser, before another."""
     context = opened.new_context(
-        locale=language, extra_http_headers={"Accept-Language": f"it, {language};q=0.9, en;q=0.8"}
+        locale=language,
+        timezone_id="Europe/Kyiv",
+        extra_http_headers={"Accept-Language": f"it, {language};q=0.9, en;q=0.8"},
     )
     context.set_default_timeout(PATIENCE * 1000)
     shown = context.new_page()
     shown.goto(f"{running.address}{link}")
     assert shown.evaluate("document.documentElement.lang") == language
+    here = say(language, "{time} here").rpartition("}")[2]
+    shown.locator("p", has=shown.locator("time")).get_by_text(f"{here})").first.wait_for()
     shown.get_by_text(say(language, "It says: {text}", text=words)).wait_for()
     shown.get_by_label(say(language, "Words for the kit, if you like")).fill(
         worded(language, "help is on its way")

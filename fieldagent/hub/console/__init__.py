@@ -46,6 +46,7 @@ NAMES = (
     "hub.js",
     "icon.svg",
     "keys.js",
+    "local.js",
     "passkey.js",
     "place.js",
     "receivers.js",

@@ -49,6 +49,7 @@ _PAGE = """<!doctype html>
   <title>{title}</title>
   <link rel="icon" href="/console/file/icon.svg">
   <link rel="stylesheet" href="/console/file/console.css">
+  <script type="module" src="/console/file/local.js"></script>
 </head>
 <body>
   <main>
@@ -145,8 +146,8 @@ def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
 def _asking(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
     told = sos_desk.for_a_pager(db, found.id, "")
     said, time = notice.said_in(db, found, language), clock_time(found.raised)
-    lines = [say(language, "Raised {time}. Nobody has answered yet.", time=time)]
-    lines += [say(language, "It says: {text}", text=said)] if said else []
+    raised = say(language, "Raised {time}. Nobody has answered yet.", time=time)
+    lines = [say(language, "It says: {text}", text=said)] if said else []
     ask = "Press the button if you, {name}, have it from here."
     lines.append(say(language, ask, name=notice.visible(link.name)))
     if "revokedSince" in told:
@@ -162,7 +163,15 @@ def _asking(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
         most=WORD_MAX,
     )
     place = f"<p>{_place(told.get('position'), language)}</p>"
-    return _page(200, language, title, "\n      ".join([*before, place, last, form]))
+    parts = [f"<p>{_with_local(raised, time, language)}</p>", *before, place, last, form]
+    return _page(200, language, title, "\n      ".join(parts))
+
+
+def _with_local(said: str, time: str, language: str) -> str:
+    """Return markup of what holds that time, beside which a browser tells the one of its place."""
+    local = escape(say(language, "{time} here"))
+    markup = f'<time datetime="{time}" data-local="{local}">{time}</time>'
+    return escape(said).replace(time, markup)
 
 
 def _place(position: Mapping[str, Any] | None, language: str) -> str:
@@ -174,7 +183,7 @@ def _place(position: Mapping[str, Any] | None, language: str) -> str:
     words = say(language, "Position: {where}, {time}", where=where, time=time)
     by_web = f'<a href="{escape(position["map"])}" rel="noreferrer">{say(language, "map")}</a>'
     by_app = f'<a href="{escape(position["geo"])}">{say(language, "in your map program")}</a>'
-    return f"{escape(words)} ({by_web}, {by_app})"
+    return f"{_with_local(words, time, language)} ({by_web}, {by_app})"
 
 
 def _answered(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
