@@ -14,6 +14,7 @@ from functools import cache, partial
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
+from fieldagent.page.language import ENGLISH, LANGUAGES
 from fieldagent.system.data_files import read_data
 
 POLICY = (
@@ -33,7 +34,7 @@ _TYPES = {
 
 GZIP = 31
 """The window of zlib's that makes gzip (https://zlib.net/manual.html, deflateInit2)."""
-CATALOGUES = ("de.json", "es.json", "fr.json", "uk.json")
+CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
 """What a page says in another language than English; a browser asks for its own alone."""
 _SHARED = {
     "choices.js": (__package__, "choices.js"),

@@ -76,8 +76,7 @@ function standing() {
 }
 
 async function load() {
-  // The hub's console has no catalogues yet.
-  if (language === "en" || "english" in document.documentElement.dataset) return;
+  if (language === "en") return;
   const texts = standing();
   try {
     const answer = await fetch(new URL(`${language}.json`, import.meta.url), { signal: AbortSignal.timeout(PATIENCE) });

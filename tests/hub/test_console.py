@@ -196,9 +196,10 @@ def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
 
 
 @contextmanager
-def console(opened: Any, running: Hub, screen: str) -> Iterator[Any]:
-    """The page, before anybody has signed in. Nothing that goes wrong in it passes unseen."""
-    context = opened.new_context(**browser.SCREENS[screen], permissions=["notifications"])
+def console(opened: Any, running: Hub, screen: str, **how: Any) -> Iterator[Any]:
+    """The page, before anybody has signed in. Nothing that goes wrong in it passes unseen. `how`
+    else the browser is set up is Playwright's."""
+    context = opened.new_context(**browser.SCREENS[screen], permissions=["notifications"], **how)
     context.set_default_timeout(PATIENCE * 1000)
     shown = context.new_page()
     shown.add_init_script(NOTED)
@@ -280,7 +281,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
             assert shown.title() == "1 SOS · fieldagent console"
             assert shown.evaluate("window.noted") == ["SOS 1: Ada (kit-ada) leg broken"]
             kit.call("POST", "/api/sos", {"position": {"latitude": "45,9", "longitude": "7 36"}})
-            alarm.locator(".thread li", has_text="45.9 7.6").wait_for()
+            alarm.locator(".thread li", has_text="45.9, 7.6").wait_for()
             assert shown.locator("#sos > li").count() == 1, "one incident"
             steps = administer(database, "sos", "show", "1")["timeline"]
             assert "nobody reached" not in [each["event"] for each in steps], "the console is open"
@@ -565,7 +566,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         mine.nth(1).wait_for()
         mine.first.locator("summary").click()
         mine.last.locator("summary").click()
-        shown.locator("#items").get_by_text("stored by kit-ada over ip").wait_for()
+        shown.locator("#items").get_by_text("on the disk of kit-ada over ip").wait_for()
         shown.locator("#items").get_by_text("waits for kit-ben").wait_for()
         # The hub's own words for what is wrong, and one item for everybody.
         shown.get_by_role("radio", name="Waypoint").check()
@@ -578,7 +579,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         shown.get_by_label("Latitude").fill("45.9")
         shown.get_by_role("button", name="Send").click()
         shown.get_by_text("Sent to everybody.").wait_for()
-        shown.locator("#items").get_by_text("Hut, 45.9 7.6").wait_for()
+        shown.locator("#items").get_by_text("Hut, 45.9, 7.6").wait_for()
         # Who sends what turns lines round is shown so, and is on the map.
         kit.post("all\u202ewell")
         shown.locator("#items").get_by_text("all\\x202ewell").wait_for()
@@ -595,7 +596,9 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
         until(lambda: "where you are" in json.dumps(kit.call("GET", "/api/inbound").body))
         thread = shown.locator("#sos .thread li")
-        thread.filter(has_text=re.compile("Olga: <i>Stay</i> where you are .on kit-ada")).wait_for()
+        thread.filter(
+            has_text=re.compile("Olga: <i>Stay</i> where you are .on the disk of kit-ada")
+        ).wait_for()
         said = [text for text in thread.all_inner_texts() if "raised" not in text]
         assert "Ada: leg broken" in said[0] and "Olga: " in said[-1]
         # What is said often is chosen, and can be changed before it goes.
@@ -607,7 +610,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         # A position in the thread says where it is from.
         place = {"latitude": 46.5, "longitude": 7.25, "source": "gps"}
         kit.call("POST", "/api/sos", {"position": place})
-        thread.filter(has_text="46.5 7.25, by the kit's GPS").wait_for()
+        thread.filter(has_text="46.5, 7.25, by the kit's GPS").wait_for()
         shown.get_by_label("Ada", exact=True).check()
         shown.get_by_role("radio", name="Message").check()
         shown.get_by_label("Text").fill("We are coming")

@@ -370,7 +370,7 @@ def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: st
         parts = {
             "Devices": "kit-ada",
             "Users": "Mia",
-            "API keys": "data message",
+            "API keys": "data, message",
         }
         for subject in SUBJECTS:
             office.open(subject)

@@ -45,7 +45,7 @@ def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
             for latitude, longitude in TRAIL:
                 place = {"latitude": latitude, "longitude": longitude}
                 kit.call("POST", "/api/sos", {"position": place})
-                shown.locator("#sos .thread li", has_text=f"{latitude} {longitude}").wait_for()
+                shown.locator("#sos .thread li", has_text=f"{latitude}, {longitude}").wait_for()
             shown.locator("#map .trail.alarm").wait_for()
             assert is_red(shown, "#map .trail")
             until(lambda: is_red(shown, "#map .spot", "fill"))

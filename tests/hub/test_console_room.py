@@ -112,10 +112,16 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
 def pure() -> Iterator[Callable[..., Any]]:
     """The module of the page that says what is wrong, as a browser runs it: a call of one of its
     functions by name and arguments."""
-    text = (Path(crowd.__file__).parents[2] / "fieldagent/hub/console/trouble.js").read_text()
+    root = Path(crowd.__file__).parents[2] / "fieldagent"
+
+    def alone(text: str) -> str:
+        return "data:text/javascript," + "".join(f"%{byte:02x}" for byte in text.encode())
+
+    language = alone((root / "page/language.js").read_text())
+    text = (root / "hub/console/trouble.js").read_text().replace("./language.js", language)
     with browser.browser() as opened:
         shown = opened.new_page()
-        url = "data:text/javascript," + "".join(f"%{byte:02x}" for byte in text.encode())
+        url = alone(text)
 
         def call(name: str, *arguments: Any) -> Any:
             return shown.evaluate(

@@ -35,7 +35,7 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
         assert olgas.locator("#watch-to option").all_inner_texts() == ["Ben"]
         olgas.get_by_label("What they must know").fill("Ada is <b>late</b>")
         olgas.get_by_role("button", name="Ask them").click()
-        told.get_by_text("who asks Ben to take it: Ada is <b>late</b>").wait_for()
+        told.get_by_text("who asks Ben to take it over: Ada is <b>late</b>").wait_for()
         assert browser.faults(olgas) == []
         # Until he has taken it, it is hers.
         sign_in(bens, ben, SECRET.strip())

@@ -14,6 +14,7 @@ from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Bearer, Revoked
 from fieldagent.hub.escalation import notice
+from fieldagent.hub.escalation.notice import AnswerWays
 from fieldagent.hub.field import kept_letters
 from fieldagent.hub.field.dead_letters import devices_with
 from fieldagent.hub.records import sos
@@ -119,7 +120,7 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
         assert await alps.rows("SELECT sos, revoked FROM item") == [(1, alps.now)]
         found = await store.read(lambda db: sos.named(db, 1, 1))
         assert found is not None
-        told = await store.read(lambda db: notice.of(db, found, "1", "", "", ""))
+        told = await store.read(lambda db: notice.of(db, found, "1", "", AnswerWays()))
         assert (
             told.subject == "SOS 1 of kit 2 (revoked since 2026-09-21T14:13:20Z, perhaps a thief)"
         )

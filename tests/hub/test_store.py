@@ -330,6 +330,7 @@ DROP TABLE route;
 ALTER TABLE workspace DROP COLUMN quiet;
 ALTER TABLE alarm_contact DROP COLUMN quiet;
 ALTER TABLE alarm_message DROP COLUMN held;
+ALTER TABLE alarm_contact DROP COLUMN language;
 """
 
 OF_VERSION_35 = f"""

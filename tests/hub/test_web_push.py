@@ -177,7 +177,12 @@ def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
         for name, browser_ in phone.items():
             _, headers, _ = sign_in(running, f"{name}@example.org")
             mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
-            assert call(running, "POST", "/console/push", browser_.subscription, **mine)[0] == 201
+            told = browser_.subscription
+            assert call(running, "POST", "/console/push", told, **mine)[0] == 201
+        # Her console speaks another language since.
+        for language, status in (("xx", 422), ("de", 201)):
+            told = {**browser_.subscription, "language": language}
+            assert call(running, "POST", "/console/push", told, **mine)[0] == status
         with agent(tmp_path, kit_of(running, token)) as kit:
             kit.call("POST", "/api/sos", {"text": "leg broken"})
             service.pushed(2)
@@ -188,8 +193,8 @@ def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
             asked = service.pushed(3)
             assert asked.path == "/push/mia"
             assert phone["mia"].read(asked) == {
-                "title": "Take over SOS 1 of kit-ada?",
-                "body": "Olga asks you to take it over: heli at 14:00",
+                "title": "SOS 1 von kit-ada übernehmen?",
+                "body": "Olga: heli at 14:00",
                 "sos": 1,
                 "device": "kit-ada",
             }

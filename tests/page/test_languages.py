@@ -20,6 +20,7 @@ FORMS = {"uk.json": {"one", "few", "many", "other"}}
 TWO = {"one", "other"}
 API = json.loads(files("fieldagent.http.openapi").joinpath("local.json").read_bytes())
 SCHEMAS = API["components"]["schemas"]
+HUB = json.loads(files("fieldagent.http.openapi").joinpath("hub.json").read_bytes())
 SAID_ELSEWHERE = {"checkIn", "commandAnswer", None}
 
 
@@ -58,7 +59,19 @@ ENTRANCE = Spoken(
     (),
     frozenset({"Content-Type"}),
 )
-PAGES = {"kit": KIT, "entrance": ENTRANCE}
+CONSOLE = Spoken(
+    Path(str(files("fieldagent.hub.console"))),
+    KIT.shared,
+    frozenset(
+        {"Content-Type", "Idempotency-Key", "Message", "Data", "Location", "Deutsch", "English"}
+        | {"User", "Integration", "Resource", "Device", "Notification", "PushManager", "Español"}
+        | {"Français", "on its way", "heal satellite", "retry satellite", "in time", "heard by"}
+        | {"not told", "nobody reached", "answer on the kit", "seen at a kit", "called off"}
+        | {"taken over", "handed over", "last posted", "row failing", "step failing"}
+        | {"cluster troubled"}
+    ),
+)
+PAGES = {"kit": KIT, "entrance": ENTRANCE, "console": CONSOLE}
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -116,9 +129,47 @@ def _schemas(*names: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_canned_words_are_told_apart_in_each_language(language: str) -> None:
+def test_what_the_hubs_api_names_is_in_the_consoles_catalogue(language: str) -> None:
+    schemas = HUB["components"]["schemas"]
+    device, user = (schemas[name]["properties"] for name in ("Device", "User"))
+    deliveries = schemas["ItemDeliveries"]["properties"]
+    given = _json(HUB["paths"]["/api/devices/{id}/commands"]["get"]["responses"]["200"])
+    command = given["properties"]["commands"]["items"]["properties"]
+    key = _json(HUB["paths"]["/api/keys"]["post"]["requestBody"])["properties"]
+    terms = {
+        *device["over"]["enum"],
+        *device["checkIn"]["oneOf"][1]["properties"]["state"]["enum"],
+        *user["role"]["enum"],
+        *user["type"]["enum"],
+        *deliveries["webhooks"]["items"]["properties"]["state"]["enum"],
+        *command["outcome"]["enum"],
+        *key["scopes"]["items"]["enum"],
+        # Channels of a kit, as it tells the hub of their signals.
+        *("Cellular", "Radio", "Satellite"),
+    }
+    # Of a person their role is said.
+    assert set(catalogue(CONSOLE.folder / language)["terms"]) == terms - {"User", None}
+
+
+def _json(content: Any) -> Any:
+    return content["content"]["application/json"]["schema"]
+
+
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_what_two_pages_say_they_say_alike(language: str) -> None:
+    kit, console = (catalogue(each.folder / language) for each in (KIT, CONSOLE))
+    for part in ("texts", "words"):
+        both = kit[part].keys() & console[part].keys()
+        assert {each: kit[part][each] for each in both} == {
+            each: console[part][each] for each in both
+        }
+
+
+@pytest.mark.parametrize("page", [KIT, CONSOLE], ids=["kit", "console"])
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_canned_words_are_told_apart_in_each_language(page: Spoken, language: str) -> None:
     """What is read back to the words that travel must be of one of them alone."""
-    words = catalogue(KIT.folder / language)["words"]
+    words = catalogue(page.folder / language)["words"]
     assert set(words) == {*canned.NUMBERS.values()} - {"SOS"}
     said = [each.casefold() for each in words.values()]
     assert len(set(said)) == len(said)

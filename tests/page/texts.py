@@ -115,9 +115,12 @@ def unsaid(script: str) -> list[str]:
     two words and more, or one with a capital letter."""
     script = bare(script)
     for name in ("say", "counted"):
-        for begin, end, arguments in reversed(list(calls(script, name))):
-            kept = [each for each in arguments if not _STRING.fullmatch(each)]
-            script = script[:begin] + ",".join(kept) + script[end - 1 :]
+        for begin, end, arguments in [*calls(script, name)]:
+            inside = script[begin:end]
+            for each in filter(_STRING.fullmatch, arguments):
+                # As long as before: calls stand in calls.
+                inside = inside.replace(each, " " * len(each), 1)
+            script = script[:begin] + inside + script[end:]
     script = re.sub(r'\[("\{n\} \w+"), ("\{n\} \w+")\]', "[]", script)
     script = re.sub(r'(?:class|id|className|mark): *"[^"]*"', "", script)
     found = [each[1:-1] for each in _STRING.findall(script)] + list(_around_values(script))

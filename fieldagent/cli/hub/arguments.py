@@ -18,6 +18,7 @@ from fieldagent.cli.subcommand import (
     count,
     duration,
 )
+from fieldagent.page.language import ENGLISH, LANGUAGES
 from fieldagent.wire.command import VERBS
 
 TYPES = ("User", "Device", "Integration", "Resource")
@@ -562,6 +563,9 @@ def _add_contact(actions: Subparsers) -> None:
         choices=("all", "sos", "alarms"),
         default="all",
         help="what it is told of; alarms are the hub's own: overdue, operator's account (all)",
+    )
+    add.add_argument(
+        "--language", choices=LANGUAGES, default=ENGLISH, help="what it is told in (en)"
     )
     _contact_action(kinds, "list", "list contacts, in the order in which they are told")
     for name, summary in (

@@ -47,6 +47,7 @@ def add(given: argparse.Namespace) -> int:
                 tries=given.tries,
                 every=given.every,
                 about=given.about,
+                language=given.language,
             )
 
         return show(given, {"id": store.once(enter)})
@@ -98,6 +99,7 @@ def _line(step: Row, contact: Row) -> Row:
         "tries": contact["tries"],
         "every": contact["every"],
         "about": contact["about"],
+        "language": contact["language"],
         "fault": contact["fault"],
     }
 
@@ -159,7 +161,7 @@ def test(given: argparse.Namespace) -> int:
 
     def call(settings: HubSettings, store: Store) -> int:
         async def hand_over(reach: Reach) -> HandoverResult:
-            told = notice.test(contact.name, str(uuid.uuid4()))
+            told = notice.test(contact.name, str(uuid.uuid4()), contact.language)
             return await reach.tell(contact.kind, contact.address, told)
 
         workspace = store.once(lambda db: directory.workspace_of(db, given.workspace))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.http.message import Request, Response, json_response
@@ -28,6 +29,7 @@ from fieldagent.hub.escalation.known import Reach, kind_of
 from fieldagent.hub.records.alarm import ABOUT
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
+from fieldagent.page.language import LANGUAGES
 from fieldagent.system.span import read_span
 from fieldagent.webhook.delivery import HandoverOutcome
 
@@ -44,14 +46,22 @@ def _read_wait(value: Any) -> int:
     return 0 if value == "0s" else _read_pause(value)
 
 
+def _one_of(name: str, values: Sequence[str]) -> Field:
+    return Field(matching(re.compile("|".join(values)), f"one of {', '.join(values)}"), name)
+
+
 NEW = {
     "name": Field(line(), "name", required=True),
     "address": Field(line(320), "address", required=True),
     "after": Field(_read_wait, "after"),
     "tries": Field(whole(1, TRIES_MAX), "tries"),
     "every": Field(_read_pause, "every"),
-    "about": Field(matching(re.compile("|".join(ABOUT)), f"one of {', '.join(ABOUT)}"), "about"),
+    "about": _one_of("about", ABOUT),
+    "language": _one_of("language", LANGUAGES),
 }
+
+
+HOW = ("tries", "every", "about", "language")
 
 
 class ContactsApi:
@@ -91,7 +101,7 @@ class ContactsApi:
             raise _wrong_address(fault)
 
         def act(db: Db, now: float) -> int:
-            how = {name: given[name] for name in ("tries", "every", "about") if given.get(name)}
+            how = {name: given[name] for name in HOW if given.get(name)}
             return contacts.add(
                 db,
                 caller.workspace,
@@ -120,7 +130,7 @@ class ContactsApi:
         """What is sent says that it is a test."""
         refuse_others(request, ())
         contact = await self._acts.carry_out(caller, lambda db, now: _contact(db, caller, id))
-        told = notice.test(contact.name, str(uuid.uuid4()))
+        told = notice.test(contact.name, str(uuid.uuid4()), contact.language)
         result = await self._reach.tell(contact.kind, contact.address, told)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason

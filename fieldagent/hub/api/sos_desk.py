@@ -78,7 +78,7 @@ def hand_over(db: Db, found: Sos, member: int, heir: int, text: str, now: float)
     detail = f"to {_name(db, heir)}, once they take it{f': {text}' if text else ''}"
     sos.note_event(db, found.id, "handed over", now, member=member, detail=detail)
     sos.set_asked(db, found.id, heir)
-    words = f"{_name(db, member)} asks you to take it over{f': {text}' if text else ''}"
+    words = f"{_name(db, member)}{f': {text}' if text else ''}"
     alarm.end(db, found.id)
     alarm.ask(db, found.id, heir, words, now)
     note(db, found.workspace, str(member), "sos hand over", f"{found.id} to {heir}", now)
@@ -136,7 +136,12 @@ def why_over(db: Db, found: Sos) -> str:
     """Return why nobody else can answer it."""
     if found.state == SosState.CLOSED:
         return f"SOS {found.id} is closed"
-    return f"{found.seen_as or _name(db, found.seen_by)} has SOS {found.id} already"
+    return f"{who_has(db, found)} has SOS {found.id} already"
+
+
+def who_has(db: Db, found: Sos) -> str:
+    """Return the name of who acknowledged it."""
+    return found.seen_as or _name(db, found.seen_by)
 
 
 def dispatchers(db: Db, workspace: int) -> list[int]:

@@ -75,7 +75,13 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         step = Rung(rung)
         words = in_words(step, who or "the addressee", text)
         found[item].append(
-            {"at": float(at or 0), "rung": step.name.lower(), "who": who, "text": words}
+            {
+                "at": float(at or 0),
+                "rung": step.name.lower(),
+                "who": who,
+                "detail": text,
+                "text": words,
+            }
         )
     return found
 

@@ -31,6 +31,7 @@ from fieldagent.page.map_tiles import TileServer
 from fieldagent.system import scrypt
 
 NAMES = (
+    *files.CATALOGUES,
     "acts.js",
     "administration.js",
     "chart.js",
@@ -45,6 +46,7 @@ NAMES = (
     "hub.js",
     "icon.svg",
     "keys.js",
+    "local.js",
     "passkey.js",
     "place.js",
     "radio_key.js",

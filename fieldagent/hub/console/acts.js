@@ -1,6 +1,7 @@
 // What every act of an administrator goes through: done, told, and looked at again.
 
 import { call, me, Refused, trouble } from "./hub.js";
+import { say } from "./language.js";
 import { by, element, put, tell } from "./text.js";
 
 const opened = new Set();
@@ -69,16 +70,16 @@ export function once(title, text, file = "") {
   const copied = element("span", { role: "status" });
   by("once").replaceChildren(
     element("h3", { id: "once-title" }, title),
-    element("p", {}, "Keep it now: it is not shown again."),
+    element("p", {}, say("Keep it now: it is not shown again.")),
     shown,
     element("div", { class: "deeds" },
-      button("once-copy", "Copy", async () => {
+      button("once-copy", say("Copy"), async () => {
         shown.select();
         // Without TLS a browser has no clipboard for scripts; what is selected can be copied by hand.
-        copied.textContent = await navigator.clipboard?.writeText(text).then(() => "Copied.", () => "") ?? "Press Ctrl+C.";
+        copied.textContent = await navigator.clipboard?.writeText(text).then(() => say("Copied."), () => "") ?? say("Press Ctrl+C.");
       }),
-      file && button("once-save", `Save as ${file}`, () => save(text, file)),
-      button("once-done", "I have kept it", done), copied));
+      file && button("once-save", say("Save as {file}", { file }), () => save(text, file)),
+      button("once-done", say("I have kept it"), done), copied));
   by("once").hidden = false;
   by("once").focus();
 }

@@ -4,6 +4,7 @@ import { chainTest, loadContacts, newContact } from "./contacts.js";
 import { loadDevices, newDevice } from "./devices.js";
 import { me, trouble } from "./hub.js";
 import { loadKeys, loadTokens, newKey, newToken } from "./keys.js";
+import { say, spoken } from "./language.js";
 import { here } from "./place.js";
 import { loadRadioKey } from "./radio_key.js";
 import { loadLetters, olderAudit, replayLetters, showAudit } from "./records.js";
@@ -11,26 +12,28 @@ import { by, element, tell } from "./text.js";
 import { loadUsers, newUser } from "./users.js";
 import { loadWebhooks, newWebhook } from "./webhooks.js";
 
+await spoken;
+
 const things = id => element("ul", { id, class: "things" });
 
 const SUBJECTS = [
-  ["devices", "Devices", loadDevices, () => [things("admin-devices"), element("h3", {}, "Add a device"), newDevice()]],
-  ["radio", "Radio key", loadRadioKey, () => [element("p", { id: "radio-key-told", role: "status" }), things("admin-radio-key"),
-    element("p", { class: "quiet" }, "For when a kit is stolen: revoke it first, under Devices. Whoever is in use gets the key, and takes each step once all have taken the last."),
+  ["devices", say("Devices"), loadDevices, () => [things("admin-devices"), element("h3", {}, say("Add a device")), newDevice()]],
+  ["radio", say("Radio key"), loadRadioKey, () => [element("p", { id: "radio-key-told", role: "status" }), things("admin-radio-key"),
+    element("p", { class: "quiet" }, say("For when a kit is stolen: revoke it first, under Devices. Whoever is in use gets the key, and takes each step once all have taken the last.")),
     element("div", { id: "radio-key-deeds", class: "deeds" })]],
-  ["users", "Users", loadUsers, () => [things("admin-users"), element("h3", {}, "Add a user"), newUser()]],
-  ["keys", "API keys", loadKeys, () => [things("admin-keys"), element("h3", {}, "Make a key"), newKey()]],
-  ["tokens", "Tokens of programs", loadTokens, () => [things("admin-tokens"), element("h3", {}, "Make a token"), newToken()]],
-  ["webhooks", "Webhooks", loadWebhooks, () => [things("admin-webhooks"),
-    element("div", { id: "admin-failures", hidden: true }, element("h3", {}, "What they did not take"), things("admin-failed")),
-    element("h3", {}, "Add a webhook"), newWebhook()]],
-  ["contacts", "Contacts for an SOS", loadContacts, () => [things("admin-contacts"),
-    element("p", { class: "quiet" }, "They are told beside the console, step by step, until somebody answers. Telegram and others: fieldagent hub contact add, at the hub's machine."),
+  ["users", say("Users"), loadUsers, () => [things("admin-users"), element("h3", {}, say("Add a user")), newUser()]],
+  ["keys", say("API keys"), loadKeys, () => [things("admin-keys"), element("h3", {}, say("Make a key")), newKey()]],
+  ["tokens", say("Tokens of programs"), loadTokens, () => [things("admin-tokens"), element("h3", {}, say("Make a token")), newToken()]],
+  ["webhooks", say("Webhooks"), loadWebhooks, () => [things("admin-webhooks"),
+    element("div", { id: "admin-failures", hidden: true }, element("h3", {}, say("What they did not take")), things("admin-failed")),
+    element("h3", {}, say("Add a webhook")), newWebhook()]],
+  ["contacts", say("Contacts for an SOS"), loadContacts, () => [things("admin-contacts"),
+    element("p", { class: "quiet" }, say("They are told beside the console, step by step, until somebody answers. Telegram and others: fieldagent hub contact add, at the hub's machine.")),
     chainTest(),
-    element("h3", {}, "Add a contact"), newContact()]],
-  ["letters", "Messages that could not be used", loadLetters, () => [things("admin-letters"), replayLetters(),
-    element("p", { class: "quiet" }, "What comes from a modem that no device has is shown at the hub's machine alone: fieldagent hub dead-letter list.")]],
-  ["audit", "Who did what", showAudit, () => [element("ol", { id: "admin-audit" }), olderAudit()]],
+    element("h3", {}, say("Add a contact")), newContact()]],
+  ["letters", say("Messages that could not be used"), loadLetters, () => [things("admin-letters"), replayLetters(),
+    element("p", { class: "quiet" }, say("What comes from a modem that no device has is shown at the hub's machine alone: fieldagent hub dead-letter list."))]],
+  ["audit", say("Who did what"), showAudit, () => [element("ol", { id: "admin-audit" }), olderAudit()]],
 ];
 
 let shown = null;
@@ -49,7 +52,7 @@ export function showAdministration(anew = false) {
   by("once").hidden = true;
   by("to-administration").hidden = !me.mayAdminister;
   const found = SUBJECTS.find(([name]) => name === wanted);
-  tell("administration-title", found ? `Administration: ${found[1]}` : "Administration");
+  tell("administration-title", found ? say("Administration: {subject}", { subject: found[1] }) : say("Administration"));
   by("subjects").replaceChildren(...me.mayAdminister ? SUBJECTS.map(link) : []);
   by("subject").replaceChildren(...found ? found[3]() : []);
   if (found) found[2]().catch(trouble);

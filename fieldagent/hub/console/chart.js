@@ -3,8 +3,9 @@
 
 import { call, trouble } from "./hub.js";
 import { entry, label, placed, setUpMap } from "./map.js";
+import { say } from "./language.js";
 import { go, here } from "./place.js";
-import { age, by, put } from "./text.js";
+import { ago, by, put } from "./text.js";
 import { clusters } from "./trouble.js";
 
 const NEWEST = 500, TRAIL = 200;
@@ -39,9 +40,9 @@ export async function lookAtChart(kits, incidents) {
     const told = lasts.get(kit.name), last = known ?? told;
     if (!last) return [];
     const mine = incidents.filter(each => each.device === kit.id), open = mine.find(each => !each.off);
-    const name = open ? open.title : mine.length ? `${mine[0].title}, called off` : kit.name;
+    const name = open ? open.title : mine.length ? say("{what}, called off", { what: mine[0].title }) : kit.name;
     const look = open ? "alarm" : kit.troubles.length ? "troubled" : "other";
-    return [{ id: kit.id, name, look, ...last, old: `${age(Math.max(0, now - last.at))} ago` }];
+    return [{ id: kit.id, name, look, ...last, old: ago(Math.max(0, now - last.at)) }];
   });
   distressed = incidents;
   by("map-nobody").hidden = spots.length + waypoints.length > 0;

@@ -2,6 +2,7 @@
 
 import { showAdministration } from "./administration.js";
 import { clearDesk, loadDesk, note, showNamed } from "./desk.js";
+import { setUpChoices } from "./choices.js";
 import { judge, kitOf, lookAtKit, pause, setUpFleet, showFleet } from "./fleet.js";
 import { lookAtHands, setUpHands, showHands } from "./hands.js";
 import { call, me, SignedOut, trouble } from "./hub.js";
@@ -11,9 +12,13 @@ import { offerNotifications, offerRinging, setUpSound, showSound, stopRinging, w
 import { setUpHistory } from "./history.js";
 import { here as place, setUpPlace } from "./place.js";
 import { follow } from "./stream.js";
+import { spoken, term } from "./language.js";
 import { by, plain } from "./text.js";
 import { setUpWatch, showWatch } from "./watch.js";
 import { chooseKit, loadPeople, setUpWriting } from "./write.js";
+
+// As what it imports does.
+await spoken;
 
 /** Milliseconds after which a hub that was away is asked again. */
 const AGAIN = 6000;
@@ -133,7 +138,7 @@ async function begin() {
   } catch (error) {
     return mayPass(error) ? again(error) : signedOut();
   }
-  by("who").textContent = plain(`${me.name}, ${me.role}`);
+  by("who").textContent = plain(`${me.name}, ${term(me.role)}`);
   show(true);
   listen();
   await showPasskeys().catch(trouble);
@@ -174,6 +179,7 @@ by("leave").addEventListener("click", async () => {
 });
 document.addEventListener("signed-out", signedOut);
 document.addEventListener("click", wake);
+setUpChoices();
 setUpSound();
 setUpHistory();
 setUpTalk(kitOf);

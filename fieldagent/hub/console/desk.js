@@ -5,8 +5,11 @@ import { all, otherDispatchers } from "./acts.js";
 import { call, me, trouble } from "./hub.js";
 import { here } from "./place.js";
 import { notify, ring } from "./ring.js";
-import { by, clock, drawn, element } from "./text.js";
-import { cameAt, said, where } from "./words.js";
+import { say, spoken, unworded, worded } from "./language.js";
+import { by, drawn, element, moment } from "./text.js";
+import { cameAt, howFar, revokedSince, said, where } from "./words.js";
+
+await spoken;
 
 const known = new Map();
 /** Nothing is said to be closed, or not there, before the hub has said so. */
@@ -86,7 +89,7 @@ function kept(sos) {
   return cards.get(sos.id).card;
 }
 
-const KINDS = { sos: "SOS", overdue: "Overdue", operator: "Satellite operator", watch: "Nobody on watch", fence: "Fence" };
+const KINDS = { sos: "SOS", overdue: say("Overdue"), operator: say("Satellite operator"), watch: say("Nobody on watch"), fence: say("Fence") };
 /** What is about no one kit names the first, of which no person needs to know. */
 const title = sos => `${KINDS[sos.kind]} ${sos.id}`
   + (sos.kind === "watch" ? "" : `: ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`);
@@ -98,35 +101,32 @@ const alarm = sos => element("li", { class: sos.calledOff ? `${sos.state} off` :
   me.mayAnswer ? answerForm(sos) : "", deeds(sos), story(sos));
 
 function lines(sos) {
-  const kit = element("a", { href: `/console/kit/${sos.device.id}`, "data-place": true }, `conversation with ${sos.device.name}`);
+  const kit = element("a", { href: `/console/kit/${sos.device.id}`, "data-place": true }, say("conversation with {kit}", { kit: sos.device.name }));
   const shown = [
-    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, `${title(sos)}, since ${cameAt(sos.raised, sos.item?.event)}`)),
-    sos.items.length ? "" : element("p", {}, sos.item ? said(sos.item.event) : "Its kit names it as open; nothing that it said is here yet. Ask it."),
-    element("ol", { class: "thread", "aria-label": `Thread of SOS ${sos.id}` }, sos.thread.map(step)),
-    element("p", {}, `Last seen: ${where(sos.position)} · `, kit),
+    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, say("{what}, since {time}", { what: title(sos), time: cameAt(sos.raised, sos.item?.event) }))),
+    sos.items.length ? "" : element("p", {}, sos.item ? worded(said(sos.item.event)) : say("Its kit names it as open; nothing that it said is here yet. Ask it.")),
+    element("ol", { class: "thread", "aria-label": say("Thread of SOS {id}", { id: sos.id }) }, sos.thread.map(step)),
+    element("p", {}, `${say("Last seen: {where}", { where: where(sos.position) })} · `, kit),
   ];
   if (sos.revoked) shown.push(element("p", { class: "revoked" },
-    `Kit revoked since ${clock(sos.revoked.since)} UTC${sos.revoked.why && ` (${sos.revoked.why})`}: this may be a thief's, or somebody's in need. Nothing goes to the kit.`));
-  if (sos.unauthenticated) shown.push(element("p", {}, "Sender not verified."));
+    say("Kit revoked since {since}: this may be a thief's, or somebody's in need. Nothing goes to the kit.", { since: revokedSince(sos.revoked) })));
+  if (sos.unauthenticated) shown.push(element("p", {}, say("Sender not verified.")));
   if (sos.calledOff)
-    shown.push(element("p", {}, `Called off from the kit, ${clock(sos.calledOff)} UTC. Ask whether it is so, then close it.`));
+    shown.push(element("p", {}, say("Called off from the kit, {time}. Ask whether it is so, then close it.", { time: moment(sos.calledOff) })));
   if (sos.seen)
-    shown.push(element("p", {}, `Seen by ${sos.seen.by.name}, ${clock(sos.seen.at)} UTC`
-      + (sos.askedToTakeOver ? `, who asks ${sos.askedToTakeOver.name} to take it over` : "")));
+    shown.push(element("p", {}, say("Seen by {who}, {time}", { who: sos.seen.by.name, time: moment(sos.seen.at) })
+      + (sos.askedToTakeOver ? say(", who asks {name} to take it over", { name: sos.askedToTakeOver.name }) : "")));
   return shown;
 }
 
-const STATES = { waiting: "waits for", "on its way": "on its way to", stored: "on", expired: "expired for",
-  collapsed: "replaced for" };
-
 /** Words of its kit, words to it with how far they have come, and what people and the hub did. */
 function step({ at, event, by: who, detail, item, reached }) {
-  if (!item) return element("li", {}, element("span", { class: "quiet" }, `${clock(at)} UTC `), inWords(event, who, detail));
-  const came = reached.map(each => [STATES[each.state] ?? each.state, each.device, each.ended && `${clock(each.ended)} UTC`].filter(Boolean).join(" "));
+  if (!item) return element("li", {}, element("span", { class: "quiet" }, `${moment(at)} `), inWords(event, who, detail));
+  const came = reached.map(each => [howFar(each.state, each.device), each.ended && moment(each.ended)].filter(Boolean).join(" "));
   return element("li", { class: event },
     element("span", { class: "quiet" }, `${cameAt(at, item.event)} ${item.sender.name}: `),
-    said(item.event), item.revokedSince ? ` (kit revoked since ${clock(item.revokedSince)} UTC)` : item.unauthenticated ? " (sender not verified)" : "",
-    item.restored ? " (brought back by a kit)" : "",
+    worded(said(item.event)), item.revokedSince ? ` ${say("(kit revoked since {time})", { time: moment(item.revokedSince) })}` : item.unauthenticated ? ` ${say("(sender not verified)")}` : "",
+    item.restored ? ` ${say("(brought back by a kit)")}` : "",
     came.length ? element("span", { class: "quiet" }, ` (${came.join(", ")})`) : "");
 }
 
@@ -137,15 +137,15 @@ const inWords = (event, who, detail) =>
 function answerForm(sos) {
   const whom = sos.item ? sos.item.sender.name : sos.device.name;
   const text = element("input", {
-    "aria-label": `Words to ${whom}, about ${sos.id}`, maxlength: "2000", placeholder: `to ${whom}`, autocomplete: "off",
+    "aria-label": say("Words to {whom}, about {id}", { whom, id: sos.id }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
     oninput: () => answers.set(sos.id, text.value),
   });
   text.value = answers.get(sos.id) || "";
-  const often = element("select", { "aria-label": `Often said to ${whom}, about ${sos.id}` },
-    element("option", { value: "" }, "often said …"), ...canned.map(words => element("option", { value: words }, words)));
+  const often = element("select", { "aria-label": say("Often said to {whom}, about {id}", { whom, id: sos.id }) },
+    element("option", { value: "" }, say("often said …")), ...canned.map(words => element("option", { value: words }, worded(words))));
   often.onchange = () => {
     if (!often.value) return;
-    answers.set(sos.id, text.value = often.value);
+    answers.set(sos.id, text.value = worded(often.value));
     often.value = "";
     text.focus();
   };
@@ -153,10 +153,10 @@ function answerForm(sos) {
     event.preventDefault();
     const words = text.value.trim();
     if (!words) return text.focus();
-    if (await answer(sos.id, "answer", { text: words })) answers.delete(sos.id);
+    if (await answer(sos.id, "answer", { text: unworded(words) })) answers.delete(sos.id);
     showDesk();
   };
-  return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", {}, `Write to ${whom}`));
+  return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", {}, say("Write to {whom}", { whom })));
 }
 
 /** What a person can do about it. */
@@ -164,18 +164,18 @@ function deeds(sos) {
   const row = element("div", { class: "deeds" });
   if (me.mayAnswer) {
     const reason = element("input", {
-      "aria-label": `Reason to close ${sos.id}`,
-      placeholder: "reason to close",
+      "aria-label": say("Reason to close {id}", { id: sos.id }),
+      placeholder: say("reason to close"),
       oninput: () => reasons.set(sos.id, reason.value),
     });
     reason.value = reasons.get(sos.id) || "";
     const close = () => reason.value ? answer(sos.id, "close", { reason: reason.value }) : reason.focus();
     if (sos.state === "open")
-      row.append(element("button", { type: "button", onclick: () => answer(sos.id, "acknowledge") }, "Acknowledge"));
+      row.append(element("button", { type: "button", onclick: () => answer(sos.id, "acknowledge") }, say("Acknowledge")));
     else if (sos.seen?.by.id !== me.id)
-      row.append(element("button", { type: "button", onclick: () => answer(sos.id, "take-over") }, "Take it over"));
-    else row.append(element("button", { type: "button", class: "plain", onclick: () => chooseHeir(sos.id, row).catch(trouble) }, "Hand it over"));
-    row.append(reason, element("button", { type: "button", onclick: close }, "Close"));
+      row.append(element("button", { type: "button", onclick: () => answer(sos.id, "take-over") }, say("Take it over")));
+    else row.append(element("button", { type: "button", class: "plain", onclick: () => chooseHeir(sos.id, row).catch(trouble) }, say("Hand it over")));
+    row.append(reason, element("button", { type: "button", onclick: close }, say("Close")));
   }
   return row;
 }
@@ -183,11 +183,11 @@ function deeds(sos) {
 /** In the place of the buttons, until the card is drawn anew. */
 async function chooseHeir(id, row) {
   const others = await otherDispatchers();
-  if (!others.length) return trouble(new Error("There is no other dispatcher: an administrator makes somebody one."));
-  const to = element("select", { "aria-label": `Who is to take ${id}` }, others.map(each => element("option", { value: each.id }, each.name)));
-  const words = element("input", { "aria-label": `What they must know of ${id}`, placeholder: "what they must know", maxlength: "2000" });
+  if (!others.length) return trouble(new Error(say("There is no other dispatcher: an administrator makes somebody one.")));
+  const to = element("select", { "aria-label": say("Who is to take {id}", { id }) }, others.map(each => element("option", { value: each.id }, each.name)));
+  const words = element("input", { "aria-label": say("What they must know of {id}", { id }), placeholder: say("what they must know"), maxlength: "2000" });
   const ask = event => { event.preventDefault(); answer(id, "hand-over", { to: to.value, note: words.value }); };
-  row.replaceChildren(element("form", { class: "deeds", onsubmit: ask }, to, words, element("button", {}, "Ask them to take it")));
+  row.replaceChildren(element("form", { class: "deeds", onsubmit: ask }, to, words, element("button", {}, say("Ask them to take it"))));
   to.focus();
 }
 
@@ -199,17 +199,17 @@ function story(sos) {
     opened[whole.open ? "add" : "delete"](sos.id);
     if (whole.open) showTimeline(sos.id, list).catch(trouble);
   };
-  const whole = element("details", { ontoggle: toggled }, element("summary", {}, "What happened"), list);
+  const whole = element("details", { ontoggle: toggled }, element("summary", {}, say("What happened")), list);
   whole.open = opened.has(sos.id);
   if (me.mayAnswer) whole.append(noteForm(sos, list));
-  whole.append(element("button", { type: "button", onclick: () => print() }, "Print"));
+  whole.append(element("button", { type: "button", onclick: () => print() }, say("Print")));
   return whole;
 }
 
 function noteForm(sos, list) {
   const text = element("input", {
-    "aria-label": `Note on ${sos.id}`,
-    placeholder: "write down what happens",
+    "aria-label": say("Note on {id}", { id: sos.id }),
+    placeholder: say("write down what happens"),
     maxlength: "2000",
     oninput: () => written.set(sos.id, text.value),
   });
@@ -227,18 +227,19 @@ function noteForm(sos, list) {
       trouble(error);
     }
   };
-  return element("form", { class: "deeds", onsubmit: write }, text, element("button", {}, "Note"));
+  return element("form", { class: "deeds", onsubmit: write }, text, element("button", {}, say("Note")));
 }
 
 const STEPS = {
-  raised: "raised", item: "went on", webhook: "told to", escalated: "escalated to", "heard by": "heard by the kit of",
-  told: "told to", "not told": "not told to", "nobody reached": "no dispatcher could be reached", answered: "written to its kit by",
-  "answer on the kit": "the words are on the kit of",
-  "seen at a kit": "seen at the kit of", heard: "heard of again", "called off": "called off by", seen: "seen by", "taken over": "taken over by", "handed over": "handed over by", note: "noted by", closed: "closed by",
+  raised: say("raised"), item: say("went on"), webhook: say("told to"), escalated: say("escalated to"), "heard by": say("heard by the kit of"),
+  told: say("told to"), "not told": say("not told to"), "nobody reached": say("no dispatcher could be reached"), answered: say("written to its kit by"),
+  "answer on the kit": say("the words are on the kit of"),
+  "seen at a kit": say("seen at the kit of"), heard: say("heard of again"), "called off": say("called off by"), seen: say("seen by"), "taken over": say("taken over by"),
+  "handed over": say("handed over by"), note: say("noted by"), closed: say("closed by"),
 };
 
 const happened = ({ at, event, by: who, detail }) => element("li", {},
-  element("span", { class: "quiet" }, `${clock(at)} UTC `), inWords(event, who, detail));
+  element("span", { class: "quiet" }, `${moment(at)} `), inWords(event, who, detail));
 
 async function showTimeline(id, list) {
   const now = await call("GET", `/api/sos/${id}`);
@@ -282,6 +283,6 @@ export async function showNamed() {
     return null;
   });
   if (here().sos !== sos) return;
-  by("named").replaceChildren(found ? closedCard(found) : element("p", { class: "fault" }, `There is no SOS ${sos} here.`));
+  by("named").replaceChildren(found ? closedCard(found) : element("p", { class: "fault" }, say("There is no SOS {id} here.", { id: sos })));
   by("named").scrollIntoView();
 }

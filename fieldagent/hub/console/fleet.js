@@ -5,10 +5,10 @@ import { all } from "./acts.js";
 import { lookAtChart, showTrail } from "./chart.js";
 import { distressed, incidentsOf } from "./desk.js";
 import { here, list } from "./place.js";
-import { counted } from "./language.js";
-import { age, by, clock, drawn, element, put, tell } from "./text.js";
+import { counted, say, term } from "./language.js";
+import { ago, by, drawn, element, moment, put, tell } from "./text.js";
 import { counts, KINDS, listed, troubles } from "./trouble.js";
-import { where } from "./words.js";
+import { revokedSince, where } from "./words.js";
 
 /** More rows stand there once somebody asks for them. */
 const SHOWN = 100;
@@ -40,7 +40,7 @@ export function judge() {
 
 export const kitOf = id => kits.find(each => each.id === id);
 
-const heard = kit => kit.linked ? "linked now" : kit.lastContact ? `${age(now() - kit.lastContact)} ago` : "never";
+const heard = kit => kit.linked ? say("linked now") : kit.lastContact ? ago(now() - kit.lastContact) : say("never");
 
 const badge = ({ kind, text }) => element("span", { class: `badge ${kind}` }, text);
 
@@ -48,7 +48,7 @@ function row(kit, chosen) {
   return element("li", {}, element("a", {
     href: `/console/kit/${kit.id}`, id: `kit-${kit.id}`, "data-place": true, "aria-current": kit.id === chosen ? "true" : null,
   }, element("b", {}, kit.name), element("span", { class: "quiet" }, ` ${kit.user.name} · ${heard(kit)}`),
-  ...kit.troubles.slice(0, 3).map(badge), kit.troubles.length > 3 ? element("span", { class: "quiet" }, ` and ${kit.troubles.length - 3} more`) : ""));
+  ...kit.troubles.slice(0, 3).map(badge), kit.troubles.length > 3 ? element("span", { class: "quiet" }, ` ${say("and {n} more", { n: kit.troubles.length - 3 })}`) : ""));
 }
 
 export function showKits() {
@@ -57,58 +57,58 @@ export function showKits() {
   const some = whole ? those : those.slice(0, SHOWN);
   put("kits", some.map(kit => row(kit, place.kit)));
   const found = counts(kits), troubled = kits.filter(each => each.troubles.length).length;
-  put("kit-show", [["", `All kits (${kits.length})`], ["any", `In trouble (${troubled})`],
+  put("kit-show", [["", say("All kits ({n})", { n: kits.length })], ["any", say("In trouble ({n})", { n: troubled })],
     ...Object.entries(KINDS).map(([kind, words]) => [kind, `${words} (${found[kind]})`])]
     .map(([value, words]) => element("option", { value }, words)));
   by("kit-show").value = place.show;
   by("kits-more").hidden = some.length === those.length;
-  by("kits-more").textContent = `Show all ${those.length}`;
-  tell("kits-told", !kits.length ? "No kit yet." : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? `, ${troubled} in trouble` : ""}` : "None is so.");
+  by("kits-more").textContent = say("Show all {n}", { n: those.length });
+  tell("kits-told", !kits.length ? say("No kit yet.") : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? say(", {n} in trouble", { n: troubled }) : ""}` : say("None is so."));
 }
 
 /** How each modem of it hears, and its battery, as it told last. */
 const modems = kit => kit.modems.map(({ channel, signal, battery, at }) => {
-  const hears = signal === null ? "no signal known" : `signal ${signal} of 5`;
-  return `${channel}: ${hears}${battery === null ? "" : `, battery ${battery} %`} (${clock(at)} UTC)`;
-}).join("; ") || "not told";
+  const hears = signal === null ? say("no signal known") : say("signal {bars} of 5", { bars: signal });
+  return `${term(channel)}: ${hears}${battery === null ? "" : `, ${say("battery {percent} %", { percent: battery })}`} (${moment(at)})`;
+}).join("; ") || say("not told");
 
 /** Why nothing comes from it, as far as the hub can tell, and what to do. */
 function silence(kit) {
   const why = [];
-  if (kit.revoked) why.push(`it is revoked since ${clock(kit.revoked.since)} UTC${kit.revoked.why && ` (${kit.revoked.why})`}: what comes from it is kept apart`);
-  else if (kit.disabled) why.push("it is disabled");
+  if (kit.revoked) why.push(say("it is revoked since {since}: what comes from it is kept apart", { since: revokedSince(kit.revoked) }));
+  else if (kit.disabled) why.push(say("it is disabled"));
   if (kit.trouble) why.push(kit.trouble);
-  if (kit.satelliteTrouble) why.push(`over satellite: ${kit.satelliteTrouble}`);
-  if (!kit.lastContact) why.push("it has never called: look at its hub-token, or its IMEI here");
-  else if (!kit.linked && kit.over === "ip") why.push("its link ended: no network, or no power");
+  if (kit.satelliteTrouble) why.push(say("over satellite: {why}", { why: kit.satelliteTrouble }));
+  if (!kit.lastContact) why.push(say("it has never called: look at its hub-token, or its IMEI here"));
+  else if (!kit.linked && kit.over === "ip") why.push(say("its link ended: no network, or no power"));
   if (kit.checkIn && kit.checkIn.state !== "in time")
-    why.push(`a word of it was due by ${clock(kit.checkIn.due)} UTC`);
-  if (kit.waiting && !kit.linked) why.push(`${kit.waiting} wait for it`);
+    why.push(say("a word of it was due by {time}", { time: moment(kit.checkIn.due) }));
+  if (kit.waiting && !kit.linked) why.push(say("{n} wait for it", { n: kit.waiting }));
   return why.join("; ");
 }
 
 const facts = kit => [
-  ["User", kit.user.name],
-  ["Heard of last", kit.linked ? "linked now" : kit.lastContact ? `${clock(kit.lastContact)} UTC over ${kit.over}` : "never"],
-  ["Position", where(kit.position)],
-  ["Signal and battery", modems(kit)],
-  ["Check-in", kit.checkIn ? `${kit.checkIn.state}, ${kit.checkIn.rule}` : "none"],
-  ["Credits", kit.credits ? `${kit.credits.spent} of ${kit.credits.perDay} spent today` : ""],
-  ["Waiting", String(kit.waiting)],
-  ["Program", [kit.version, kit.lastUpdate].filter(Boolean).join("; ")],
-  ["Settings", kit.settings],
-  ["Why it is silent", silence(kit)],
+  [say("User"), kit.user.name],
+  [say("Heard of last"), kit.linked ? say("linked now") : kit.lastContact ? say("{time} over {bearer}", { time: moment(kit.lastContact), bearer: term(kit.over) }) : say("never")],
+  [say("Position"), where(kit.position)],
+  [say("Signal and battery"), modems(kit)],
+  [say("Check-in"), kit.checkIn ? `${term(kit.checkIn.state)}, ${kit.checkIn.rule}` : say("none")],
+  [say("Credits"), kit.credits ? say("{spent} of {n} spent today", { spent: kit.credits.spent, n: kit.credits.perDay }) : ""],
+  [say("Waiting"), String(kit.waiting)],
+  [say("Program"), [kit.version, kit.lastUpdate].filter(Boolean).join("; ")],
+  [say("Settings"), kit.settings],
+  [say("Why it is silent"), silence(kit)],
 ];
 
 /** The kit that is looked at, above its conversation. */
 function showKit() {
   const id = here().kit, kit = kitOf(id);
-  tell("talk-title", kit ? `Conversation with ${kit.name}` : id ? `No kit ${id} is here` : "Conversation of all");
+  tell("talk-title", kit ? say("Conversation with {kit}", { kit: kit.name }) : id ? say("No kit {id} is here", { id }) : say("Conversation of all"));
   by("kit-all").hidden = !id;
   by("kit").hidden = !kit;
   const incidents = kit ? incidentsOf(id) : [];
   put("kit-troubles", kit ? [...incidents.map(each => element("li", {},
-    element("a", { href: `/console/sos/${each.id}`, "data-place": true }, `To the card of SOS ${each.id}`))),
+    element("a", { href: `/console/sos/${each.id}`, "data-place": true }, say("To the card of SOS {id}", { id: each.id })))),
   ...kit.troubles.map(each => element("li", {}, badge(each)))] : []);
   put("kit-facts", kit ? facts(kit).filter(([, text]) => text).flatMap(([name, text]) =>
     [element("dt", {}, name), element("dd", {}, text)]) : []);

@@ -3,21 +3,23 @@
 
 import { call, me, Refused, trouble } from "./hub.js";
 import { here } from "./place.js";
-import { counted } from "./language.js";
-import { by, clock, element, put, tell } from "./text.js";
+import { counted, say, spoken, term } from "./language.js";
+import { by, element, moment, put, tell } from "./text.js";
+
+await spoken;
 
 const SHOWN = 5;
 /** Milliseconds between two looks while an answer is awaited. */
 const LOOK = 5000;
 /** As `fieldagent hub command` takes them. `set` is signed with a key that is not here. */
 const OFFERED = {
-  status: "How is it?", log: "Its newest warnings", trace: "What went over its modem's line", "retry satellite": "Its modem tries again now",
-  "heal satellite": "The next step for a silent modem", restart: "Start the agent anew", reboot: "Start the machine anew",
+  status: say("How is it?"), log: say("Its newest warnings"), trace: say("What went over its modem's line"), "retry satellite": say("Its modem tries again now"),
+  "heal satellite": say("The next step for a silent modem"), restart: say("Start the agent anew"), reboot: say("Start the machine anew"),
   ...Object.fromEntries(["message", "location", "waypoint", "data"].flatMap(kind =>
-    [[`hold ${kind}`, `Keep each ${kind} off satellite`], [`resume ${kind}`, `Let each ${kind} over satellite again`]])),
+    [[`hold ${kind}`, say("Keep each {kind} off satellite", { kind: term(kind) })], [`resume ${kind}`, say("Let each {kind} over satellite again", { kind: term(kind) })]])),
 };
-const STATES = { waiting: "waits to be sent", packed: "given to the satellite operator: nobody knows yet whether the kit has it",
-  stored: "the kit has it on its disk", answered: "answered", expired: "given up after five days" };
+const STATES = { waiting: say("waits to be sent"), packed: say("given to the satellite operator: nobody knows yet whether the kit has it"),
+  stored: say("the kit has it on its disk"), answered: say("answered"), expired: say("given up after five days") };
 
 /** Credits that the next press agrees to; null before the price was told. */
 let agreed = null;
@@ -26,8 +28,8 @@ let again;
 const path = kit => `/api/devices/${kit}/commands`;
 
 function line({ command, given, state, reason, outcome, answer, answered, answeredBy }) {
-  const came = state === "answered" ? `${outcome}, answered at ${clock(answered)} UTC over ${answeredBy}` : STATES[state];
-  return element("li", {}, element("b", {}, command), ` ${clock(given)} UTC: ${came}${reason ? ` (${reason})` : ""}`,
+  const came = state === "answered" ? say("{outcome}, answered at {time} over {bearer}", { outcome: term(outcome), time: moment(answered), bearer: term(answeredBy) }) : STATES[state];
+  return element("li", {}, element("b", {}, command), ` ${moment(given)}: ${came}${reason ? ` (${reason})` : ""}`,
     answer ? element("pre", {}, answer) : null);
 }
 
@@ -46,15 +48,15 @@ export async function showHands() {
 function unsay() {
   agreed = null;
   tell("hands-cost", "");
-  by("hands-give").textContent = "Tell it";
+  by("hands-give").textContent = say("Tell it");
 }
 
 const price = found => {
-  if (!found.reached) return "It has no link now, and no satellite modem here: it waits for its link.";
-  if (!found.fits) return "It is too long for its satellite modem: it waits for its link.";
-  const left = found.creditsLeft === null ? "" : `; ${found.creditsLeft} left here today`;
-  const credits = found.credits ? counted(found.credits, "{n} credit", "{n} credits") : "by bytes";
-  return `Over satellite: ${credits}, ${found.down} bytes there and at most ${found.up} back${left}.`;
+  if (!found.reached) return say("It has no link now, and no satellite modem here: it waits for its link.");
+  if (!found.fits) return say("It is too long for its satellite modem: it waits for its link.");
+  const left = found.creditsLeft === null ? "" : `; ${say("{n} left here today", { n: found.creditsLeft })}`;
+  const credits = found.credits ? counted(found.credits, "{n} credit", "{n} credits") : say("by bytes");
+  return say("Over satellite: {credits}, {down} bytes there and at most {up} back{left}.", { credits, down: found.down, up: found.up, left });
 };
 
 /** The first press tells what it costs, where it costs something; the second sends it. */
@@ -65,7 +67,7 @@ async function give() {
     if (!found.linked) {
       tell("hands-cost", price(found));
       agreed = found.credits;
-      by("hands-give").textContent = found.reached && found.fits && found.credits ? `Send it for ${counted(found.credits, "{n} credit", "{n} credits")}` : "Send it";
+      by("hands-give").textContent = found.reached && found.fits && found.credits ? say("Send it for {credits}", { credits: counted(found.credits, "{n} credit", "{n} credits") }) : say("Send it");
       return;
     }
   }

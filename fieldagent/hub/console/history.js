@@ -2,7 +2,8 @@
 
 import { closedCard } from "./desk.js";
 import { call, trouble } from "./hub.js";
-import { by, clock, element } from "./text.js";
+import { say } from "./language.js";
+import { by, element, moment } from "./text.js";
 
 let older = null;
 
@@ -11,14 +12,14 @@ const asked = () => `text=${encodeURIComponent(by("history-search").value)}`;
 function entry(sos) {
   const toggled = () => { if (whole.open && !whole.querySelector("article")) open(sos, whole).catch(trouble); };
   const whole = element("details", { ontoggle: toggled }, element("summary", {},
-    element("span", { class: "quiet" }, `${clock(sos.raised)} UTC `),
-    `SOS ${sos.id} (${sos.device.name}), closed ${clock(sos.closed)} UTC`));
+    element("span", { class: "quiet" }, `${moment(sos.raised)} `),
+    say("SOS {id} ({kit}), closed {time}", { id: sos.id, kit: sos.device.name, time: moment(sos.closed) })));
   return element("li", {}, whole);
 }
 
 async function open(sos, whole) {
   const now = await call("GET", `/api/sos/${sos.id}`);
-  whole.append(closedCard(now), element("button", { type: "button", onclick: () => print() }, "Print"));
+  whole.append(closedCard(now), element("button", { type: "button", onclick: () => print() }, say("Print")));
 }
 
 async function show(more) {
@@ -27,7 +28,7 @@ async function show(more) {
   by("history-older").hidden = !older;
   const entries = told.sos.map(entry);
   if (more) by("history-list").append(...entries);
-  else by("history-list").replaceChildren(...entries.length ? entries : [element("li", { class: "quiet" }, "None.")]);
+  else by("history-list").replaceChildren(...entries.length ? entries : [element("li", { class: "quiet" }, say("None."))]);
   for (const form of ["csv", "json"])
     by(`history-${form}`).href = `/api/sos/export?state=closed&format=${form}&${asked()}`;
 }

@@ -1,5 +1,6 @@
 // The hub's API, as the console asks it: who is signed in, and what goes wrong on the way.
 
+import { say } from "./language.js";
 import { by, plain } from "./text.js";
 
 /** Who has signed in: id, name, role, workspaceId, mayPush, mayAnswer, mayAdminister. */
@@ -31,7 +32,7 @@ async function ask(method, path, body, headers = {}) {
     });
     text = await answer.text();
   } catch {
-    throw new TypeError("The hub does not answer.");
+    throw new TypeError(say("The hub does not answer."));
   }
   const told = text ? read(text) : {};
   const entering = method === "POST" && path.endsWith("/session");
@@ -44,7 +45,7 @@ function read(text) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new TypeError("a proxy answered in the hub's place");
+    throw new TypeError(say("a proxy answered in the hub's place"));
   }
 }
 
@@ -57,7 +58,7 @@ export const push = (body, key) => ask("POST", "/api/package", body, { "Idempote
 export function trouble(error) {
   if (error instanceof SignedOut) return document.dispatchEvent(new Event("signed-out"));
   // The browser's own words for a hub that is away differ, and help nobody.
-  const away = "The hub does not answer: what is shown may be old. It is tried again.";
+  const away = say("The hub does not answer: what is shown may be old. It is tried again.");
   by("away").textContent = error ? error instanceof TypeError ? away : plain(error.message) : "";
   by("away").hidden = !error;
 }

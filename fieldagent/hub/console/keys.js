@@ -2,40 +2,43 @@
 
 import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
 import { call } from "./hub.js";
-import { by, clock, element } from "./text.js";
+import { say, term } from "./language.js";
+import { by, element, moment } from "./text.js";
 
 const SCOPES = ["message", "location", "waypoint", "data", "read", "acknowledge", "administer"];
 
-const ends = each => each.revoked !== null ? `revoked ${clock(each.revoked)} UTC`
-  : each.expires !== null ? `until ${clock(each.expires)} UTC` : "";
+const ends = each => each.revoked !== null ? say("revoked {time}", { time: moment(each.revoked) })
+  : each.expires !== null ? say("until {time}", { time: moment(each.expires) }) : "";
 
-function revoke(kind, each, load) {
+function revoke(kind, { id, name }, load) {
   const go = () => act(async () => {
-    await call("DELETE", `/api/${kind}s/${each.id}`);
-    return `The ${kind} ${each.name} is revoked.`;
+    await call("DELETE", `/api/${kind}s/${id}`);
+    return kind === "key" ? say("The key {name} is revoked.", { name }) : say("The token {name} is revoked.", { name });
   }, load);
-  return button(`${kind}-${each.id}-revoke`, "Revoke", sure(`Revoke the ${kind} ${each.name}? Whoever uses it is refused.`, go));
+  const question = kind === "key" ? say("Revoke the key {name}? Whoever uses it is refused.", { name })
+    : say("Revoke the token {name}? Whoever uses it is refused.", { name });
+  return button(`${kind}-${id}-revoke`, say("Revoke"), sure(question, go));
 }
 
 function key(each) {
   const id = `key-${each.id}`;
-  const words = [`${each.name} (${each.id})`, each.scopes.join(" "), ends(each)].filter(Boolean).join(", ");
+  const words = [`${each.name} (${each.id})`, each.scopes.map(term).join(", "), ends(each)].filter(Boolean).join(", ");
   if (each.revoked !== null) return element("li", { class: "quiet" }, words);
   const rate = () => act(async () => {
     await call("PATCH", `/api/keys/${each.id}`, filled(id, ["perMinute", "burst"]));
-    return `The key ${each.name} is changed.`;
+    return say("The key {name} is changed.", { name: each.name });
   }, loadKeys);
   const count = value => ({ type: "number", min: "1", max: "1000000", value: String(value) });
   return fold(id, words,
-    form(`Change key ${each.name}`, rate, { id: `${id}-save`, text: "Save" },
-      line(`${id}-perMinute`, "Calls a minute", count(each.perMinute)),
-      line(`${id}-burst`, "Calls at once", count(each.burst))),
+    form(say("Change key {name}", { name: each.name }), rate, { id: `${id}-save`, text: say("Save") },
+      line(`${id}-perMinute`, say("Calls a minute"), count(each.perMinute)),
+      line(`${id}-burst`, say("Calls at once"), count(each.burst))),
     deeds(revoke("key", each, loadKeys)));
 }
 
 export async function loadKeys() {
   const { keys } = await call("GET", "/api/keys");
-  list("admin-keys", keys.map(key), "No key yet.");
+  list("admin-keys", keys.map(key), say("No key yet."));
 }
 
 const addKey = () => act(async () => {
@@ -43,23 +46,23 @@ const addKey = () => act(async () => {
   const body = { ...filled("new-key", ["name", "days"]), scopes };
   const told = await call("POST", "/api/keys", body);
   by("new-key-name").value = "";
-  once(`The key ${body.name}, for the header x-api-key`, told.apiKey);
-  return `The key ${body.name} is made.`;
+  once(say("The key {name}, for the header x-api-key", { name: body.name }), told.apiKey);
+  return say("The key {name} is made.", { name: body.name });
 }, loadKeys);
 
-export const newKey = () => form("Make a key", addKey, { id: "new-key-add", text: "Make the key" },
-  line("new-key-name", "Name of the new key", { maxlength: "80" }),
-  line("new-key-days", "Days until it expires, or nothing", { type: "number", min: "1", max: "36500" }),
-  element("fieldset", {}, element("legend", {}, "What it may push, and do"),
-    SCOPES.map((each, place) => flag(`new-key-${each}`, each, place < 4))));
+export const newKey = () => form(say("Make a key"), addKey, { id: "new-key-add", text: say("Make the key") },
+  line("new-key-name", say("Name of the new key"), { maxlength: "80" }),
+  line("new-key-days", say("Days until it expires, or nothing"), { type: "number", min: "1", max: "36500" }),
+  element("fieldset", {}, element("legend", {}, say("What it may push, and do")),
+    SCOPES.map((each, place) => flag(`new-key-${each}`, term(each), place < 4))));
 
 export async function loadTokens() {
   const [{ tokens }, users] = [await call("GET", "/api/tokens"), await all("/api/users?limit=1000", "users")];
   const names = new Map(users.map(each => [each.id, each.name]));
   list("admin-tokens", tokens.map(each => element("li", { class: each.revoked === null ? "row" : "quiet" },
     [`${each.name} (${each.id})`, names.get(each.userId), ends(each)].filter(Boolean).join(", "), " ",
-    each.revoked === null ? revoke("token", each, loadTokens) : "")), "No token yet.");
-  by("new-token-user").replaceChildren(choice("new-token-userId", "For whom",
+    each.revoked === null ? revoke("token", each, loadTokens) : "")), say("No token yet."));
+  by("new-token-user").replaceChildren(choice("new-token-userId", say("For whom"),
     users.filter(each => each.type !== "User" && !each.disabled).reverse().map(each => [each.id, each.name])));
 }
 
@@ -67,10 +70,10 @@ const addToken = () => act(async () => {
   const body = filled("new-token", ["name", "userId"]);
   const told = await call("POST", "/api/tokens", body);
   by("new-token-name").value = "";
-  once(`The token ${body.name}, for the header Authorization: Bearer`, told.token);
-  return `The token ${body.name} is made.`;
+  once(say("The token {name}, for the header Authorization: Bearer", { name: body.name }), told.token);
+  return say("The token {name} is made.", { name: body.name });
 }, loadTokens);
 
-export const newToken = () => form("Make a token", addToken, { id: "new-token-add", text: "Make the token" },
-  line("new-token-name", "Name of the new token", { maxlength: "80" }),
+export const newToken = () => form(say("Make a token"), addToken, { id: "new-token-add", text: say("Make the token") },
+  line("new-token-name", say("Name of the new token"), { maxlength: "80" }),
   element("div", { id: "new-token-user" }));

@@ -1,7 +1,8 @@
 // Signing in with a passkey, and the list of one's own.
 
 import { call } from "./hub.js";
-import { by, clock, element, put } from "./text.js";
+import { say } from "./language.js";
+import { by, element, moment, put } from "./text.js";
 
 const can = () => window.PublicKeyCredential?.parseRequestOptionsFromJSON !== undefined;
 
@@ -24,10 +25,10 @@ async function addPasskey(name) {
 }
 
 const row = ({ id, name, created, used }) => {
-  const remove = element("button", { type: "button" }, [`Remove ${name}`]);
+  const remove = element("button", { type: "button" }, say("Remove {name}", { name }));
   remove.addEventListener("click", () => attempt(() => call("DELETE", `/console/passkeys/${id}`)));
-  const when = used ? `used last ${clock(used)} UTC` : "not used yet";
-  return element("li", {}, [`${name}, since ${clock(created)} UTC, ${when} `, remove]);
+  const when = used ? say("used last {time}", { time: moment(used) }) : say("not used yet");
+  return element("li", {}, say("{name}, since {time}, {when}", { name, time: moment(created), when }), " ", remove);
 };
 
 async function attempt(act) {

@@ -14,6 +14,7 @@ from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.browser import NO_PUSH
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.page.language import ENGLISH, LANGUAGES
 
 BODY = 4_096
 TEXT_MAX = 1_000
@@ -44,7 +45,11 @@ class PushRoutes:
         return json_response({"key": web_push.public_text(key)})
 
     async def subscribe(self, request: Request, caller: Caller) -> Response:
-        subscription = _library().Subscription(**_members(request, _MEMBERS))
+        told = _members(request, _MEMBERS, ("language",))
+        language = told.pop("language", ENGLISH)
+        if language not in LANGUAGES:
+            raise Problem(422, f"language is one of {', '.join(LANGUAGES)}")
+        subscription = _library().Subscription(**told)
         if fault := subscription.fault():
             raise Problem(422, f"this is no push subscription: {fault}")
 
@@ -56,6 +61,7 @@ class PushRoutes:
                 f"{caller.name}'s browser",
                 subscription.as_json(),
                 now=self._clock(),
+                language=language,
             )
 
         return json_response({"id": await self._store.commit(keep)}, 201)
@@ -77,12 +83,15 @@ def _library() -> Any:
     return web_push
 
 
-def _members(request: Request, names: tuple[str, ...]) -> dict[str, str]:
+def _members(
+    request: Request, names: tuple[str, ...], more: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """Return those of the body; `more` may be missing."""
     try:
         body = load_document(required_body(request))
     except NotJson as error:
         raise Problem(400, str(error)) from None
-    if not isinstance(body, dict) or body.keys() != set(names):
+    if not isinstance(body, dict) or body.keys() - set(more) != set(names):
         raise Problem(422, f"the body is an object with {', '.join(names)}")
     if not all(isinstance(each, str) and 0 < len(each) <= TEXT_MAX for each in body.values()):
         raise Problem(422, f"{', '.join(names)} are text of at most {TEXT_MAX} characters")

@@ -2,17 +2,17 @@
 
 import { act, button, deeds, list, sure } from "./acts.js";
 import { call } from "./hub.js";
-import { counted } from "./language.js";
-import { clock, element, put, tell } from "./text.js";
+import { counted, say, term } from "./language.js";
+import { element, moment, put, tell } from "./text.js";
 
 const PATH = "/api/radio-key";
 const kits = number => counted(number, "{n} kit", "{n} kits");
 
 function standing(change) {
-  if (!change) return "It was never changed from here.";
-  const behind = change.lacking ? `${kits(change.lacking)} of ${change.kits.length} behind` : "all kits are there";
-  return change.ended ? `All that were waited for have it alone since ${clock(change.ended)} UTC; ${behind}.`
-    : `Step ${change.step} of 3 since ${clock(change.stepped)} UTC; ${behind}.`;
+  if (!change) return say("It was never changed from here.");
+  const behind = change.lacking ? say("behind: {some} of {n}", { some: kits(change.lacking), n: change.kits.length }) : say("all kits are there");
+  return change.ended ? say("All that were waited for have it alone since {time}; {behind}.", { time: moment(change.ended), behind })
+    : say("Step {step} of 3 since {time}; {behind}.", { step: change.step, time: moment(change.stepped), behind });
 }
 
 function row(kit, change) {
@@ -20,26 +20,30 @@ function row(kit, change) {
     await call("POST", `/api/devices/${kit.id}/radio-key/${what}`);
     return done;
   }, loadRadioKey);
-  const told = [kit.name, `step ${kit.step}`, kit.state, kit.answered && `${clock(kit.answered)} UTC`, kit.said];
+  const told = [kit.name, say("step {step}", { step: kit.step }), term(kit.state), kit.answered && moment(kit.answered), kit.said];
   return element("li", {}, told.filter(Boolean).join(", "), kit.state === "done" ? "" : deeds(
-    change.ended || kit.state === "left out" ? "" : button(`radio-key-${kit.id}-leave-out`, "Go on without it",
-      sure(`Once the old key is dropped nobody hears ${kit.name} by radio until it has called the hub. Go on?`,
-        deed("leave-out", `${kit.name} is waited for no more.`))),
-    button(`radio-key-${kit.id}-ask`, "Ask again", deed("ask", `${kit.name} is asked again.`))));
+    change.ended || kit.state === "left out" ? "" : button(`radio-key-${kit.id}-leave-out`, say("Go on without it"),
+      sure(say("Once the old key is dropped nobody hears {name} by radio until it has called the hub. Go on?", { name: kit.name }),
+        deed("leave-out", say("{name} is waited for no more.", { name: kit.name })))),
+    button(`radio-key-${kit.id}-ask`, say("Ask again"), deed("ask", say("{name} is asked again.", { name: kit.name })))));
 }
 
 function begin(cost) {
-  const paid = cost.bySatellite ? ` Over satellite that takes up to ${counted(cost.credits, "{n} credit", "{n} credits")}, for ${kits(cost.bySatellite)}.` : "";
+  const question = [say("All kits in use get another radio-key, in three steps: {kits}.", { kits: kits(cost.kits) })];
+  if (cost.bySatellite)
+    question.push(say("Over satellite that takes up to {credits}, for {kits}.",
+      { credits: counted(cost.credits, "{n} credit", "{n} credits"), kits: kits(cost.bySatellite) }));
+  question.push(say("Go on?"));
   const go = () => act(async () => {
     await call("POST", PATH, { credits: cost.credits });
-    return "The change has begun.";
+    return say("The change has begun.");
   }, loadRadioKey);
-  return button("radio-key-change", "Give all kits another key", sure(`${kits(cost.kits)} get another radio-key, in three steps.${paid} Go on?`, go));
+  return button("radio-key-change", say("Give all kits another key"), sure(question.join(" "), go));
 }
 
 export async function loadRadioKey() {
   const { change, cost } = await call("GET", PATH);
   tell("radio-key-told", standing(change));
-  list("admin-radio-key", (change?.kits ?? []).map(kit => row(kit, change)), "No kit was asked.");
+  list("admin-radio-key", (change?.kits ?? []).map(kit => row(kit, change)), say("No kit was asked."));
   put("radio-key-deeds", cost.kits ? [begin(cost)] : []);
 }

@@ -2,7 +2,7 @@
 
 import { all } from "./acts.js";
 import { call, me } from "./hub.js";
-import { counted } from "./language.js";
+import { counted, say } from "./language.js";
 import { by, element, put, tell } from "./text.js";
 
 /** More are not shown at once: typing finds one sooner than the eye. */
@@ -21,7 +21,7 @@ export async function loadReceivers() {
   const teams = groups.filter(each => each.members.length).map(({ id, name, members }) =>
     ({ key: `group-${id}`, group: Number(id), name, words: `${name} (${counted(members.length, "{n} member", "{n} members")})`, reached: true }));
   const others = users.filter(each => each.id !== me.id && !each.disabled && each.type !== "Integration").reverse().map(({ id, name, devices }) =>
-    ({ key: id, id, name, words: devices ? name : `${name} (no device)`, reached: devices > 0 }));
+    ({ key: id, id, name, words: devices ? name : say("{name} (no device)", { name }), reached: devices > 0 }));
   known = [...teams, ...others];
   showReceivers();
 }
@@ -48,8 +48,8 @@ function showReceivers() {
   by("everybody").checked = whole.length > 0 && whole.every(each => chosen.has(each.key));
   by("to-search-label").hidden = few;
   const more = found.filter(each => !chosen.has(each.key)).length - SHOWN;
-  tell("to-told", few ? "" : [counted(chosen.size, "{n} receiver", "{n} receivers") + " chosen",
-    words.length && !found.length ? "nobody is called so" : "", more > 0 ? `${more} more have such a name: type more of it` : ""].filter(Boolean).join(" · "));
+  tell("to-told", few ? "" : [counted(chosen.size, "{n} receiver chosen", "{n} receivers chosen"),
+    words.length && !found.length ? say("nobody is called so") : "", more > 0 ? say("{n} more have such a name: type more of it", { n: more }) : ""].filter(Boolean).join(" · "));
   put("people", shown.map(each => element("label", {}, element("input", {
     type: "checkbox", name: "to", id: `to-${each.key}`, value: each.key, checked: chosen.has(each.key), disabled: !each.reached,
   }), each.words)));

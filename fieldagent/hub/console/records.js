@@ -2,7 +2,10 @@
 
 import { act, button, deeds, list, sure } from "./acts.js";
 import { call, trouble } from "./hub.js";
-import { by, clock, element } from "./text.js";
+import { say, spoken, term } from "./language.js";
+import { by, element, moment } from "./text.js";
+
+await spoken;
 
 /** As people read it, where it is text; the beginning of it. */
 function content(payload) {
@@ -15,30 +18,30 @@ function content(payload) {
 function letter(each) {
   const discard = () => act(async () => {
     await call("DELETE", `/api/dead-letters/${each.id}`);
-    return "It is removed.";
+    return say("It is removed.");
   }, loadLetters);
   return element("li", { class: "row" },
-    `${clock(each.received)} UTC, ${each.device} over ${each.way}: ${each.reason} `,
+    `${say("{time}, {kit} over {bearer}: {why}", { time: moment(each.received), kit: each.device, bearer: term(each.way), why: each.reason })} `,
     element("code", {}, content(each.payload)),
-    deeds(button(`letter-${each.id}-remove`, "Remove", sure("Remove this message for good?", discard))));
+    deeds(button(`letter-${each.id}-remove`, say("Remove"), sure(say("Remove this message for good?"), discard))));
 }
 
 export async function loadLetters() {
   const { deadLetters } = await call("GET", "/api/dead-letters");
-  list("admin-letters", deadLetters.map(letter), "All that came from your devices could be used.");
+  list("admin-letters", deadLetters.map(letter), say("All that came from your devices could be used."));
   by("letters-replay").hidden = deadLetters.length === 0;
 }
 
-export const replayLetters = () => button("letters-replay", "Take in what can be used by now", () => act(async () => {
+export const replayLetters = () => button("letters-replay", say("Take in what can be used by now"), () => act(async () => {
   const { deadLettersTaken } = await call("POST", "/api/dead-letters/replay");
-  return `${deadLettersTaken} were taken in.`;
+  return say("{n} were taken in.", { n: deadLettersTaken });
 }, loadLetters));
 
-const WHO = { shell: "at the hub's machine", hub: "the hub", contact: "a contact" };
+const WHO = { shell: say("at the hub's machine"), hub: say("the hub"), contact: say("a contact") };
 
 const entry = ({ at, by: who, action, detail }) => element("li", {},
-  element("span", { class: "quiet" }, `${clock(at)} UTC `),
-  `${who.kind === "user" ? who.name || `user ${who.id}` : WHO[who.kind]}: ${action}${detail && `, ${detail}`}`);
+  element("span", { class: "quiet" }, `${moment(at)} `),
+  `${who.kind === "user" ? who.name || say("user {id}", { id: who.id }) : WHO[who.kind]}: ${action}${detail && `, ${detail}`}`);
 
 let older = null;
 
@@ -54,4 +57,4 @@ export function showAudit() {
   return loadAudit();
 }
 
-export const olderAudit = () => button("audit-older", "Older lines", () => loadAudit(older).catch(trouble));
+export const olderAudit = () => button("audit-older", say("Older lines"), () => loadAudit(older).catch(trouble));

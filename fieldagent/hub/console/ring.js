@@ -2,6 +2,7 @@
 // by web push a phone or computer on which no page is open.
 
 import { call, me, trouble } from "./hub.js";
+import { language, say, worded } from "./language.js";
 import { by } from "./text.js";
 import { said } from "./words.js";
 
@@ -29,7 +30,7 @@ export function setUpSound() {
 }
 
 export function ring(open) {
-  document.title = open ? `${open} SOS · fieldagent console` : "fieldagent console";
+  document.title = open ? `${open} SOS · ${say("fieldagent console")}` : say("fieldagent console");
   if (!open) {
     clearInterval(ringing);
     ringing = null;
@@ -57,7 +58,7 @@ function beep() {
 export function notify(title, sos) {
   if (!("Notification" in window) || Notification.permission !== "granted") return;
   const shown = new Notification(title, {
-    body: sos.item ? said(sos.item.event) : "", tag: `sos-${sos.id}`, requireInteraction: true,
+    body: sos.item ? worded(said(sos.item.event)) : "", tag: `sos-${sos.id}`, requireInteraction: true,
   });
   shown.onclick = () => { window.focus(); shown.close(); };
 }
@@ -85,7 +86,7 @@ const subscribed = async () => {
 
 const keep = subscription => {
   const { endpoint, keys } = subscription.toJSON();
-  return call("POST", "/console/push", { endpoint, p256dh: keys.p256dh, auth: keys.auth });
+  return call("POST", "/console/push", { endpoint, p256dh: keys.p256dh, auth: keys.auth, language });
 };
 
 /** The button that lets this browser ring while its page is closed, or not any more. */
@@ -96,7 +97,7 @@ export async function offerRinging() {
   const [worker, subscription] = await subscribed();
   // The hub may have been put back from a copy, or somebody else have signed in here.
   if (subscription) await keep(subscription);
-  button.textContent = subscription ? "Stop ringing when the page is closed" : "Ring this phone or computer when the page is closed";
+  button.textContent = subscription ? say("Stop ringing when the page is closed") : say("Ring this phone or computer when the page is closed");
   button.onclick = () => (subscription ? stopRinging() : startRinging(worker)).then(offerRinging).catch(trouble);
   button.hidden = false;
 }

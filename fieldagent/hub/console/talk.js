@@ -4,13 +4,11 @@
 import { call, me, trouble } from "./hub.js";
 import { pictureOf } from "./picture.js";
 import { here } from "./place.js";
-import { counted } from "./language.js";
-import { by, clock, drawn, element, plain } from "./text.js";
-import { cameAt, said } from "./words.js";
+import { counted, say, term, worded } from "./language.js";
+import { by, drawn, element, moment, plain } from "./text.js";
+import { cameAt, howFar, rungInWords, said } from "./words.js";
 
 const LOOK = 5000;
-const STATES = { waiting: "waits for", "on its way": "on its way to", stored: "stored by", expired: "expired for",
-  collapsed: "replaced by a newer one for" };
 
 let items = [];
 let older = null;
@@ -36,8 +34,8 @@ function line(item) {
   };
   const whole = element("details", { ontoggle: toggled }, element("summary", {},
     element("span", { class: "quiet" }, `${cameAt(item.accepted, item.event)} ${item.sender.name}: `),
-    item.sos ? element("strong", {}, "SOS ") : "", said(item.event),
-    item.restored ? element("span", { class: "quiet" }, " (brought back by a kit)") : ""),
+    item.sos ? element("strong", {}, "SOS ") : "", item.sos ? worded(said(item.event)) : said(item.event),
+    item.restored ? element("span", { class: "quiet" }, ` ${say("(brought back by a kit)")}`) : ""),
     item.event.payload ? pictureOf(item.event.payload) : null, list);
   item.tell = () => tellFar(far, item, item.reached);
   item.tell();
@@ -47,8 +45,8 @@ function line(item) {
 /** For whom it is, and how far it has come beyond the disks of kits, which the deliveries tell. */
 function tellFar(place, item, reached) {
   const told = [
-    item.to && `to ${item.to.name}`, standings.get(item.id),
-    ...reached.filter(step => step.rung !== "stored").map(step => step.text),
+    item.to && say("to {who}", { who: item.to.name }), standings.get(item.id),
+    ...reached.filter(step => step.rung !== "stored").map(rungInWords),
   ].filter(Boolean).join(" · ");
   place.textContent = plain(told);
   place.hidden = !told;
@@ -59,7 +57,7 @@ const asksMe = item => item.receipt === "read" && item.sender.id !== me.id
 
 /** Its sender wants to know when a person has read it: only a person's own press says so. */
 function read(item) {
-  const button = element("button", { type: "button" }, "I have read it");
+  const button = element("button", { type: "button" }, say("I have read it"));
   button.addEventListener("click", async () => {
     button.disabled = true;
     try {
@@ -75,17 +73,17 @@ function read(item) {
 }
 
 /** How far an item has come with a kit, in words. */
-const delivered = (each, name) => [STATES[each.state] ?? each.state, name, each.over && `over ${each.over}`,
-  each.ended && `at ${clock(each.ended)} UTC`, each.reason && `(${each.reason})`].filter(Boolean).join(" ");
+const delivered = (each, name) => [howFar(each.state, name), each.over && say("over {bearer}", { bearer: term(each.over) }),
+  each.ended && say("at {time}", { time: moment(each.ended) }), each.reason && `(${each.reason})`].filter(Boolean).join(" ");
 
 async function showDeliveries(id, list) {
   const item = await call("GET", `/api/items/${id}`);
   const { devices, webhooks } = item;
   const steps = [
     ...devices.map(each => delivered(each, each.name)),
-    ...webhooks.map(each => ["webhook", each.url, each.state, each.reason && `(${each.reason})`].filter(Boolean).join(" ")),
+    ...webhooks.map(each => [say("webhook"), each.url, term(each.state), each.reason && `(${each.reason})`].filter(Boolean).join(" ")),
   ].map(words => element("li", {}, words));
-  list.replaceChildren(...steps.length ? steps : [element("li", {}, "It is for nobody's device, and no webhook.")]);
+  list.replaceChildren(...steps.length ? steps : [element("li", {}, say("It is for nobody's device, and no webhook."))]);
   return item;
 }
 
@@ -116,7 +114,8 @@ function run(those) {
   const [newest, oldest] = [those[0], those.at(-1)];
   whole.querySelector("summary").replaceChildren(
     element("span", { class: "quiet" }, `${cameAt(newest.accepted, newest.event)} ${newest.sender.name}: `),
-    `${counted(those.length, "{n} position", "{n} positions")} since ${clock(oldest.accepted)} UTC, the last ${said(newest.event)}`);
+    counted(those.length, "{n} position since {time}, the last {where}", "{n} positions since {time}, the last {where}",
+      { time: moment(oldest.accepted), where: said(newest.event) }));
   whole.querySelector("ol").replaceChildren(...those.map(lineOf));
   return whole;
 }

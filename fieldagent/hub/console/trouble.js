@@ -1,9 +1,13 @@
 // What is wrong with a kit, the worst first, and in which order kits stand. Nothing here looks at a
 // clock, the page or the hub.
 
+import { say, spoken, term } from "./language.js";
+
+await spoken;
+
 /** Every kind of trouble, the worst first, in words. */
 export const KINDS = {
-  sos: "SOS", silent: "silent", battery: "battery", budget: "budget", update: "update failed", clock: "clock", other: "trouble",
+  sos: "SOS", silent: say("silent"), battery: say("battery"), budget: say("budget"), update: say("update failed"), clock: say("clock"), other: say("trouble"),
 };
 const RANKS = Object.keys(KINDS);
 
@@ -18,22 +22,22 @@ export function troubles(device, incidents, dated, now) {
   const found = [];
   const add = (kind, text) => found.push({ kind, text });
   for (const { id, kind, calledOff } of incidents)
-    if (kind === "sos") add("sos", calledOff ? `SOS ${id}, called off` : `SOS ${id}`);
-    else if (kind === "operator") add("other", `alarm ${id} about its operator`);
-    else if (kind === "fence") add("other", `alarm ${id} about a fence`);
+    if (kind === "sos") add("sos", calledOff ? say("{what}, called off", { what: `SOS ${id}` }) : `SOS ${id}`);
+    else if (kind === "operator") add("other", say("alarm {id} about its operator", { id }));
+    else if (kind === "fence") add("other", say("alarm {id} about a fence", { id }));
   if (device.disabled) return found;
   const silence = silenceOf(device, now);
   if (silence) add("silent", silence);
   for (const { channel, battery } of device.modems)
-    if (battery !== null && battery < BATTERY_LOW) add("battery", `battery of ${channel} at ${battery} %`);
+    if (battery !== null && battery < BATTERY_LOW) add("battery", say("battery of {channel} at {percent} %", { channel: term(channel), percent: battery }));
   if (device.credits) {
     const { perDay, sosReserve, spent } = device.credits;
     const left = Math.max(0, perDay - sosReserve - spent);
-    if (left <= CREDITS_LOW * (perDay - sosReserve)) add("budget", `${left} of ${perDay - sosReserve} credits left today`);
+    if (left <= CREDITS_LOW * (perDay - sosReserve)) add("budget", say("{left} of {n} credits left today", { left, n: perDay - sosReserve }));
   }
-  if (/ fell back to /.test(device.lastUpdate ?? "")) add("update", `update: ${device.lastUpdate}`);
-  if (/^[0-9]+ (refused|back)\b/.test(device.settings ?? "")) add("update", `settings ${device.settings}`);
-  if (dated !== null && dated > now + AHEAD) add("clock", "its clock is ahead");
+  if (/ fell back to /.test(device.lastUpdate ?? "")) add("update", say("update: {what}", { what: device.lastUpdate }));
+  if (/^[0-9]+ (refused|back)\b/.test(device.settings ?? "")) add("update", say("settings {what}", { what: device.settings }));
+  if (dated !== null && dated > now + AHEAD) add("clock", say("its clock is ahead"));
   if (device.rebuild) add("other", rebuilt(device.rebuild));
   for (const text of [device.trouble, device.satelliteTrouble]) if (text) add("other", text);
   return found.sort((one, other) => RANKS.indexOf(one.kind) - RANKS.indexOf(other.kind));
@@ -41,14 +45,14 @@ export function troubles(device, incidents, dated, now) {
 
 /** What of its items a database that was restored has back. */
 function rebuilt({ state, missing, back, gone }) {
-  if (state === "open") return "the hub's database was restored: this kit has yet to give back what it has";
-  return `the hub's database was restored: ${missing} items were missing, ${back} came back, ${gone} are lost`;
+  if (state === "open") return say("the hub's database was restored: this kit has yet to give back what it has");
+  return say("the hub's database was restored: {missing} items were missing, {back} came back, {gone} are lost", { missing, back, gone });
 }
 
 function silenceOf({ lastContact, linked, checkIn }, now) {
-  if (checkIn && checkIn.state !== "in time") return `check-in ${checkIn.state}`;
-  if (lastContact === null) return "never heard of";
-  return !linked && !checkIn && now - lastContact > SILENT ? "not heard of for a day" : "";
+  if (checkIn && checkIn.state !== "in time") return say("check-in {state}", { state: term(checkIn.state) });
+  if (lastContact === null) return say("never heard of");
+  return !linked && !checkIn && now - lastContact > SILENT ? say("not heard of for a day") : "";
 }
 
 /** Where a kit stands among others: that of its worst trouble. */

@@ -1,32 +1,33 @@
 // What a device's satellite messages cost by day: the hub's count, and its operator's beside it.
 
 import { call, trouble } from "./hub.js";
-import { counted } from "./language.js";
+import { counted, say } from "./language.js";
 import { element } from "./text.js";
 
 const UNITS = { credit: ["{n} credit", "{n} credits"], byte: ["{n} byte", "{n} bytes"] };
-const priced = (count, unit, money) => count === null ? "not imported"
+const priced = (count, unit, money) => count === null ? say("not imported")
   : `${counted(count, ...UNITS[unit])}${money ? `, ${money}` : ""}`;
 
 const day = each => element("tr", {}, [
   each.day,
   priced(each.here, each.unit, each.money),
   priced(each.operator, each.unit, each.operatorMoney),
-  each.operator === null ? "" : each.difference || "none",
+  each.operator === null ? "" : each.difference || say("none"),
 ].map(text => element("td", {}, text)));
 
 /** The sum of what is paid by the credit; bytes are not added up. */
 function sum({ since, until, total }) {
-  const told = [`${since} to ${until}: ${priced(total.here, "credit", total.money)} here`];
+  const told = [say("{since} to {until}: {cost} here", { since, until, cost: priced(total.here, "credit", total.money) })];
   if (total.operator || total.importedHere)
-    told.push(`of the days that were imported, ${priced(total.importedHere, "credit", total.importedMoney)} here and ${priced(total.operator, "credit", total.operatorMoney)} there`);
+    told.push(say("of the days that were imported, {here} here and {there} there",
+      { here: priced(total.importedHere, "credit", total.importedMoney), there: priced(total.operator, "credit", total.operatorMoney) }));
   return `${told.join("; ")}.`;
 }
 
 const table = told => [
   element("p", {}, sum(told)),
-  element("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Cost by day" }, element("table", {},
-    element("thead", {}, element("tr", {}, ["Day (UTC)", "Here", "Operator", "Difference"].map(each => element("th", {}, each)))),
+  element("div", { class: "wide", tabindex: "0", role: "group", "aria-label": say("Cost by day") }, element("table", {},
+    element("thead", {}, element("tr", {}, [say("Day (UTC)"), say("Here"), say("Operator"), say("Difference")].map(each => element("th", {}, each)))),
     element("tbody", {}, told.usage.map(day)))),
 ];
 
@@ -39,9 +40,9 @@ export function weekOf(moment) {
 
 /** A kit's last week and this one, as a page to print, a track and a table. */
 const reports = device => [-7, 0].map(days => weekOf(Date.now() + days * 86400000)).map(week =>
-  element("p", {}, `Report of ${week}: `, ...["html", "gpx", "kml", "csv"].flatMap(format => [
+  element("p", {}, `${say("Report of {week}:", { week })} `, ...["html", "gpx", "kml", "csv"].flatMap(format => [
     element("a", { href: `/api/devices/${device.id}/report?week=${week}&format=${format}`, target: format === "html" ? "_blank" : null, download: format === "html" ? null : "" },
-      format === "html" ? "print" : format.toUpperCase()), " "])));
+      format === "html" ? say("print") : format.toUpperCase()), " "])));
 
 /** Loaded once it is opened. */
 export function cost(device) {
@@ -49,13 +50,13 @@ export function cost(device) {
   const load = async () => {
     const told = await call("GET", `/api/devices/${device.id}/usage`);
     shown.replaceChildren(...told.usage.length ? table(told)
-      : [element("p", { class: "quiet" }, `Nothing was counted from ${told.since} to ${told.until}.`)], ...reports(device));
+      : [element("p", { class: "quiet" }, say("Nothing was counted from {since} to {until}.", { since: told.since, until: told.until }))], ...reports(device));
   };
   const toggled = event => {
     event.stopPropagation();
     if (whole.open) load().catch(trouble);
   };
   const whole = element("details", { id: `device-${device.id}-cost`, ontoggle: toggled },
-    element("summary", {}, "What it cost by satellite"), shown);
+    element("summary", {}, say("What it cost by satellite")), shown);
   return whole;
 }

@@ -2,48 +2,51 @@
 
 import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
 import { call, me } from "./hub.js";
-import { by, clock } from "./text.js";
+import { say, spoken, term } from "./language.js";
+import { by, moment } from "./text.js";
 
-const ROLES = [["member", "member: sees what is theirs"], ["observer", "observer: sees all, answers nothing"], ["dispatcher", "dispatcher: sees all, answers an SOS"],
-  ["administrator", "administrator: says who is who, too"]];
-const TYPES = [["User", "person"], ["Integration", "program that sees all"], ["Resource", "resource"], ["Device", "device"]];
+await spoken;
+
+const ROLES = [["member", say("member: sees what is theirs")], ["observer", say("observer: sees all, answers nothing")], ["dispatcher", say("dispatcher: sees all, answers an SOS")],
+  ["administrator", say("administrator: says who is who, too")]];
+const TYPES = [["User", say("person")], ["Integration", say("program that sees all")], ["Resource", say("resource")], ["Device", say("device")]];
 
 const tellPassword = (name, { password, until }) => once(
-  `The password of ${name}, for the first sign-in until ${clock(until)} UTC`, password);
+  say("The password of {name}, for the first sign-in until {time}", { name, time: moment(until) }), password);
 
 function change(user) {
-  const id = `user-${user.id}`;
+  const id = `user-${user.id}`, { name } = user;
   const path = `/api/users/${user.id}`;
   const patch = (body, done) => act(async () => { await call("PATCH", path, body); return done; }, loadUsers);
   const saved = () => {
     const { role, overSatellite } = filled(id, ["role", "overSatellite"]);
     // Nobody changes their own role, and a program has none.
-    return patch(role && role !== user.role ? { role, overSatellite } : { overSatellite }, `${user.name} is changed.`);
+    return patch(role && role !== user.role ? { role, overSatellite } : { overSatellite }, say("{name} is changed.", { name }));
   };
   const password = () => act(async () => {
     tellPassword(user.name, await call("POST", `${path}/password`));
-    return `${user.name} chooses their own at the next sign-in.`;
+    return say("{name} chooses their own at the next sign-in.", { name });
   }, loadUsers);
   const gone = () => act(async () => {
     await call("DELETE", path);
-    return `${user.name} is deleted.`;
+    return say("{name} is deleted.", { name });
   }, loadUsers);
   const off = user.disabled;
-  const words = user.type === "User" ? user.role : user.type;
-  return fold(id, [`${user.name} (${user.id})`, words, user.email, off && "disabled"].filter(Boolean).join(", "),
-    form(`Change ${user.name}`, saved, { id: `${id}-save`, text: "Save" },
-      choice(`${id}-role`, "Role", user.type === "User" ? ROLES : ROLES.slice(0, 1), user.role),
-      flag(`${id}-overSatellite`, "What others send reaches them over satellite too", user.overSatellite)),
+  const words = term(user.type === "User" ? user.role : user.type);
+  return fold(id, [`${user.name} (${user.id})`, words, user.email, off && say("disabled")].filter(Boolean).join(", "),
+    form(say("Change {name}", { name }), saved, { id: `${id}-save`, text: say("Save") },
+      choice(`${id}-role`, say("Role"), user.type === "User" ? ROLES : ROLES.slice(0, 1), user.role),
+      flag(`${id}-overSatellite`, say("What others send reaches them over satellite too"), user.overSatellite)),
     user.id === me.id ? "" : deeds(
-      button(`${id}-off`, off ? "Enable" : "Disable",
-        () => patch({ disabled: !off }, `${user.name} is ${off ? "in use again" : "out of use"}, with their devices.`)),
-      ...user.type === "User" ? [button(`${id}-password`, "New password", password)] : [],
-      button(`${id}-delete`, "Delete", sure(`Delete ${user.name} for good, with their devices and all that they sent?`, gone))));
+      button(`${id}-off`, off ? say("Enable") : say("Disable"),
+        () => patch({ disabled: !off }, off ? say("{name} is in use again, with their devices.", { name }) : say("{name} is out of use, with their devices.", { name }))),
+      ...user.type === "User" ? [button(`${id}-password`, say("New password"), password)] : [],
+      button(`${id}-delete`, say("Delete"), sure(say("Delete {name} for good, with their devices and all that they sent?", { name }), gone))));
 }
 
 export async function loadUsers() {
   const users = await all("/api/users?limit=1000", "users");
-  list("admin-users", users.reverse().map(change), "Nobody yet.");
+  list("admin-users", users.reverse().map(change), say("Nobody yet."));
 }
 
 const add = () => act(async () => {
@@ -52,12 +55,12 @@ const add = () => act(async () => {
   const told = await call("POST", "/api/users", body);
   for (const each of ["name", "email"]) by(`new-user-${each}`).value = "";
   if (told.password) tellPassword(body.name, told);
-  return `${body.name} is added, as user ${told.id}.`;
+  return say("{name} is added, as user {id}.", { name: body.name, id: told.id });
 }, loadUsers);
 
-export const newUser = () => form("Add a user", add, { id: "new-user-add", text: "Add the user" },
-  line("new-user-name", "Name of the new user", { maxlength: "80" }),
-  line("new-user-email", "E-mail address, to sign in with", { type: "email", maxlength: "80" }),
-  choice("new-user-type", "What it is", TYPES, "User"),
-  choice("new-user-role", "Role of the new user", ROLES, "member"),
-  flag("new-user-signIn", "May sign in here: make a password", true));
+export const newUser = () => form(say("Add a user"), add, { id: "new-user-add", text: say("Add the user") },
+  line("new-user-name", say("Name of the new user"), { maxlength: "80" }),
+  line("new-user-email", say("E-mail address, to sign in with"), { type: "email", maxlength: "80" }),
+  choice("new-user-type", say("What it is"), TYPES, "User"),
+  choice("new-user-role", say("Role of the new user"), ROLES, "member"),
+  flag("new-user-signIn", say("May sign in here: make a password"), true));

@@ -3,7 +3,8 @@
 
 import { otherDispatchers } from "./acts.js";
 import { call, me, Refused, trouble } from "./hub.js";
-import { by, clock, element, put, tell } from "./text.js";
+import { say } from "./language.js";
+import { by, element, moment, put, tell } from "./text.js";
 
 /** Seconds of a watch that is taken here. */
 const SHIFT = 8 * 3600;
@@ -11,21 +12,21 @@ const SHIFT = 8 * 3600;
 const mine = told => told.onWatch.find(each => each.user.id === me.id);
 const offered = told => told.onWatch.find(each => each.handsOverTo?.id === me.id);
 
-const inWords = ({ user, until, handsOverTo, note }) => `${user.name} until ${clock(until)} UTC`
-  + (handsOverTo ? `, who asks ${handsOverTo.name} to take it${note ? `: ${note}` : ""}` : "");
+const inWords = ({ user, until, handsOverTo, note }) => say("{name} until {time}", { name: user.name, time: moment(until) })
+  + (handsOverTo ? `${say(", who asks {name} to take it over", { name: handsOverTo.name })}${note ? `: ${note}` : ""}` : "");
 
 function show(told) {
-  const nobody = told.hours ? `Nobody is on watch, and somebody is to be: ${told.hours}.` : "";
+  const nobody = told.hours ? say("Nobody is on watch, and somebody is to be: {hours}.", { hours: told.hours }) : "";
   by("watch").hidden = !told.hours && !told.onWatch.length && !me.mayAnswer;
-  tell("watch-told", told.onWatch.length ? `On watch: ${told.onWatch.map(inWords).join("; ")}.` : nobody || "Nobody has said to be on watch.");
+  tell("watch-told", told.onWatch.length ? say("On watch: {who}.", { who: told.onWatch.map(inWords).join("; ") }) : nobody || say("Nobody has said to be on watch."));
   by("watch-told").classList.toggle("fault", told.nobodySince !== null);
   const from = offered(told);
-  by("watch-take").textContent = from ? `Take the watch from ${from.user.name}` : mine(told) ? "Stay on watch for 8 hours" : "Take the watch for 8 hours";
+  by("watch-take").textContent = from ? say("Take the watch from {name}", { name: from.user.name }) : mine(told) ? say("Stay on watch for 8 hours") : say("Take the watch for 8 hours");
   by("watch-take").hidden = !me.mayAnswer;
   for (const id of ["watch-end", "watch-over"]) by(id).hidden = !me.mayAnswer || !mine(told);
   by("watch-before").hidden = !told.before.length;
   put("watch-list", told.before.map(({ user, since, ended, note }) =>
-    element("li", {}, `${user.name}, ${clock(since)} to ${clock(ended)} UTC`, note ? element("p", {}, note) : null)));
+    element("li", {}, say("{name}, {since} to {until}", { name: user.name, since: moment(since), until: moment(ended) }), note ? element("p", {}, note) : null)));
 }
 
 export const showWatch = async () => show(await call("GET", "/api/watch"));
@@ -44,7 +45,7 @@ async function listOthers() {
   if (!by("watch-over").open) return;
   const others = await otherDispatchers();
   by("watch-to").replaceChildren(...others.map(each => element("option", { value: each.id }, each.name)));
-  if (!others.length) tell("watch-fault", "There is no other dispatcher: an administrator makes somebody one.");
+  if (!others.length) tell("watch-fault", say("There is no other dispatcher: an administrator makes somebody one."));
 }
 
 export function setUpWatch() {

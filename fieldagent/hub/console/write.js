@@ -2,7 +2,7 @@
 
 import { Refused, call, me, push, trouble } from "./hub.js";
 import { choose, chosenOnes, loadReceivers, take, unchoose } from "./receivers.js";
-import { counted } from "./language.js";
+import { counted, say } from "./language.js";
 import { by, tell } from "./text.js";
 
 const FIELDS = { message: ["content"], waypoint: ["name", "latitude", "longitude", "notes"] };
@@ -72,7 +72,7 @@ async function estimate() {
   if (FIELDS[kind()].every(each => !by(`field-${each}`).value.trim())) return tell("cost", "");
   const devices = [], those = addressees();
   if (those.length > ESTIMATED)
-    return tell("cost", `What it costs is told for ${ESTIMATED} receivers at most; these are ${those.length}.`);
+    return tell("cost", say("What it costs is told for {most} receivers at most; these are {n}.", { most: ESTIMATED, n: those.length }));
   for (const each of those) {
     devices.push(...(await call("POST", "/api/package/cost", written(each))).devices);
     if (question !== asked) return;
@@ -83,28 +83,29 @@ async function estimate() {
 function inWords(devices) {
   const away = devices.filter(each => !each.linked && each.satellite);
   const credits = away.reduce((sum, each) => sum + each.satellite.credits, 0);
-  const paid = away.slice(0, TOLD).map(({ name, satellite }) => `${name}: ${counted(satellite.bytes, "{n} byte", "{n} bytes")} in`
-    + ` ${counted(satellite.parts, "{n} message", "{n} messages")}, ${counted(satellite.credits, "{n} credit", "{n} credits")}`
-    + (satellite.creditsLeft === null ? "" : ` of ${satellite.creditsLeft} left today`));
+  const paid = away.slice(0, TOLD).map(({ name, satellite }) => `${name}: ${say("{bytes} in {messages}", {
+    bytes: counted(satellite.bytes, "{n} byte", "{n} bytes"), messages: counted(satellite.parts, "{n} message", "{n} messages"),
+  })}, ${counted(satellite.credits, "{n} credit", "{n} credits")}`
+    + (satellite.creditsLeft === null ? "" : ` ${say("of {n} left today", { n: satellite.creditsLeft })}`));
   const free = devices.filter(each => each.linked).length;
   const silent = devices.filter(each => !each.linked && !each.satellite).map(each => each.name);
   return [
-    free && `${counted(free, "{n} device", "{n} devices")} linked now, which costs nothing`,
-    away.length && `by satellite ${counted(credits, "{n} credit", "{n} credits")} (${paid.join("; ")}${away.length > TOLD ? "; …" : ""})`,
-    silent.length && `waits until they call: ${silent.slice(0, TOLD).join(", ")}`,
+    free && counted(free, "{n} device linked now, which costs nothing", "{n} devices linked now, which costs nothing"),
+    away.length && `${say("by satellite {credits}", { credits: counted(credits, "{n} credit", "{n} credits") })} (${paid.join("; ")}${away.length > TOLD ? "; …" : ""})`,
+    silent.length && say("waits until they call: {names}", { names: silent.slice(0, TOLD).join(", ") }),
   ].filter(Boolean).join(" · ");
 }
 
 /** Everybody is one addressee of a waypoint, as of whatever is no message. */
 function addressees() {
   const those = chosenOnes();
-  return kind() !== "message" && by("everybody").checked ? [{ key: "all", name: "everybody" }] : those;
+  return kind() !== "message" && by("everybody").checked ? [{ key: "all", name: say("everybody") }] : those;
 }
 
 /** One push for each, and who has got one is no longer chosen: sending again sends to the rest. */
 async function send() {
   const those = addressees();
-  if (!those.length) return tell("write-fault", "Choose who is to have it.");
+  if (!those.length) return tell("write-fault", say("Choose who is to have it."));
   const done = [];
   try {
     for (const each of those) {
@@ -119,10 +120,10 @@ async function send() {
   } catch (error) {
     const faults = error instanceof Refused ? error.faults.map(each => `${each.pointer.split("/").at(-1)} ${each.detail}`) : [];
     tell("write-fault", faults.join("; ") || (error instanceof TypeError
-      ? "The hub did not answer. What you wrote is still here: press Send again when it is back; nobody gets it twice."
+      ? say("The hub did not answer. What you wrote is still here: press Send again when it is back; nobody gets it twice.")
       : error.message));
     if (!(error instanceof Refused)) trouble(error);
   }
-  if (done.length) tell("write-done", `Sent to ${done.join(", ")}. The conversation tells what becomes of it.`);
+  if (done.length) tell("write-done", say("Sent to {names}. The conversation tells what becomes of it.", { names: done.join(", ") }));
   chooseKit(kitUser);
 }

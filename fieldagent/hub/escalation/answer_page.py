@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
+from typing import Any
 from urllib.parse import parse_qs
 
 from fieldagent.http.message import FORM, Request, Response
@@ -18,12 +19,14 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.escalation import alarm_link, notice
 from fieldagent.hub.escalation.alarm_link import AlarmLink
+from fieldagent.hub.escalation.language import say, unworded
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.owed import WORD_MAX
 from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import clock_time
 from fieldagent.page.files import POLICY
+from fieldagent.page.language import chosen
 from fieldagent.store.group import NOT_STORED
 
 BODY = 4_096
@@ -31,13 +34,14 @@ BODY = 4_096
 _HEADERS = (
     ("Content-Security-Policy", POLICY.replace("form-action 'none'", "form-action 'self'")),
     ("Cache-Control", "no-store"),
+    ("Vary", "Accept-Language"),
     ("X-Content-Type-Options", "nosniff"),
     # The address is a secret of whom it was sent to.
     ("Referrer-Policy", "no-referrer"),
     ("X-Robots-Tag", "noindex"),
 )
 _PAGE = """<!doctype html>
-<html lang="en">
+<html lang="{language}" dir="auto">
 <head>
   <meta charset="utf-8">
   <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -45,6 +49,7 @@ _PAGE = """<!doctype html>
   <title>{title}</title>
   <link rel="icon" href="/console/file/icon.svg">
   <link rel="stylesheet" href="/console/file/console.css">
+  <script type="module" src="/console/file/local.js"></script>
 </head>
 <body>
   <main>
@@ -57,9 +62,9 @@ _PAGE = """<!doctype html>
 </html>
 """
 _FORM = """<form method="post">
-        <label>Words for the kit, if you like
+        <label>{words}
           <input name="text" maxlength="{most}" autocomplete="off"></label>
-        <button>I have it</button>
+        <button>{button}</button>
       </form>"""
 
 
@@ -75,51 +80,60 @@ class AnswerPage:
         return [Route("GET", alarm_link.PATH, self.look), post()]
 
     async def look(self, request: Request, token: str) -> Response:
+        language = _language(request)
+
         def read(db: Db) -> Response:
             link = alarm_link.find(db, token)
             if link is None:
-                return _forged()
+                return _forged(language)
             found = _incident(db, link)
-            return self._over(db, link, found) or _asking(db, link, found)
+            return self._over(db, link, found, language) or _asking(db, link, found, language)
 
         return await self._store.read(read)
 
     async def answer(self, request: Request, token: str) -> Response:
-        text = _text(request)
+        language = _language(request)
+        text = unworded(language, _text(request))
 
         def carry_out(db: Db) -> Response:
             link = alarm_link.find(db, token, locked=True)
             if link is None:
-                return _forged()
+                return _forged(language)
             found = _incident(db, link, locked=True)
-            over = self._over(db, link, found)
+            over = self._over(db, link, found, language)
             if over is not None:
                 return over
             now = self._clock()
             try:
                 sos_desk.acknowledge_as(db, found, Who(None, link.name), text, now)
-            except Refused as refused:
-                return _shown(409, "Answered already", str(refused))
+            except Refused:
+                return _answered_before(db, found, language)
             alarm_link.note_used(db, link, now)
-            return _answered(db, link, found)
+            return _answered(db, link, found, language)
 
         try:
             return await self._store.commit(carry_out)
         except NOT_STORED:
             why = "The hub cannot write it down now. Nobody knows that you have it: try again."
-            return _shown(503, "Not answered", why)
+            return _shown(503, language, say(language, "Not answered"), say(language, why))
 
-    def _over(self, db: Db, link: AlarmLink, found: Sos) -> Response | None:
+    def _over(self, db: Db, link: AlarmLink, found: Sos, language: str) -> Response | None:
         """Return why the link answers nothing any more, or None where it does."""
+        standing = _standing(db, found, language)
         if link.used is not None:
-            told = f"It was used at {clock_time(link.used)}, and works once."
-            return _shown(410, "This link was used", told, *_standing(db, found))
+            told = "It was used at {time}, and works once."
+            used = say(language, told, time=clock_time(link.used))
+            return _shown(410, language, say(language, "This link was used"), used, standing)
         if found.state != SosState.OPEN:
-            return _shown(409, "Answered already", *_standing(db, found))
+            return _answered_before(db, found, language)
         if link.expires <= self._clock():
-            told = "A link works for three days, and until the SOS is raised again."
-            return _shown(410, "This link has expired", told, *_standing(db, found))
+            told = say(language, "A link works for three days, and until the SOS is raised again.")
+            return _shown(410, language, say(language, "This link has expired"), told, standing)
         return None
+
+
+def _language(request: Request) -> str:
+    return chosen(request.headers.get("accept-language", ""))
 
 
 def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
@@ -129,51 +143,85 @@ def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
     return found
 
 
-def _asking(db: Db, link: AlarmLink, found: Sos) -> Response:
+def _asking(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
     told = sos_desk.for_a_pager(db, found.id, "")
-    said = notice.said_in(db, found)
-    lines = [f"Raised {clock_time(found.raised)}. Nobody has answered yet."]
-    lines += [f"It says: {said}"] if said else []
-    place, where = "<p>No position is known.</p>", told.get("position")
-    if where is not None:
-        words = f"{where['latitude']:.5f} {where['longitude']:.5f}, {clock_time(where['at'])}"
-        link_to_map = f'<a href="{escape(where["map"])}" rel="noreferrer">map</a>'
-        link_to_app = f'<a href="{escape(where["geo"])}">in your map program</a>'
-        place = f"<p>Position: {escape(words)} ({link_to_map}, {link_to_app})</p>"
-    ask = f"Press the button if you, {notice.visible(link.name)}, have it from here."
-    tells = "Nothing goes to its kit" if "revokedSince" in told else "Its kit is told your name"
-    lines.append(f"{ask} {tells}, and nobody else is called.")
-    title = f"{notice.title(found)} of {notice.device_in_words(told)}"
+    said, time = notice.said_in(db, found, language), clock_time(found.raised)
+    raised = say(language, "Raised {time}. Nobody has answered yet.", time=time)
+    lines = [say(language, "It says: {text}", text=said)] if said else []
+    ask = "Press the button if you, {name}, have it from here."
+    lines.append(say(language, ask, name=notice.visible(link.name)))
+    if "revokedSince" in told:
+        tells = say(language, "Nothing goes to its kit, and nobody else is called.")
+    else:
+        tells = say(language, "Its kit is told your name, and nobody else is called.")
+    lines[-1] += f" {tells}"
+    title = notice.of_device(found, notice.device_in_words(told, language), language)
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
-    form = _FORM.format(most=WORD_MAX)
-    return _page(200, title, "\n      ".join([*before, place, last, form]))
+    form = _FORM.format(
+        words=escape(say(language, "Words for the kit, if you like")),
+        button=escape(say(language, "I have it")),
+        most=WORD_MAX,
+    )
+    place = f"<p>{_place(told.get('position'), language)}</p>"
+    parts = [f"<p>{_with_local(raised, time, language)}</p>", *before, place, last, form]
+    return _page(200, language, title, "\n      ".join(parts))
 
 
-def _answered(db: Db, link: AlarmLink, found: Sos) -> Response:
+def _with_local(said: str, time: str, language: str) -> str:
+    """Return markup of what holds that time, beside which a browser tells the one of its place."""
+    local = escape(say(language, "{time} here"))
+    markup = f'<time datetime="{time}" data-local="{local}">{time}</time>'
+    return escape(said).replace(time, markup)
+
+
+def _place(position: Mapping[str, Any] | None, language: str) -> str:
+    """Return markup of where the kit was last, with links to a map."""
+    if position is None:
+        return escape(say(language, "No position is known."))
+    where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
+    time = clock_time(position["at"])
+    words = say(language, "Position: {where}, {time}", where=where, time=time)
+    by_web = f'<a href="{escape(position["map"])}" rel="noreferrer">{say(language, "map")}</a>'
+    by_app = f'<a href="{escape(position["geo"])}">{say(language, "in your map program")}</a>'
+    return f"{_with_local(words, time, language)} ({by_web}, {by_app})"
+
+
+def _answered(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
     told = sos_desk.for_a_pager(db, found.id, "")
-    kit = notice.visible(told["device"])
-    lines = [f"{kit} is told that {notice.visible(link.name)} has it, as soon as it is reached."]
-    lines.append("Dispatchers see it at the desk, where it is closed when it is over.")
-    return _shown(200, f"You have {notice.title(found)}", *lines)
+    kit, name = notice.visible(told["device"]), notice.visible(link.name)
+    text = "{kit} is told that {name} has it, as soon as it is reached."
+    lines = [say(language, text, kit=kit, name=name)]
+    desk = "Dispatchers see it at the desk, where it is closed when it is over."
+    lines.append(say(language, desk))
+    title = say(language, "You have {what}", what=notice.title(found, language))
+    return _shown(200, language, title, *lines)
 
 
-def _standing(db: Db, found: Sos) -> list[str]:
+def _answered_before(db: Db, found: Sos, language: str) -> Response:
+    title = say(language, "Answered already")
+    return _shown(409, language, title, _standing(db, found, language))
+
+
+def _standing(db: Db, found: Sos, language: str) -> str:
     if found.state == SosState.OPEN:
-        return [f"{notice.title(found)} is open: answer it at the console, or call your desk."]
-    return [notice.visible(sos_desk.why_over(db, found)) + "."]
+        text = "{what} is open: answer it at the console, or call your desk."
+        return say(language, text, what=notice.title(found, language))
+    return f"{notice.why_over(db, found, language)}."
 
 
-def _forged() -> Response:
+def _forged(language: str) -> Response:
     why = "The hub has sent no such link. See that all of it was copied, or call your desk."
-    return _shown(404, "This link is unknown here", why)
+    title = say(language, "This link is unknown here")
+    return _shown(404, language, title, say(language, why))
 
 
-def _shown(status: int, title: str, *lines: str) -> Response:
-    return _page(status, title, "\n      ".join(f"<p>{escape(line)}</p>" for line in lines))
+def _shown(status: int, language: str, title: str, *lines: str) -> Response:
+    content = "\n      ".join(f"<p>{escape(line)}</p>" for line in lines)
+    return _page(status, language, title, content)
 
 
-def _page(status: int, title: str, content: str) -> Response:
-    text = _PAGE.format(title=escape(title), content=content)
+def _page(status: int, language: str, title: str, content: str) -> Response:
+    text = _PAGE.format(language=language, title=escape(title), content=content)
     return Response(status, text.encode(), "text/html; charset=utf-8", _HEADERS)
 
 

@@ -26,6 +26,7 @@ from fieldagent.hub.escalation import alarm_link, contacts, correspondence, noti
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.escalation.language import say, unworded
 from fieldagent.hub.records import alarm, sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.owed import WORD_MAX
@@ -37,7 +38,11 @@ log = logging.getLogger(__name__)
 
 WRONG_MAX, WRONG_WITHIN = 5, 3_600.0
 """Wrong codes of one address, in seconds."""
-_TEXT = re.compile(r"\s*(ok\b)?[\s,.:;-]*([0-9]{6}(?![0-9]))?[\s,.:;-]*(.*)", re.I | re.DOTALL)
+_OK = "[o\N{CYRILLIC SMALL LETTER O}][k\N{CYRILLIC SMALL LETTER KA}]"
+"""As keyboards of either alphabet have it: it looks the same."""
+_TEXT = re.compile(
+    rf"\s*({_OK}\b)?[\s,.:;-]*([0-9]{{6}}(?![0-9]))?[\s,.:;-]*(.*)", re.I | re.DOTALL
+)
 
 
 class Wording(NamedTuple):
@@ -102,11 +107,17 @@ def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
         return _by_code(db, answer, whose, told, said, now)
     contact, link = open_ones[0] if open_ones else _newest(whose, told)
     if said.accepts:
-        why = "Not answered: write OK and the six digits of the message that you got."
+        why = say(
+            contact.language,
+            "Not answered: write OK and the six digits of the message that you got.",
+        )
         return _reply(db, contact, link.sos, "without code", why, now)
     if len(open_ones) > 1:
         _keep(db, contact, link, said.words, now)
-        why = "Nothing sent: you were told of several. Begin with the six digits of the one meant."
+        why = say(
+            contact.language,
+            "Nothing sent: you were told of several. Begin with the six digits of the one meant.",
+        )
         return _reply(db, contact, link.sos, "ambiguous", why, now)
     return _to_kit(db, contact, link, said.words, now, proved=False)
 
@@ -145,13 +156,17 @@ def _by_code(
         *(answer.kind, answer.sender, now - WRONG_WITHIN),
     )
     if wrong >= WRONG_MAX:
-        why = "Not answered: too many wrong codes came from this number. Use the link or your desk."
+        why = say(
+            contact.language,
+            "Not answered: too many wrong codes came from this number. Use the link or your desk.",
+        )
         return _reply(db, contact, last.sos, "limited", why, now)
     for each in whose:
         link = alarm_link.of_code(db, said.code, each.id)
         if link is not None:
             return _proved(db, each, link, said, now)
-    why = f"Not answered: {said.code} is no code that was sent to you. See your newest message."
+    text = "Not answered: {code} is no code that was sent to you. See your newest message."
+    why = say(contact.language, text, code=said.code)
     return _reply(db, contact, last.sos, "wrong code", why, now)
 
 
@@ -172,21 +187,29 @@ def _proved_by_message(db: Db, answer: ContactAnswer, said: Wording, now: float)
 
 def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: float) -> str:
     if link.expires <= now:
-        why = "Not answered: that message is of before, and its code has expired."
+        why = say(
+            contact.language,
+            "Not answered: that message is of before, and its code has expired.",
+        )
         return _reply(db, contact, link.sos, "expired", why, now)
     if not said.accepts:
         return _to_kit(db, contact, link, said.words, now, proved=True)
     found = _incident(db, contact, link)
     if link.used is not None:
-        why = f"Not answered: that code was used. {sos_desk.why_over(db, found)}."
+        over = notice.why_over(db, found, contact.language)
+        why = say(contact.language, "Not answered: that code was used. {why}.", why=over)
         return _reply(db, contact, link.sos, "used", why, now)
     try:
         who = Who(None, link.name)
-        sos_desk.acknowledge_as(db, found, who, said.words[:WORD_MAX], now)
-    except Refused as refused:
-        return _reply(db, contact, link.sos, "over", f"Not answered: {refused}.", now)
+        words = unworded(contact.language, said.words)[:WORD_MAX]
+        sos_desk.acknowledge_as(db, found, who, words, now)
+    except Refused:
+        over = notice.why_over(db, found, contact.language)
+        why = say(contact.language, "Not answered: {why}.", why=over)
+        return _reply(db, contact, link.sos, "over", why, now)
     alarm_link.note_used(db, link, now)
-    why = f"You have {notice.title(found)}. The kit is told your name as soon as it is reached."
+    text = "You have {what}. The kit is told your name as soon as it is reached."
+    why = say(contact.language, text, what=notice.title(found, contact.language))
     return _reply(db, contact, link.sos, "acknowledged", why, now)
 
 
@@ -201,23 +224,32 @@ def _to_kit(
 ) -> str:
     """Send words down to the kit, or tell their writer why they stay."""
     if not words:
-        return _reply(db, contact, link.sos, "empty", "Nothing sent: there were no words.", now)
+        why = say(contact.language, "Nothing sent: there were no words.")
+        return _reply(db, contact, link.sos, "empty", why, now)
     found = _incident(db, contact, link)
-    text = words if proved else f"(number not proved) {words}"
+    text = unworded(contact.language, words) if proved else f"(number not proved) {words}"
     member = _voice_of(db, contact, now)
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", found.device)
     posting = Posting(
         found.workspace, member, Message(text), int(now), sos_desk.ANSWER_PRIORITY, target=int(to)
     )
-    if why := words_down.too_much(db, posting, found.device, now):
+    if why := words_down.too_much(db, posting, found.device, now, contact.language):
         _keep(db, contact, link, words, now)
-        return _reply(db, contact, link.sos, "not sent", f"Nothing sent: {why}", now)
+        return _reply(db, contact, link.sos, "not sent", _unsent(contact, why), now)
     try:
         sos_desk.write_to(db, found, member, text, now)
-    except Refused as refused:
-        return _reply(db, contact, link.sos, "not sent", f"Nothing sent: {refused}.", now)
-    why = "Your words are on their way to the kit; they leave as soon as it is reached."
+    except Refused:
+        why = say(contact.language, "its kit is out of use: nothing goes to it.")
+        return _reply(db, contact, link.sos, "not sent", _unsent(contact, why), now)
+    why = say(
+        contact.language,
+        "Your words are on their way to the kit; they leave as soon as it is reached.",
+    )
     return _reply(db, contact, link.sos, "to the kit", why, now)
+
+
+def _unsent(contact: AlarmContact, why: str) -> str:
+    return say(contact.language, "Nothing sent: {why}", why=why)
 
 
 def _keep(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:

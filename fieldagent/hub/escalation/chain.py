@@ -51,7 +51,7 @@ async def test(told: Sequence[AlarmContact], reach: Reach, note_end: NoteEnd) ->
     results = []
     for number, (after, some) in enumerate(groupby(told, lambda each: each.after), 1):
         for contact in some:
-            marked = notice.test(contact.name, str(uuid.uuid4()))
+            marked = notice.test(contact.name, str(uuid.uuid4()), contact.language)
             result = await reach.tell(contact.kind, contact.address, marked)
             reason = "" if result.outcome is HandoverOutcome.HANDED else result.reason
             await note_end(contact, reason)

@@ -12,6 +12,7 @@ from fieldagent.hub.escalation.known import Kinds, contact_kinds, kind_of, no_ki
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
+from fieldagent.page.language import ENGLISH
 from fieldagent.system.span import span
 
 OF_ONE_MAX = 20
@@ -38,10 +39,13 @@ class AlarmContact(NamedTuple):
     """What it is told of: `alarm.ABOUT`."""
     quiet: str
     """Its own quiet hours (`records.quiet`)."""
+    language: str
+    """What it is told in: `page.language.LANGUAGES`."""
 
 
 _COLUMNS = (
-    "id, workspace, kind, name, address, wait, failing_since, reason, tries, pause, about, quiet"
+    "id, workspace, kind, name, address, wait, failing_since, reason, tries, pause, about, quiet,"
+    " language"
 )
 TRIES_MAX = 20
 EVERY = 300
@@ -63,6 +67,7 @@ def add(
     tries: int = 1,
     every: int = EVERY,
     about: str = "all",
+    language: str = ENGLISH,
 ) -> int:
     """Return its number. `kind` is that of the address; where it is not given, as the address
     looks. Raises Refused."""
@@ -74,8 +79,8 @@ def add(
         raise Refused(f"a workspace has at most {MAX} contacts: remove some")
     id_ = _insert(db, workspace, None, kind, name, address, after, now)
     db.execute(
-        "UPDATE alarm_contact SET tries = ?, pause = ?, about = ? WHERE id = ?",
-        *(tries, every, about, id_),
+        "UPDATE alarm_contact SET tries = ?, pause = ?, about = ?, language = ? WHERE id = ?",
+        *(tries, every, about, language, id_),
     )
     note(db, workspace, by, "contact add", f"{id_} {name} ({kind})", now)
     return id_
@@ -119,6 +124,7 @@ def _row(found: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
         "tries": found.tries,
         "every": span(found.every),
         "about": found.about,
+        "language": found.language,
         "failingSince": found.failing_since,
         "reason": found.reason,
         "fault": fault_of(found, kinds, own),
@@ -179,16 +185,24 @@ def note_end(db: Db, contact: int, reason: str, now: float) -> None:
 
 
 def subscribe(
-    db: Db, workspace: int, member: int, name: str, subscription: str, *, now: float
+    db: Db,
+    workspace: int,
+    member: int,
+    name: str,
+    subscription: str,
+    *,
+    now: float,
+    language: str = ENGLISH,
 ) -> int:
-    """Let a dispatcher's browser ring, whose `subscription` is JSON; once more changes nothing.
-    Return its number."""
+    """Let a dispatcher's browser ring, whose `subscription` is JSON; once more changes its
+    language alone. Return its number."""
     known = db.execute(
         "SELECT id, workspace, member FROM alarm_contact WHERE kind = ? AND address = ?",
         *(PUSH, subscription),
     )
     for id_, *whose in known:
         if whose == [workspace, member]:
+            _set_language(db, id_, language)
             return int(id_)
         # Somebody else has signed in there now.
         forget(db, id_)
@@ -197,7 +211,13 @@ def subscribe(
         " AND kind = ? ORDER BY id DESC LIMIT 1000 OFFSET ?)",
         *(member, PUSH, OF_ONE_MAX - 1),
     )
-    return _insert(db, workspace, member, PUSH, name, subscription, 0, now)
+    id_ = _insert(db, workspace, member, PUSH, name, subscription, 0, now)
+    _set_language(db, id_, language)
+    return id_
+
+
+def _set_language(db: Db, contact: int, language: str) -> None:
+    db.execute("UPDATE alarm_contact SET language = ? WHERE id = ?", language, contact)
 
 
 def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from fieldagent.http.client import Opener
 from fieldagent.http.routes import Route
 from fieldagent.hub.store.contract import Store
+from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.properties import Key
 from fieldagent.system.supervisor import Note
@@ -44,6 +45,8 @@ class Notice:
     """It is from a kit's user: an answer is for them."""
     whole: bool = False
     """It is for a program: nothing of it may be cut off."""
+    language: str = ENGLISH
+    """What it is said in."""
 
 
 Send = Callable[[str, Notice], Awaitable[HandoverResult]]

@@ -40,10 +40,6 @@ MAIL_MAX = 262_144
 """Bytes of a mail that is read: its words have 200."""
 AT_ONCE = 50
 """Mails of one look."""
-HOW = (
-    "\nOr answer this mail: OK as its first word says that you have it. Other words go to the kit,"
-    " if they are short.\n"
-)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _ID = r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
 _ADDRESSED = re.compile(rf"\+{_ID}@", re.I)
@@ -51,7 +47,8 @@ _REPLIED = re.compile(rf"<{_ID}@", re.I)
 _BULK = ("bulk", "junk", "list", "auto_reply")
 _QUOTES = re.compile(
     r"^(-{2,} ?(original message|ursprüngliche nachricht|message d'origine)|_{10,}$|-- $"
-    r"|(on|am|le|il|el) .{8,}(wrote|schrieb|a écrit|ha scritto|escribió).{0,200}:$|from: .+@)",
+    r"|(on|am|le|il|el) .{8,}(wrote|schrieb|a écrit|ha scritto|escribió).{0,200}:$"
+    r"|.{8,}\b(пише|написав|написала|написав\(ла\)):$|(from|von|de|від) ?: .+@)",
     re.I,
 )
 """A line from which on a mail is not its writer's words."""

@@ -11,6 +11,7 @@ import trio
 
 from fieldagent.hub.escalation import imap
 from fieldagent.hub.escalation.contract import ContactKind, Notice, Own
+from fieldagent.hub.escalation.language import say
 from fieldagent.system.properties import Key, WrongProperty, absolute_path, one_of, text, whole
 from fieldagent.system.wording import reason_of
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
@@ -91,9 +92,18 @@ def _written(own: Own, address: str, notice: Notice) -> EmailMessage:
     answers = ""
     if (notice.sos or notice.answers) and own["imap-host"] is not None:
         mail["Reply-To"] = imap.reply_address(own["imap-address"] or sender, notice.message_id)
-        answers = imap.HOW if notice.link else ""
+        answers = f"\n{_how(notice.language)}\n" if notice.link else ""
     mail.set_content(notice.text + answers)
+    mail["Content-Language"] = notice.language
     return mail
+
+
+def _how(language: str) -> str:
+    how = (
+        "Or answer this mail: OK as its first word says that you have it. Other words go to the"
+        " kit, if they are short."
+    )
+    return say(language, how)
 
 
 def mail_address(value: str) -> str:

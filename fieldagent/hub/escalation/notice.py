@@ -3,53 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from fieldagent.hub.api import reading
+from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.sos_desk import for_a_pager
 from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.escalation.language import say, worded
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.alarm import AGAIN, ESCALATED
-from fieldagent.hub.records.sos import Sos
+from fieldagent.hub.records.sos import Sos, SosState
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.writing import clock_time
+from fieldagent.page.language import ENGLISH
 
 WORDS = 300
 """Characters of what was said, at most."""
-_KINDS = {
-    "sos": "SOS",
-    "overdue": "Overdue",
-    "operator": "Satellite operator",
-    "watch": "Watch",
-    "fence": "Fence",
-}
 
 
-_WHY = {
-    ESCALATED: ": somebody else is told now.",
-    AGAIN: " yet: you are told again.",
-}
-"""Behind `nobody has answered`."""
+class AnswerWays(NamedTuple):
+    """How who is told answers; what there is none of is empty."""
+
+    desk: str = ""
+    """The console's address."""
+    link: str = ""
+    """The path of what acknowledges it."""
+    code: str = ""
+    """What acknowledges it in an answer."""
 
 
 def of(
-    db: Db, found: Sos, message_id: str, why: str, desk: str, link: str, code: str = ""
+    db: Db, found: Sos, message_id: str, why: str, ways: AnswerWays, language: str = ENGLISH
 ) -> Notice:
-    """`desk` is the console's address, `link` the path of what acknowledges it, `code` what does
-    in an answer."""
-    told = for_a_pager(db, found.id, desk, link)
-    device, said = device_in_words(told), said_in(db, found)
-    subject = f"{title(found)} of {device}"
+    """Tell somebody of an incident that nobody has answered."""
+    told = for_a_pager(db, found.id, ways.desk, ways.link)
+    device, said = device_in_words(told, language), said_in(db, found, language)
+    subject = of_device(found, device, language)
     lines = [
         f"{subject}{': ' + said if said else ''}",
-        f"Raised {clock_time(found.raised)}, and nobody has answered" + _WHY.get(why, " yet."),
-        *_places(told.get("position")),
+        _unanswered(why, clock_time(found.raised), language),
+        *_places(told.get("position"), language),
     ]
     if "desk" in told:
-        lines.append(f"At the desk: {told['desk']}")
+        lines.append(say(language, "At the desk: {link}", link=told["desk"]))
     if "acknowledge" in told:
-        lines += [f"To answer it as the one who has it: {told['acknowledge']}"]
-        lines += ["The link is yours, works once, and asks before it answers."]
+        link = told["acknowledge"]
+        lines.append(say(language, "To answer it as the one who has it: {link}", link=link))
+        lines.append(say(language, "The link is yours, works once, and asks before it answers."))
     return Notice(
         message_id,
         subject,
@@ -59,19 +58,20 @@ def of(
         said,
         told.get("desk", ""),
         told.get("acknowledge", ""),
-        code,
+        ways.code,
         _short_map(told.get("position")),
+        language=language,
     )
 
 
-def asked(db: Db, found: Sos, message_id: str, text: str, desk: str) -> Notice:
-    """Tell a dispatcher that they are to take it over."""
-    told = for_a_pager(db, found.id, desk, "")
-    device, words = device_in_words(told), visible(text)[:WORDS]
-    subject = f"Take over {title(found)} of {device}?"
-    return Notice(
-        message_id, subject, f"{subject} {words}", found.id, device, words, told.get("desk", "")
-    )
+def _unanswered(why: str, time: str, language: str) -> str:
+    if why == ESCALATED:
+        told = "Raised {time}, and nobody has answered: somebody else is told now."
+        return say(language, told, time=time)
+    if why == AGAIN:
+        told = "Raised {time}, and nobody has answered yet: you are told again."
+        return say(language, told, time=time)
+    return say(language, "Raised {time}, and nobody has answered yet.", time=time)
 
 
 def together(found: Sequence[Notice]) -> Notice:
@@ -79,29 +79,65 @@ def together(found: Sequence[Notice]) -> Notice:
     first = found[0]
     if len(found) == 1:
         return first
-    subject = f"{len(found)} alarms in quiet hours"
+    subject = say(first.language, "{n} alarms in quiet hours", n=len(found))
     lines = [f"{each.subject}{': ' + each.said if each.said else ''}" for each in found]
     text = "\n\n".join([f"{subject}:", "\n".join(lines), *(each.text for each in found)])
     said = "; ".join(each.subject for each in found)
-    return Notice(first.message_id, subject, text, first.sos, said=said, desk=first.desk)
+    return Notice(
+        first.message_id,
+        subject,
+        text,
+        first.sos,
+        said=said,
+        desk=first.desk,
+        language=first.language,
+    )
 
 
-def device_in_words(told: Mapping[str, Any]) -> str:
+def asked(
+    db: Db, found: Sos, message_id: str, text: str, ways: AnswerWays, language: str
+) -> Notice:
+    """Tell a dispatcher that they are to take it over; `text` is who asks, and what they say."""
+    told = for_a_pager(db, found.id, ways.desk, "")
+    device, words = device_in_words(told, language), visible(text)[:WORDS]
+    what = of_device(found, device, language)
+    subject = say(language, "Take over {what}?", what=what)
+    desk, line = told.get("desk", ""), f"{subject} {words}"
+    return Notice(message_id, subject, line, found.id, device, words, desk, language=language)
+
+
+def of_device(found: Sos, device: str, language: str) -> str:
+    """Return which incident of which kit it is; `device` is as people are shown it."""
+    return say(language, "{what} of {device}", what=title(found, language), device=device)
+
+
+def device_in_words(told: Mapping[str, Any], language: str) -> str:
     """Return the name of the kit as `for_a_pager` tells it, and since when it is revoked."""
-    since = told.get("revokedSince")
-    mark = "" if since is None else f" (revoked since {clock_time(since)}, perhaps a thief)"
-    return f"{visible(told['device'])}{mark}"
+    device, since = visible(told["device"]), told.get("revokedSince")
+    if since is None:
+        return device
+    text = "{device} (revoked since {time}, perhaps a thief)"
+    return say(language, text, device=device, time=clock_time(since))
 
 
-def reply(found: Sos, device: str, message_id: str, text: str) -> Notice:
+def reply(found: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
     """Tell who answered what became of it."""
-    subject = f"Re: {title(found)} of {visible(device)}"
-    return Notice(message_id, subject, text, found.id, visible(device))
+    subject = f"Re: {of_device(found, visible(device), language)}"
+    return Notice(message_id, subject, text, found.id, visible(device), language=language)
 
 
-def test(name: str, message_id: str) -> Notice:
-    text = f"TEST. This is a test of the contact {visible(name)}. Nobody is in distress."
-    return Notice(message_id, "Test of an SOS contact", text)
+def test(name: str, message_id: str, language: str) -> Notice:
+    text = "TEST. This is a test of the contact {name}. Nobody is in distress."
+    said = say(language, text, name=visible(name))
+    return Notice(message_id, say(language, "Test of an SOS contact"), said, language=language)
+
+
+def why_over(db: Db, found: Sos, language: str) -> str:
+    """Return why nobody else can answer it, as `sos_desk.why_over` does."""
+    if found.state == SosState.CLOSED:
+        return say(language, "SOS {id} is closed", id=found.id)
+    who = visible(sos_desk.who_has(db, found))
+    return say(language, "{who} has SOS {id} already", who=who, id=found.id)
 
 
 def _short_map(position: dict[str, Any] | None) -> str:
@@ -111,27 +147,35 @@ def _short_map(position: dict[str, Any] | None) -> str:
     return f"https://osm.org/?mlat={position['latitude']:.5f}&mlon={position['longitude']:.5f}"
 
 
-def title(found: Sos) -> str:
-    return f"{_KINDS.get(found.kind, found.kind)} {found.id}"
+def title(found: Sos, language: str) -> str:
+    kinds = {
+        "sos": "SOS",
+        "overdue": say(language, "Overdue"),
+        "operator": say(language, "Satellite operator"),
+        "watch": say(language, "Watch"),
+        "fence": say(language, "Fence"),
+    }
+    return f"{kinds.get(found.kind, found.kind)} {found.id}"
 
 
-def _places(position: dict[str, Any] | None) -> list[str]:
+def _places(position: dict[str, Any] | None, language: str) -> list[str]:
     if position is None:
-        return ["Position: none is known."]
+        return [say(language, "Position: none is known.")]
     where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
+    time = clock_time(position["at"])
     return [
-        f"Position: {where}, {clock_time(position['at'])}",
-        f"Map: {position['map']}",
+        say(language, "Position: {where}, {time}", where=where, time=time),
+        say(language, "Map: {link}", link=position["map"]),
         position["geo"],
     ]
 
 
-def said_in(db: Db, found: Sos) -> str:
-    """Return the newest words of its kit."""
+def said_in(db: Db, found: Sos, language: str) -> str:
+    """Return the newest words of its kit, canned ones in that language."""
     for item in reading.items(db, sos.items_of(db, found.id, 10)):
         said = item.as_json()["event"].get("content")
         if item.device is not None and isinstance(said, str) and said:
-            return visible(said)[:WORDS]
+            return worded(language, visible(said))[:WORDS]
     return ""
 
 

@@ -14,15 +14,17 @@ from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.escalation.language import say
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire import sms_alphabet
+from fieldagent.wire.sms_alphabet import Alphabet
 
 PHONE = re.compile(r"\+[1-9][0-9]{5,14}", re.ASCII)
 """ITU-T E.164: a plus sign and 6 to 15 digits."""
 FORM = "a telephone number such as +41791234567"
-PARTS = 2
-"""Messages that one notice takes at most."""
+PARTS = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
+"""Messages that one notice takes at most: of 160 characters, or of 70."""
 BODY = 16_384
 """Bytes of what a service brings: a text has at most 1 600 characters."""
 DEADLINE = 30.0
@@ -42,17 +44,18 @@ def number_of(sender: str) -> str:
 
 
 def text_of(notice: Notice, *, answers: bool) -> str:
-    """Return what fits two messages: who, what was said, where on the map, and how to answer. With
-    `answers`, an SMS that comes back reaches the hub."""
+    """Return what fits a few messages: who, what was said, where on the map, and how to answer.
+    With `answers`, an SMS that comes back reaches the hub."""
+    language = notice.language
     if notice.whole:
         return notice.text
     if not notice.link and not notice.code:
         return _cut(notice.text, lambda text: text)
-    lines = [notice.place] if notice.place else ["No position is known."]
+    lines = [notice.place] if notice.place else [say(language, "No position is known.")]
     if answers and notice.code:
-        lines.append(f"If you have it, answer: OK {notice.code}")
+        lines.append(say(language, "If you have it, answer: OK {code}", code=notice.code))
     elif notice.link:
-        lines.append(f"If you have it: {notice.link}")
+        lines.append(say(language, "If you have it: {link}", link=notice.link))
     elif notice.desk:
         lines.append(notice.desk)
 
@@ -60,17 +63,22 @@ def text_of(notice: Notice, *, answers: bool) -> str:
         head = f"{notice.subject}{': ' if said else ''}{said}"
         return "\n".join([head, *lines])
 
-    hint = ". Other words go to the kit." if answers and notice.code else ""
-    if sms_alphabet.parts(whole(notice.said) + hint) <= PARTS:
-        return whole(notice.said) + hint
+    if answers and notice.code:
+        full = f"{whole(notice.said)}. {say(language, 'Other words go to the kit.')}"
+        if _fits(full):
+            return full
     return _cut(notice.said, whole)
+
+
+def _fits(text: str) -> bool:
+    return sms_alphabet.parts(text) <= PARTS[sms_alphabet.alphabet_of(text)]
 
 
 def _cut(text: str, whole: Callable[[str], str]) -> str:
     """Return `whole` of as much of `text` as fits."""
-    if sms_alphabet.parts(whole(text)) <= PARTS:
+    if _fits(whole(text)):
         return whole(text)
-    while text and sms_alphabet.parts(whole(text + "...")) > PARTS:
+    while text and not _fits(whole(text + "...")):
         text = text[:-1]
     return whole(text + "..." if text else "")
 

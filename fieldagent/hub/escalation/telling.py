@@ -20,6 +20,7 @@ from fieldagent.hub.escalation import alarm_link, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.known import Kinds, Reach, contact_kinds
+from fieldagent.hub.escalation.notice import AnswerWays
 from fieldagent.hub.records import alarm, sos
 from fieldagent.hub.records.alarm import ASKED, ESCALATED, REPLY
 from fieldagent.hub.store.contract import ANYTHING, Db, Store, earliest
@@ -124,13 +125,14 @@ def _claimed(
     kind = kinds.get(contact.kind)
     if why == REPLY:
         ((device,),) = db.execute("SELECT name FROM device WHERE id = ?", found.device)
-        told = notice.reply(found, device, message_id, text)
+        told = notice.reply(found, device, message_id, text, contact.language)
     elif why == ASKED:
-        told = notice.asked(db, found, message_id, text, desk)
+        told = notice.asked(db, found, message_id, text, AnswerWays(desk), contact.language)
     else:
         if kind is None or not kind.signs_in:
             link, code = alarm_link.make(db, sos_id, contact.name, message_id, now, contact.id)
-        told = notice.of(db, found, message_id, why, desk, link, code)
+        ways = AnswerWays(desk, link, code)
+        told = notice.of(db, found, message_id, why, ways, contact.language)
     escalates = contact.after > 0 or why == ESCALATED
     return Telling(id_, sos_id, contact, told, attempts, until, escalates, why, round_)
 

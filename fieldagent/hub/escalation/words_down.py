@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fieldagent.hub.access import directory
+from fieldagent.hub.escalation.language import say
 from fieldagent.hub.field import cost
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message
+from fieldagent.page.language import ENGLISH
 
 SATELLITE_BYTES = 200
 """UTF-8 bytes of words that a kit without an IP link is sent: they fit one satellite message."""
@@ -27,7 +29,7 @@ def voice_name(name: str) -> str:
     return name.encode()[: directory.NAME_BYTES_MAX].decode("utf-8", "ignore")
 
 
-def too_much(db: Db, posting: Posting, kit: int, now: float) -> str:
+def too_much(db: Db, posting: Posting, kit: int, now: float, language: str = ENGLISH) -> str:
     """Return why its words cannot go to that device now, by how much, or nothing."""
     assert isinstance(posting.item, Message)
     size = len(posting.item.content.encode())
@@ -37,8 +39,10 @@ def too_much(db: Db, posting: Posting, kit: int, now: float) -> str:
             continue
         limit = LINKED_BYTES if device["linked"] or over is None else SATELLITE_BYTES
         if size > limit:
-            return f"too long by {size - limit} bytes of {size}. Write less."
+            text = "too long by {n} bytes of {size}. Write less."
+            return say(language, text, n=size - limit, size=size)
         left = None if device["linked"] or over is None else over["creditsLeft"]
         if left is not None and over["credits"] > left:
-            return f"it takes {over['credits']} satellite credits, and today {left} are left."
+            text = "it takes {n} satellite credits, and today {left} are left."
+            return say(language, text, n=over["credits"], left=left)
     return ""

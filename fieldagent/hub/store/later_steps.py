@@ -303,4 +303,8 @@ ALTER TABLE alarm_message ADD COLUMN held {int} NOT NULL DEFAULT 0; -- 1: it wai
 """
 """Every alarm was told at any hour."""
 
-FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}{_FENCES}{_ROUTES}{_QUIET}"
+_LANGUAGE = """
+ALTER TABLE alarm_contact ADD COLUMN language TEXT NOT NULL DEFAULT 'en'; -- it is told in
+"""
+
+FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}{_FENCES}{_ROUTES}{_QUIET}{_LANGUAGE}"

@@ -49,7 +49,7 @@ def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> N
             more = ("--after", after, "--every", "30s", "--tries", "3", "--about", "sos")
             administer(database, "contact", "add", name, address, *more)
         for name, address in (("Ada", PHONE), ("Dora", "d@example.org")):
-            late = ("--after", "90m") if name == "Dora" else ()
+            late = ("--after", "90m", "--language", "uk") if name == "Dora" else ()
             added = ("contact", "add", name, address, *late, "--config", str(config))
             administer_from_shell(database, *added)
         code, steps, _ = chain(config, "list")
@@ -57,6 +57,7 @@ def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> N
         found = [(each["after"], [one["name"] for one in each["contacts"]]) for each in steps]
         assert found == [("0s", ["Ada"]), ("5m", ["Bea", "Carl"]), ("90m", ["Dora"])]
         assert steps[1]["contacts"][0] | {"tries": 3, "about": "sos"} == steps[1]["contacts"][0]
+        assert [each["contacts"][0]["language"] for each in steps] == ["en", "en", "uk"]
 
         written(config, {"database": database, **relay.settings})
         code, steps, told = chain(config, "list")
@@ -76,7 +77,8 @@ def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> N
             (3, "Dora", True),
         ]
         assert "550" in results[1]["reason"]
-        assert relay.mail().get_content().startswith("TEST. This is a test")
+        # Each in their language.
+        assert relay.mail().get_content().startswith("ПЕРЕВІРКА. Це перевірка контакту Dora")
         assert json.loads(service.pushed(1).body)["text"].startswith("TEST. This is a test")
         code, steps, _ = chain(config, "list")
         assert (code, [each["works"] for each in steps]) == (REFUSED, [True, False, True])

@@ -1,0 +1,172 @@
+"""What contacts are told, in the language of each: every text is in every catalogue, and what
+people write back is read as in English."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from fieldagent.hub.escalation import answers, sms
+from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.escalation.language import say, unworded, worded
+from fieldagent.page.files import CATALOGUES
+from fieldagent.page.language import LANGUAGES, chosen
+from fieldagent.wire import sms_alphabet
+from fieldagent.wire.sms_alphabet import Alphabet
+from tests.page.texts import places
+
+FOLDER = Path(str(files("fieldagent.hub.escalation")))
+SPEAKING = ("answer_page.py", "answers.py", "mail.py", "notice.py", "sms.py", "words_down.py")
+TOLD = ("answer_page.py", "answers.py", "notice.py")
+"""What stands in these is for contacts alone, but for what the hub itself keeps."""
+KEPT = re.compile(
+    r"SELECT|INSERT|UPDATE|DELETE|ORDER BY|LIMIT|LIKE|outcome|doctype|<\w|Content-|default-src"
+    r"|no-store|nosniff|form-action|wrong code|taken in before|of a stranger|about nothing"
+    r"|without code|to no message|of a contact that|not sent|to the kit|handed over|its links go"
+    r"|every part of it|wrote, and it did|the service says|an answer by|the body is no form"
+    r"|number not proved|not told"
+)
+
+
+def docstrings(tree: ast.AST) -> set[int]:
+    return {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def constant(node: ast.expr, names: dict[str, ast.Constant]) -> ast.Constant:
+    """The text that is said: it stands there, or has a name right before."""
+    found = names[node.id] if isinstance(node, ast.Name) else node
+    assert isinstance(found, ast.Constant) and isinstance(found.value, str), ast.unparse(node)
+    return found
+
+
+def said_in(tree: ast.AST) -> Iterator[ast.Constant]:
+    """What a module says, each text in the order in which it stands."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        names: dict[str, ast.Constant] = {}
+        for node in sorted(
+            (each for each in ast.walk(function) if isinstance(each, ast.Assign | ast.Call)),
+            key=lambda each: (each.lineno, each.col_offset),
+        ):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant() as value):
+                    names[name] = value
+                case ast.Call(func=ast.Name(id="say"), args=[_, text]):
+                    yield constant(text, names)
+
+
+def trees(names: tuple[str, ...]) -> list[ast.Module]:
+    return [ast.parse((FOLDER / name).read_text()) for name in names]
+
+
+def test_every_module_that_says_something_is_looked_at() -> None:
+    speaking = [
+        path.name for path in FOLDER.glob("*.py") if "language import say" in path.read_text()
+    ]
+    assert sorted(speaking) == sorted(SPEAKING)
+
+
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_each_text_is_in_the_catalogue_and_none_is_left_over(language: str) -> None:
+    wanted = {each.value for tree in trees(SPEAKING) for each in said_in(tree)}
+    there = json.loads((FOLDER / language).read_text())
+    assert wanted - there.keys() == set(), "is missing"
+    assert there.keys() - wanted == set(), "nobody says it"
+    for text, said in there.items():
+        assert said.strip() == said != "" and places(said) == places(text), text
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_nothing_is_said_past_the_catalogues(name: str) -> None:
+    tree = ast.parse((FOLDER / name).read_text())
+    known = docstrings(tree) | {id(each) for each in said_in(tree)}
+    found = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in known
+    ]
+    words = [each for each in found if re.search(r"[a-z]{2,},? [a-z]{2,}", each)]
+    assert [each for each in words if not KEPT.search(each)] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
+    """Cyrillic has 70 characters a message: the words of who is in distress are cut, and stay."""
+    subject = say(language, "{what} of {device}", what="SOS 12", device="kit-ada")
+    told = Notice(
+        *("id", subject, "all of it", 12, "kit-ada"),
+        said="ногу зламано, двоє з нами, йдемо до хатини біля озера " * 3,
+        link="https://hub.example.org/answer/12.0123456789012345678901",
+        code="471123",
+        place="https://osm.org/?mlat=46.50000&mlon=-117.25000",
+        language=language,
+    )
+    by_code, by_link = sms.text_of(told, answers=True), sms.text_of(told, answers=False)
+    assert "OK 471123" in by_code and told.link in by_link
+    for text in (by_code, by_link):
+        assert sms_alphabet.parts(text) <= 3
+        assert subject in text and told.place in text and "ногу зламано" in text
+    # Of the other languages every letter is one of the 160.
+    latin = sms.text_of(replace(told, said="leg broken", place=""), answers=True)
+    assert (sms_alphabet.alphabet_of(latin) is Alphabet.UCS2) == (language == "uk")
+    assert say(language, "Other words go to the kit.") in latin
+
+
+@pytest.mark.parametrize(
+    ("language", "typed"), [("de", "Hilfe ist unterwegs"), ("uk", "ДОПОМОГА В ДОРОЗІ")]
+)
+def test_canned_words_travel_whatever_language_they_are_typed_in(language: str, typed: str) -> None:
+    word = "help is on its way"
+    assert unworded(language, typed) == word == unworded("en", word)
+    assert worded(language, word).casefold() == typed.casefold()
+    assert unworded(language, f"{typed}!") == f"{typed}!"
+
+
+def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
+    assert say("xx", "Map: {link}", link="{here}") == "Map: {here}"
+    assert worded("xx", "injury") == unworded("xx", "injury") == "injury"
+
+
+CYRILLIC = "\u043e\u043a"
+"""It looks like ok."""
+
+
+@pytest.mark.parametrize("ok", ["OK", " ok,", CYRILLIC, f"{CYRILLIC.upper()}.", f"o{CYRILLIC[1]}"])
+def test_ok_is_read_as_keyboards_of_either_alphabet_write_it(ok: str) -> None:
+    assert answers.read(f"{ok} 471123 on our way") == (True, "471123", "on our way")
+
+
+@pytest.mark.parametrize("text", ["окей 471123", "окуляри", "okay"])
+def test_other_words_accept_nothing(text: str) -> None:
+    assert not answers.read(text).accepts
+
+
+@pytest.mark.parametrize(
+    ("accept", "language"),
+    [
+        ("", "en"),
+        ("de-CH, de;q=0.9, en;q=0.8", "de"),
+        ("it, uk;q=0.4, fr;q=0.7", "fr"),
+        ("it-IT", "en"),
+        ("*", "en"),
+        ("UK", "uk"),
+        ("de;q=0, es", "es"),
+        ("de;q=lots, es;q=0.1", "es"),
+        ("en;q=0.5, es;q=nan", "en"),
+        (";;;,,q=,\x00", "en"),
+    ],
+)
+def test_a_browser_is_answered_in_the_language_that_it_asks_for(accept: str, language: str) -> None:
+    assert chosen(accept) == language

@@ -1,0 +1,112 @@
+"""The console, and what contacts are told, in the language of who reads it, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.hub.escalation.language import say, worded
+from tests import browser
+from tests.hub.relay import mail_relay
+from tests.hub.test_console import SECRET, console, settle_in
+from tests.hub.test_contacts import BEHIND, LINK, kit_of
+from tests.processes import PATIENCE, Hub, administer, agent, hub, until
+
+
+def catalogue(language: str) -> dict[str, dict[str, Any]]:
+    path = files("fieldagent.hub.console").joinpath(f"{language}.json")
+    told: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
+    return told
+
+
+def choose(shown: Any, language: str) -> None:
+    shown.locator("#choices summary").click()
+    shown.locator("#choice-language").select_option(language)
+    shown.wait_for_function("code => document.documentElement.lang === code", arg=language)
+
+
+@pytest.mark.parametrize(
+    ("locale", "words"),
+    [("uk-UA", "травма"), pytest.param("de-DE", "Verletzung", marks=pytest.mark.long)],
+)
+def test_an_sos_rings_and_is_answered_in_ones_own_language(
+    tmp_path: Path, locale: str, words: str
+) -> None:
+    language = locale[:2]
+    texts = catalogue(language)["texts"]
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    administer(database, "contact", "add", "Duty", "duty@example.org", "--language", language)
+    with (
+        mail_relay() as relay,
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database, **relay.settings, **BEHIND}) as running,
+        console(opened, running, "390-light", locale=locale, timezone_id="Europe/Kyiv") as shown,
+    ):
+        shown.get_by_label(texts["User number or e-mail address"]).fill("olga@example.org")
+        shown.get_by_label(texts["Password"]).fill(SECRET.strip())
+        shown.get_by_role("button", name=texts["Sign in"]).click()
+        shown.get_by_text(texts["No SOS is open."]).wait_for()
+        assert shown.evaluate("document.documentElement.lang") == language
+        assert shown.evaluate("document.documentElement.dir") == "ltr"
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            assert kit.call("POST", "/api/sos", {"text": "injury"}).status == 201
+            card = shown.locator("#sos > li.open")
+            # What travels as a number each reads in their own words, and the time of their place.
+            card.locator(".thread").get_by_text(words).wait_for()
+            here = texts["{utc} UTC ({local} here)"].rpartition("}")[2]
+            assert here in card.locator("strong").inner_text()
+            until(lambda: int(shown.locator("#sound-test").get_attribute("data-beeps") or 0) > 1)
+            assert shown.title() == f"1 SOS · {texts['fieldagent console']}"
+            assert browser.faults(shown) == []
+            browser.keep(shown, f"console-sos-{language}")
+            mail = relay.mail()
+            assert mail["Content-Language"] == language
+            assert mail["Subject"] == say(
+                language, "{what} of {device}", what="SOS 1", device="kit-ada"
+            )
+            text = mail.get_content()
+            assert words in text
+            assert (
+                say(language, "The link is yours, works once, and asks before it answers.") in text
+            )
+            (link,) = LINK.findall(text)
+            answered(opened, running, link, language, words)
+            seen = texts["Seen by {who}, {time}"].partition("{time}")[0].replace("{who}", "Duty")
+            shown.locator("#sos > li.seen").get_by_text(seen).wait_for()
+            # What the contact wrote in their language reaches the kit as what it stands for.
+            until(lambda: "help is on its way" in json.dumps(kit.call("GET", "/api/sos").body))
+            # What was chosen is kept.
+            choose(shown, "es")
+            shown.locator("#sos").get_by_text("Visto por Duty,").wait_for()
+            shown.reload()
+            shown.locator("#sos").get_by_text("Visto por Duty,").wait_for()
+            choose(shown, "en")
+            shown.locator("#sos").get_by_text("Seen by Duty,").wait_for()
+
+
+def answered(opened: Any, running: Hub, link: str, language: str, words: str) -> None:
+    """By somebody who has that language in their browser, before another."""
+    context = opened.new_context(
+        locale=language,
+        timezone_id="Europe/Kyiv",
+        extra_http_headers={"Accept-Language": f"it, {language};q=0.9, en;q=0.8"},
+    )
+    context.set_default_timeout(PATIENCE * 1000)
+    shown = context.new_page()
+    shown.goto(f"{running.address}{link}")
+    assert shown.evaluate("document.documentElement.lang") == language
+    here = say(language, "{time} here").rpartition("}")[2]
+    shown.locator("p", has=shown.locator("time")).get_by_text(f"{here})").first.wait_for()
+    shown.get_by_text(say(language, "It says: {text}", text=words)).wait_for()
+    shown.get_by_label(say(language, "Words for the kit, if you like")).fill(
+        worded(language, "help is on its way")
+    )
+    browser.keep(shown, f"answer-{language}")
+    shown.get_by_role("button", name=say(language, "I have it")).click()
+    shown.get_by_role("heading", name=say(language, "You have {what}", what="SOS 1")).wait_for()
+    context.close()
