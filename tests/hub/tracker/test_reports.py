@@ -114,7 +114,7 @@ def near(report: TrackerReport) -> TrackerReport:
                 "id=7&lat=45.91&lon=7.61&timestamp=2026-11-22T12:00:00Z&speed=19.438&bearing=270"
                 "&altitude=2100&accuracy=5&batt=80&hdop=1.2"
             ),
-            TrackerReport("7", NOON, FULL),
+            TrackerReport("7", NOON, FULL, accuracy=5.0),
         ),
         (
             "osmand",
@@ -129,6 +129,12 @@ def near(report: TrackerReport) -> TrackerReport:
             asked("id=7&lat=45.91&lon=7.61&altitude=-99999"),
             TrackerReport("7", None, THERE),
         ),
+        # How exact it is must not cost the position.
+        (
+            "osmand",
+            asked("id=7&lat=45.91&lon=7.61&accuracy=good"),
+            TrackerReport("7", None, THERE),
+        ),
         (
             "osmand",
             asked("id=7&lat=45.91&lon=7.61&timestamp=12"),
@@ -137,17 +143,22 @@ def near(report: TrackerReport) -> TrackerReport:
         (
             "osmand",
             asked(body=CLIENT),
-            TrackerReport("123456", NOON, {**THERE, "altitude": 2100.0}),
+            TrackerReport("123456", NOON, {**THERE, "altitude": 2100.0}, accuracy=5.0),
         ),
         (
             "osmand",
             asked(body=with_(CLIENT, "location", "extras", value={"alarm": "sos"})),
-            TrackerReport("123456", NOON, {**THERE, "altitude": 2100.0}, "sos"),
+            TrackerReport("123456", NOON, {**THERE, "altitude": 2100.0}, "sos", 5.0),
         ),
         (
             "traccar",
             asked(body=TRACCAR),
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}),
+        ),
+        (
+            "traccar",
+            asked(body=with_(TRACCAR, "position", "accuracy", value=12.5)),
+            TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, accuracy=12.5),
         ),
         (
             "traccar",
@@ -170,7 +181,7 @@ def near(report: TrackerReport) -> TrackerReport:
             asked(body=with_(TRACCAR, "position", "valid", value=False)),
             TrackerReport("867567", NOON),
         ),
-        ("owntracks", asked(body=PHONE), TrackerReport("ada/phone", NOON, FULL)),
+        ("owntracks", asked(body=PHONE), TrackerReport("ada/phone", NOON, FULL, accuracy=5.0)),
         ("owntracks", asked(body={"_type": "lwt", "tst": 1}), None),
         (
             "owntracks",
