@@ -68,7 +68,7 @@ CONSOLE = Spoken(
         | {"Français", "on its way", "heal satellite", "retry satellite", "in time", "heard by"}
         | {"not told", "nobody reached", "answer on the kit", "seen at a kit", "called off"}
         | {"taken over", "handed over", "last posted", "row failing", "step failing"}
-        | {"cluster troubled"}
+        | {"cluster troubled", "left out"}
     ),
 )
 PAGES = {"kit": KIT, "entrance": ENTRANCE, "console": CONSOLE}
@@ -136,6 +136,7 @@ def test_what_the_hubs_api_names_is_in_the_consoles_catalogue(language: str) -> 
     given = _json(HUB["paths"]["/api/devices/{id}/commands"]["get"]["responses"]["200"])
     command = given["properties"]["commands"]["items"]["properties"]
     key = _json(HUB["paths"]["/api/keys"]["post"]["requestBody"])["properties"]
+    radio_key = schemas["RadioKeyChange"]["properties"]["kits"]["items"]["properties"]
     terms = {
         *device["over"]["enum"],
         *device["checkIn"]["oneOf"][1]["properties"]["state"]["enum"],
@@ -144,6 +145,7 @@ def test_what_the_hubs_api_names_is_in_the_consoles_catalogue(language: str) -> 
         *deliveries["webhooks"]["items"]["properties"]["state"]["enum"],
         *command["outcome"]["enum"],
         *key["scopes"]["items"]["enum"],
+        *radio_key["state"]["enum"],
         # Channels of a kit, as it tells the hub of their signals.
         *("Cellular", "Radio", "Satellite"),
     }
