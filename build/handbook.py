@@ -13,7 +13,7 @@ from string import Template
 
 from markdown_it import MarkdownIt
 
-from fieldagent.agent.handbook import LANGUAGES
+from fieldagent.page.language import LANGUAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "docs/handbook"

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.handbook import LANGUAGES, NAMES
+from fieldagent.agent.handbook import NAMES
 from fieldagent.page.files import CATALOGUES
+from fieldagent.page.language import LANGUAGES
 from tests.processes import Agent, agent
 
 ROOT = Path(__file__).parents[2]

@@ -24,6 +24,8 @@ CASES = {
     "de;q=x, uk ; q=0.5": "uk",
     "de;level=1": "en",
     ",,;q=1,de": "de",
+    "de-CH, de;q=0.9, en;q=0.8": "de",
+    ";;;,,q=,\x00": "en",
 }
 
 

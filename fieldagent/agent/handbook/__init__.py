@@ -9,9 +9,8 @@ from fieldagent.http.languages import preferred
 from fieldagent.http.message import Request, Response
 from fieldagent.http.routes import Route
 from fieldagent.page import files
+from fieldagent.page.language import LANGUAGES
 
-LANGUAGES = ("en", "de", "es", "fr", "uk")
-"""What a browser that asks for none of them gets is the first."""
 NAMES = (*(f"{language}.html" for language in LANGUAGES), "handbook.css")
 
 

@@ -12,6 +12,7 @@ from html import escape
 from typing import Any
 from urllib.parse import parse_qs
 
+from fieldagent.http.languages import preferred
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -26,7 +27,7 @@ from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import clock_time
 from fieldagent.page.files import POLICY
-from fieldagent.page.language import chosen
+from fieldagent.page.language import LANGUAGES
 from fieldagent.store.group import NOT_STORED
 
 BODY = 4_096
@@ -133,7 +134,7 @@ class AnswerPage:
 
 
 def _language(request: Request) -> str:
-    return chosen(request.headers.get("accept-language", ""))
+    return preferred(request.headers.get("accept-language", ""), LANGUAGES)
 
 
 def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:

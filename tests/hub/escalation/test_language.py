@@ -17,7 +17,7 @@ from fieldagent.hub.escalation import answers, sms
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.language import say, unworded, worded
 from fieldagent.page.files import CATALOGUES
-from fieldagent.page.language import LANGUAGES, chosen
+from fieldagent.page.language import LANGUAGES
 from fieldagent.wire import sms_alphabet
 from fieldagent.wire.sms_alphabet import Alphabet
 from tests.page.texts import places
@@ -151,22 +151,3 @@ def test_ok_is_read_as_keyboards_of_either_alphabet_write_it(ok: str) -> None:
 @pytest.mark.parametrize("text", ["окей 471123", "окуляри", "okay"])
 def test_other_words_accept_nothing(text: str) -> None:
     assert not answers.read(text).accepts
-
-
-@pytest.mark.parametrize(
-    ("accept", "language"),
-    [
-        ("", "en"),
-        ("de-CH, de;q=0.9, en;q=0.8", "de"),
-        ("it, uk;q=0.4, fr;q=0.7", "fr"),
-        ("it-IT", "en"),
-        ("*", "en"),
-        ("UK", "uk"),
-        ("de;q=0, es", "es"),
-        ("de;q=lots, es;q=0.1", "es"),
-        ("en;q=0.5, es;q=nan", "en"),
-        (";;;,,q=,\x00", "en"),
-    ],
-)
-def test_a_browser_is_answered_in_the_language_that_it_asks_for(accept: str, language: str) -> None:
-    assert chosen(accept) == language
