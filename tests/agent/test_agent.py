@@ -255,6 +255,10 @@ def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) ->
     with sky(tmp_path) as above, agent(tmp_path) as kit:
         assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
         number = kit.call("GET", "/api/sos").body["incident"]["number"]
+        for more in range(5):
+            kit.post(f"still here, {more}", priority=100)
+        # How soon what goes first has gone says nothing of the rest.
+        assert kit.call("GET", "/api/forecast").body["channels"]["Satellite"]["expected"] is None
         done = command(kit, "sos", "--cancel")
         assert "called off; those who may have got it are told" in done.stdout
         above.expect(f'incident {{"number": {number}, "state": "called off"')

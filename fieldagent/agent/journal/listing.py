@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import PastLeg
 from fieldagent.package.delivery import NOT_CONFIGURED
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 
 END = 2**63 - 1
 """The place before which everything is."""
@@ -47,13 +47,14 @@ def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[
 
 
 def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:
-    """Return how the newest Packages that were given to that channel went on it, the newest
-    first."""
+    """Return how the newest Packages that were given to that channel went on it, the newest first:
+    not an SOS, which goes before them all."""
     rows = journal.read(
         "SELECT accepted, leg.ended, leg.status FROM leg JOIN package USING (sequence)"
-        " WHERE channel = ? AND reason <> ? ORDER BY leg.sequence DESC LIMIT ?",
+        " WHERE channel = ? AND reason <> ? AND priority < ? ORDER BY leg.sequence DESC LIMIT ?",
         channel,
         NOT_CONFIGURED,
+        SOS_PRIORITY,
         limit,
     )
     date = journal.clock.date
