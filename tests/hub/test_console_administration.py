@@ -168,7 +168,7 @@ class Office:
         self.press("Give all kits another key")
         self.done("The change has begun")
         told = self.shown.locator("#radio-key-told")
-        told.get_by_text(re.compile(r"Step 1 of 3 since .*; 1 kit of 1 behind")).wait_for()
+        told.get_by_text(re.compile(r"Step 1 of 3 since .*; behind: 1 kit of 1")).wait_for()
         self.press("Ask again")
         self.done("kit of Ada is asked again")
         self.press("Go on without it")
