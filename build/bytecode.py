@@ -32,7 +32,10 @@ OFTEN = (
     *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
     *(
         f"fieldagent/cli/hub/{name}.py"
-        for name in ("__init__", "action", "arguments", "caller_arguments")
+        for name in (
+            *("__init__", "action", "arguments", "caller_arguments"),
+            *("places_arguments", "radio_key_arguments"),
+        )
     ),
     *(f"fieldagent/kit/{name}.py" for name in ("__init__", "local_http")),
 )
