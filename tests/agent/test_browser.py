@@ -51,9 +51,14 @@ def fill(shown: Any, kind: str, **fields: str) -> None:
 def hold(shown: Any, *, milliseconds: int | None = None) -> None:
     """As a finger does, which goes when it sees what it did, or after so long."""
     button = shown.locator("#raise")
-    button.scroll_into_view_if_needed()
-    button.hover()
-    shown.mouse.down()
+    for _ in range(9):
+        button.scroll_into_view_if_needed()
+        button.hover()
+        shown.mouse.down()
+        if button.evaluate("button => button.classList.contains('held')"):
+            break
+        # What came in above it moved it away before the finger was there.
+        shown.mouse.up()
     if milliseconds is None:
         shown.locator("#confirm[open]").wait_for()
     else:
@@ -536,9 +541,8 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
     with agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
         kit.post("hut reached")
         shown.locator("#conversation li", has_text="hut reached").wait_for()
-        shown.wait_for_function(
-            "caches.open('page').then(kept => kept.keys()).then(all => all.length > 15)"
-        )
+        kept = "caches.open('page').then(kept => kept.keys()).then(all => all.length)"
+        until(lambda: shown.evaluate(kept) > 15)
         # Once more, by the worker, and once more without anybody behind it.
         shown.reload()
         shown.locator("#conversation li", has_text="hut reached").wait_for()
@@ -575,7 +579,7 @@ def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) 
                 icon,
             )
             assert size == (180 if str(icon).endswith(".png") else size) > 0
-        shown.wait_for_function("navigator.serviceWorker.ready.then(kept => Boolean(kept.active))")
+        until(lambda: shown.evaluate("navigator.serviceWorker.ready.then(kept => !!kept.active)"))
         # A test's window keeps nothing, as a private one.
         private = {"in-incognito"}
         found = asked.send("Page.getInstallabilityErrors")["installabilityErrors"]

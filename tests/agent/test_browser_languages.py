@@ -183,8 +183,8 @@ def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: 
         kept = (
             "caches.open('page').then(kept => kept.keys()).then(all => all.map(each => each.url))"
         )
-        shown.wait_for_function(f"{kept}.then(all => all.some(each => each.endsWith('uk.json')))")
-        shown.wait_for_function(f"{kept}.then(all => all.length > 15)")
+        # Not `wait_for_function`, to which a promise is as good as true.
+        until(lambda: len(shown.evaluate(kept)) > 15)
         assert [each[-7:] for each in shown.evaluate(kept) if ".json" in each] == ["uk.json"]
         shown.reload()
         shown.locator("#links .notice").first.wait_for()

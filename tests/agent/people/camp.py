@@ -36,6 +36,26 @@ def hears(person: Running, words: str) -> None:
     until(lambda: any(words in each["text"] for each in _told(person)))
 
 
+def insists(person: Running, said: str, words: str) -> None:
+    """Say it, and again where it was not confirmed: their radio and the kit's may have transmitted
+    at one moment. Until a text came to them that holds those words."""
+
+    def acks() -> list[Any]:
+        return [json.loads(line) for line in person.output() if line.startswith('{"ack"')]
+
+    answered = len(acks())
+
+    def came() -> bool:
+        nonlocal answered
+        if len(acks()) > answered and acks()[-1].get("there") is False:
+            answered = len(acks())
+            person.type(said)
+        return any(words in each["text"] for each in _told(person))
+
+    person.type(said)
+    until(came)
+
+
 def _told(person: Running) -> list[dict[str, Any]]:
     return [json.loads(line) for line in person.output() if line.startswith('{"heard"')]
 

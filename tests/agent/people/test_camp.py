@@ -21,6 +21,7 @@ from tests.agent.people.camp import (
     camp,
     heard,
     hears,
+    insists,
     learn,
 )
 from tests.agent.test_events import listening
@@ -118,7 +119,8 @@ def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
         stack.enter_context(hub(tmp_path / "hub", settings))
         # It looks at once after its start, where it would rest by now.
         kit.restart()
-        until(lambda: posted(hooked) == ["hut reached", "all well"])
+        # A hub that is killed before it has written down that a webhook has it says it again.
+        until(lambda: [*dict.fromkeys(posted(hooked))] == ["hut reached", "all well"])
         names = [each["payloads"][0]["identity"]["name"] for each in hooked.got]
         assert names == ["Ada of the rescue"] * 2
         assert {*kit.signs(0, first), *kit.signs(0, second)} == {KEPT}
@@ -266,8 +268,7 @@ def test_an_sos_is_the_persons_and_only_they_take_it_back(
         assert position["sos"] and position["position"] == [46.5475, 7.985]
         kit.restart()
         kit.await_radio()
-        ada.type(f"text {kit.number} SOS CANCEL")
-        hears(ada, "No SOS of yours is open on this kit.")
+        insists(ada, f"text {kit.number} SOS CANCEL", "No SOS of yours is open on this kit.")
         assert kit.kit.call("GET", "/api/sos").body["incident"]["state"] == "open"
         ben.type(f"text {kit.number} sos cancel")
         hears(ben, "Your SOS is called off")
