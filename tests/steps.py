@@ -55,7 +55,10 @@ NEWER = (
 """What touches TLS, SQLite, subprocesses and the zipapp."""
 EXPLORED = [
     word
-    for name in ("http/test_openapi.py", "cli/test_root.py", "cli/test_setup.py")
+    for name in (
+        *("http/test_openapi.py", "cli/test_root.py", "cli/test_setup.py", "cli/test_radio.py"),
+        *("cli/test_track_gpsfake.py", "agent/inbound/test_sos_first.py"),
+    )
     for word in ("--ignore", f"tests/{name}")
 ]
 """What takes minutes, and meets the same of each Python."""
