@@ -20,6 +20,15 @@ def opens(shown: Firefox, address: str) -> None:
     shown.goes_to(address)
 
 
+def acts(shown: Firefox, by: str, mark: str, key: str = "Enter", *, words: str = "") -> None:
+    """Press the button of that mark, or of those words, as who has a finger or a keyboard alone."""
+    if by == "finger":
+        shown.holds(mark, 50, words=words)
+    else:
+        shown.goes_by_tab_to(words or mark.removeprefix("#"))
+        shown.presses(key)
+
+
 def signs_in(desk: Firefox) -> None:
     """By the keyboard."""
     desk.sees("#enter")
@@ -57,15 +66,12 @@ def test_an_sos_from_a_finger_to_a_dispatchers_eyes_and_back(tmp_path: Path, by:
             ada.goes_by_tab_to("raise")
             ada.presses("Space")
         ada.sees("#confirm", "Send an SOS?")
-        if by == "finger":
-            ada.holds("#sos-send", 50)
-        else:
+        if by == "keyboard":
             # Who leans on the keyboard has sent nothing.
             assert ada.focused == "sos-back"
             ada.goes_by_tab_to("sos-text", back=True)
             ada.presses("leg broken")
-            ada.goes_by_tab_to("sos-send")
-            ada.presses("Enter")
+        acts(ada, by, "#sos-send")
         ada.sees("#alarms .own", "at the hub")
         opens(ada, page)
         ada.sees("#alarms .own", "at the hub")
@@ -75,27 +81,15 @@ def test_an_sos_from_a_finger_to_a_dispatchers_eyes_and_back(tmp_path: Path, by:
         assert olga.evaluate("document.title") == "1 SOS · fieldagent console"
         opens(olga, f"{cloud.address}/console")
         olga.sees("#sos li.open", words)
-        if by == "finger":
-            olga.holds("#sos li.open button", 50, words="Acknowledge")
-        else:
-            olga.goes_by_tab_to("Acknowledge")
-            olga.presses("Enter")
+        acts(olga, by, "#sos li.open button", words="Acknowledge")
         olga.sees("#sos li.seen", "Seen by Olga")
         ada.sees("#alarms .own", "seen by Olga")
         opens(ada, page)
         ada.sees("#alarms .own", "seen by Olga")
 
-        if by == "finger":
-            ada.holds("#call-off-open", 50)
-        else:
-            ada.goes_by_tab_to("call-off-open")
-            ada.presses("Enter")
+        acts(ada, by, "#call-off-open")
         ada.sees("#call-off", "Call the SOS off?")
-        if by == "finger":
-            ada.holds("#call-off-send", 50)
-        else:
-            ada.goes_by_tab_to("call-off-send")
-            ada.presses("Space")
+        acts(ada, by, "#call-off-send", "Space")
         ada.sees("#alarms .own.over", "called off")
         until(lambda: kit.call("GET", "/api/status").body["sos"]["active"] == 0)
         olga.sees("#sos li", "called off")

@@ -6,14 +6,11 @@ one that still waits. Time is the satellites': the gateway may not know it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import field
 
+from fieldagent.package import great_circle
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.gpsd import Fix
-
-EARTH = 6_371_000.0
-"""Metres."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +79,5 @@ class Track:
 
 
 def distance(a: Fix, b: Fix) -> float:
-    """Metres along a great circle (haversine)."""
-    low, high = math.radians(a.latitude), math.radians(b.latitude)
-    across = math.radians(b.longitude - a.longitude)
-    half = (
-        math.sin((high - low) / 2) ** 2 + math.cos(low) * math.cos(high) * math.sin(across / 2) ** 2
-    )
-    return 2 * EARTH * math.asin(min(1.0, math.sqrt(half)))
+    """Metres along a great circle."""
+    return great_circle.distance(a.latitude, a.longitude, b.latitude, b.longitude)

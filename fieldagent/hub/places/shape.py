@@ -6,14 +6,14 @@ Distances are in metres, on a sphere: 0.5 % of them at most is wrong for that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from math import asin, cos, hypot, inf, radians, remainder, sin, sqrt
+from math import cos, hypot, inf, radians, remainder
 from typing import Any, NamedTuple
 
-RADIUS = 6_371_008.8
-"""Metres: the earth's mean radius."""
-_DEGREE = RADIUS * radians(1)
+from fieldagent.package.great_circle import EARTH, distance
+
+_DEGREE = EARTH * radians(1)
 """Metres of a degree of latitude."""
 POINTS_MAX = 500
 RADIUS_LEAST, RADIUS_MOST = 20.0, 1_000_000.0
@@ -72,7 +72,13 @@ def polygon(document: Any) -> Polygon:
     count = sum(len(ring) for ring in rings if isinstance(ring, list))
     if count > POINTS_MAX:
         raise WrongShape(f"the Polygon has {count} points, and may have {POINTS_MAX}: simplify it")
-    outer, *holes = (_ring(ring, number) for number, ring in enumerate(rings))
+    return _laid_out(_ring(ring, number) for number, ring in enumerate(rings))
+
+
+def _laid_out(rings: Iterable[Sequence[Point]]) -> Polygon:
+    """Return rings with no side longer than half a turn, and the holes on the turn of the
+    outline."""
+    outer, *holes = map(_unrolled, rings)
     middle = _middle(outer)
     return Polygon((outer, *(_beside(hole, middle) for hole in holes)))
 
@@ -88,10 +94,13 @@ def as_json(shape: Shape) -> dict[str, Any]:
 
 
 def from_json(told: dict[str, Any]) -> Shape:
-    """Return what `as_json` told."""
+    """Return what `as_json` told. It was checked as it was drawn, and is read for each position."""
     if "circle" in told:
         return Circle(**told["circle"])
-    return polygon(told["polygon"])
+    return _laid_out(
+        [(longitude, latitude) for longitude, latitude in ring]
+        for ring in told["polygon"]["coordinates"]
+    )
 
 
 def beyond(shape: Shape, latitude: float, longitude: float) -> float:
@@ -108,13 +117,6 @@ def beyond(shape: Shape, latitude: float, longitude: float) -> float:
         for turn in (-360.0, 0.0, 360.0)
     )
     return -off if inside else off
-
-
-def distance(latitude: float, longitude: float, latitude_2: float, longitude_2: float) -> float:
-    """Return the metres between two places, along a great circle."""
-    north, east = radians(latitude_2 - latitude), radians(longitude_2 - longitude)
-    across = cos(radians(latitude)) * cos(radians(latitude_2)) * sin(east / 2) ** 2
-    return 2 * RADIUS * asin(min(1.0, sqrt(sin(north / 2) ** 2 + across)))
 
 
 def _geometry(document: Any) -> dict[str, Any]:
@@ -140,26 +142,33 @@ def _geometry(document: Any) -> dict[str, Any]:
     return document
 
 
-def _ring(ring: Any, number: int) -> tuple[Point, ...]:
-    """Check one ring, and lay it out so that no side is longer than half a turn."""
+def _ring(ring: Any, number: int) -> list[Point]:
+    """Check one ring, and return its points as they are told."""
     name = "the outline" if number == 0 else f"hole {number}"
     if not isinstance(ring, list) or len(ring) < 4:
         raise WrongShape(f"{name} must have 4 points or more, the last as the first")
     points = [_point(each, f"point {at} of {name}") for at, each in enumerate(ring, 1)]
     if points[0] != points[-1]:
         raise WrongShape(f"{name} is not closed: its last point must be as its first")
-    laid = [points[0]]
-    for longitude, latitude in points[1:]:
-        before = laid[-1][0]
-        laid.append((before + remainder(longitude - before, 360.0), latitude))
+    laid = _unrolled(points)
     if abs(laid[-1][0] - laid[0][0]) > 1:
         raise WrongShape(f"{name} goes round a pole: use a circle there")
-    laid[-1] = laid[0]
     if (crossed := _crossing(laid)) is not None:
         raise WrongShape(
             f"{name} crosses itself: its sides from point {crossed[0]} and from point {crossed[1]}"
             " meet; draw it so that they do not"
         )
+    return points
+
+
+def _unrolled(ring: Sequence[Point]) -> tuple[Point, ...]:
+    """Return a ring with longitudes that go on beyond 180 degrees, each side the short way."""
+    laid = [ring[0]]
+    for longitude, latitude in ring[1:]:
+        before = laid[-1][0]
+        laid.append((before + remainder(longitude - before, 360.0), latitude))
+    if abs(laid[-1][0] - laid[0][0]) <= 1:
+        laid[-1] = laid[0]  # it is that but for rounding
     return tuple(laid)
 
 

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from fieldagent.hub.records import audit
 from fieldagent.hub.records.audit import ADMINISTRATION
+from fieldagent.hub.records.day_hours import among
 from fieldagent.hub.store.contract import Db
 
 NEVER = "none"
@@ -37,12 +38,7 @@ class QuietHours(NamedTuple):
     def end(self, now: float) -> float | None:
         """Return when those that hold now end (Unix time); None where none do."""
         local = datetime.fromtimestamp(now, self.zone)
-        minute = local.hour * 60 + local.minute
-        if self.begins < self.ends:
-            quiet = self.begins <= minute < self.ends
-        else:
-            quiet = minute >= self.begins or minute < self.ends
-        if not quiet:
+        if not among(self.begins, self.ends, local.hour * 60 + local.minute):
             return None
         hour, minute = divmod(self.ends, 60)
         end = local.replace(hour=hour, minute=minute, second=0, microsecond=0)

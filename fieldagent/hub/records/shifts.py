@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from fieldagent.hub.records import audit, ledger, sos
+from fieldagent.hub.records.day_hours import among
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
@@ -45,10 +46,7 @@ class Hours(NamedTuple):
 
     def hold(self, now: float) -> bool:
         """Return whether now is among them."""
-        minute = now % _DAY / _MINUTE
-        if self.begins < self.ends:
-            return self.begins <= minute < self.ends
-        return minute >= self.begins or minute < self.ends
+        return among(self.begins, self.ends, now % _DAY / _MINUTE)
 
     def next_change(self, now: float) -> float:
         """Return when they begin or end next."""

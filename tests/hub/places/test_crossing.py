@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from fieldagent.hub.places import shape
 from fieldagent.hub.places.crossing import EDGE, Crossing, DatedPlace, FenceSide, judge
-from fieldagent.hub.places.shape import RADIUS
+from fieldagent.package.great_circle import EARTH
 
 HUT = shape.circle(45.0, 7.0, 500)
-METRE = 180 / 3.141592653589793 / RADIUS
+METRE = 180 / 3.141592653589793 / EARTH
 """Degrees of latitude."""
 
 

@@ -13,9 +13,10 @@ from shapely.geometry import Point as TheirPoint
 from shapely.geometry import Polygon as TheirPolygon
 
 from fieldagent.hub.places import shape
-from fieldagent.hub.places.shape import RADIUS, WrongShape, beyond
+from fieldagent.hub.places.shape import WrongShape, beyond
+from fieldagent.package.great_circle import EARTH
 
-DEGREE = RADIUS * radians(1)
+DEGREE = EARTH * radians(1)
 SQUARE = [[7, 45], [8, 45], [8, 46], [7, 46], [7, 45]]
 HOLE = [[7.4, 45.4], [7.4, 45.6], [7.6, 45.6], [7.6, 45.4], [7.4, 45.4]]
 
@@ -63,7 +64,7 @@ def test_a_circle_is_as_wide_as_it_says(
     north: float, east: float, radius: float, bearing: float
 ) -> None:
     """A place so far away by the sphere's own formula (the direct problem) is on its edge."""
-    far, turn, lat = radius / RADIUS, radians(bearing), radians(north)
+    far, turn, lat = radius / EARTH, radians(bearing), radians(north)
     lat_2 = asin(sin(lat) * cos(far) + cos(lat) * sin(far) * cos(turn))
     lon_2 = radians(east) + atan2(sin(turn) * sin(far) * cos(lat), cos(far) - sin(lat) * sin(lat_2))
     drawn = shape.circle(north, east, radius)

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 import trio
 
@@ -42,6 +42,8 @@ from fieldagent.wire.cot import CotEvent
 from fieldagent.wire.tak import TakUnit
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PHONES_MAX = 300
 """Connections at one moment, those in their handshake too."""
@@ -111,7 +113,8 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
             await trio.to_thread.run_sync(prove, now)
             nursery.start_soon(_keep_proving, prove, host.clock)
         else:
-            own = await _certificate(server.enroll_certificate, server.enroll_key)
+            files = partial(Certificate, server.enroll_certificate, server.enroll_key)
+            own = await _begun("tak-enroll-certificate and tak-enroll-key", files)
             context = own.context
             nursery.start_soon(own.watch)
         assert server.enroll_listen is not None
@@ -133,29 +136,23 @@ async def _keep_proving(prove: Callable[[float], None], clock: Callable[[], floa
         await trio.to_thread.run_sync(prove, clock())
 
 
-async def _certificate(chain: Path, key: Path) -> Certificate:
+async def _begun(settings: str, begin: Callable[[], T]) -> T:
+    """Return what `begin` opens, tried until that is to be had: another process of the hub on this
+    machine may be about to end, a file about to be written."""
     trouble = ""
     while True:
         try:
-            return Certificate(chain, key)
-        except OSError as error:
-            if str(error) != trouble:
-                log.error("tak-enroll-certificate and tak-enroll-key: %s", reason_of(error))
-            trouble = str(error)
+            return begin()
+        except (ListenFailed, OSError) as failed:
+            if (told := reason_of(failed)) != trouble:
+                log.error("%s: %s", settings, told)
+            trouble = told
             await trio.sleep(AGAIN)
 
 
 async def _opened(setting: str, listen: tuple[str, int]) -> list[socket.socket]:
-    trouble = ""
-    while True:
-        try:
-            return open_listeners(listen[1], [listen[0]], allow_remote=True)
-        except ListenFailed as failed:
-            # Another process of the hub on this machine may be about to end.
-            if str(failed) != trouble:
-                log.error("%s: %s", setting, failed)
-            trouble = str(failed)
-            await trio.sleep(AGAIN)
+    address, port = listen
+    return await _begun(setting, lambda: open_listeners(port, [address], allow_remote=True))
 
 
 class _Phones:
