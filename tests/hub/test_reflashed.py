@@ -13,7 +13,7 @@ import pytest
 
 from tests.hub.test_cluster import contents
 from tests.hub.test_journey import folder
-from tests.processes import administer, agent, hub, until
+from tests.processes import administer, agent, free_port, hub, until
 
 JOURNAL = "state/journal.sqlite3"
 
@@ -62,9 +62,14 @@ def test_a_receipt_that_comes_late_confirms_nothing(tmp_path: Path, sos: bool) -
         with agent(homes["ada"], {"satellite-port": None}) as ada:
             assert ada.stop() == 0
         give_again(homes["ada"], number)
-        with agent(homes["ada"], linked["ada"]) as ada:
-            new = ada.post("of the new journal", priority=priority).body["id"]
+        away = linked["ada"] | {"hub-address": f"http://127.0.0.1:{free_port()}"}
+        with agent(homes["ada"], away) as ada:
+            # Before the receipt comes: of what nobody has, none is refused.
+            said = {"message": {"content": "of the new journal"}, "priority": priority}
+            new = ada.call("POST", "/api/package/async", said).body["id"]
             assert last_number(homes["ada"]) == number
+            assert ada.stop() == 0
+        with agent(homes["ada"], linked["ada"]) as ada:
             until(lambda: _owed(database) == 0)
             found = ada.call("GET", f"/api/package/{new}").body
             assert "receipts" not in found or found["receipts"] == []

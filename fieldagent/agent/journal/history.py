@@ -6,6 +6,7 @@ tried for days leaves one line, not thousands.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -61,7 +62,21 @@ def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
         sequence,
         channel,
     )
-    return str(rows[0][0]) if rows else ""
+    return with_names(journal, rows[0][0]) if rows else ""
+
+
+_STATION = re.compile(r"\bstation ([0-9]+)\b")
+
+
+def with_names(journal: Journal, detail: str) -> str:
+    """Return a detail, which names stations by number, with the names that are known by now.
+
+    A name may come after what is told of its station, so that it has no place in the row.
+    """
+    if _STATION.search(detail) is None:
+        return detail
+    names = dict(journal.read("SELECT -origin, name FROM identity WHERE origin < 0"))
+    return _STATION.sub(lambda found: names.get(int(found[1])) or found[0], detail)
 
 
 def _who(receipt: Storage) -> str:
@@ -75,7 +90,10 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
         "SELECT at, event, channel, detail, times FROM story WHERE sequence = ? ORDER BY number",
         accepted.sequence,
     )
-    found += [Line(date(at), event, Channel(name), *rest) for at, event, name, *rest in rows]
+    found += [
+        Line(date(at), event, Channel(name), with_names(journal, detail), times)
+        for at, event, name, detail, times in rows
+    ]
     rows = journal.read(
         "SELECT ended, channel, status, reason FROM leg WHERE sequence = ? AND status IS NOT NULL"
         " ORDER BY ended",

@@ -110,16 +110,14 @@ def relayed_at(journal: Journal, sequence: int) -> float | None:
     return float(rows[0][0]) if rows else None
 
 
-def stop_text(db: sqlite3.Connection, station: int, beyond: Sequence[int]) -> str:
-    """Return for people that this station has an item and may not pass it on, and who in its
-    earshot has not confirmed it."""
-    rows = db.execute("SELECT -origin, name FROM identity WHERE origin < 0")
-    names: dict[int, str] = dict(rows)
-    who = [names.get(number) or f"station {number}" for number in (station, *beyond)]
+def stop_text(station: int, beyond: Sequence[int]) -> str:
+    """Return that this station has an item and may not pass it on, and who in its earshot has not
+    confirmed it."""
+    lacking = ", ".join(f"station {number}" for number in beyond)
     have = "have" if len(beyond) > 1 else "has"
     return (
-        f"{who[0]} has it and may not pass it on (radio-hops);"
-        f" {', '.join(who[1:])} {have} not confirmed it there"
+        f"station {station} has it and may not pass it on (radio-hops);"
+        f" {lacking} {have} not confirmed it there"
     )
 
 

@@ -365,7 +365,7 @@ class PacketReception:
             text = f"station {station} brought it to the hub"
             history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
         if ack.beyond:
-            text = on_air.stop_text(db, station, ack.beyond)
+            text = on_air.stop_text(station, ack.beyond)
             if on_air.note_stopped(db, sequence, text, now):
                 packet.stopped.append((sequence, text))
         if ack.whole:

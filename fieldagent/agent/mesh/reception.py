@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import trio
 
 from fieldagent.agent.channels.air_pace import AirTurn
+from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.mesh.packet import Packet, PacketReception, of_each_sender
@@ -223,7 +224,7 @@ class RadioReception:
         for sequence, ack in packet.overheard:
             self._piggyback.overhear(sequence, ack)
         for sequence, text in packet.stopped:
-            log.warning("number %d goes no further: %s", sequence, text)
+            log.warning("number %d goes no further: %s", sequence, with_names(self._journal, text))
         for sequence, ack in packet.heard:
             await hear(self._packing, self._endings, sequence, ack)
             if ack.by_hub:

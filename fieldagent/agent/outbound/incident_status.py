@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fieldagent.agent.journal import inbound, incident, outbound
+from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.incident import HeardIncident, Incident, Word
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted
@@ -111,7 +112,7 @@ def ladder(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[St
                 heard[who] = min(each.at, heard.get(who, each.at))
     steps += [{"state": "heard by", "at": at, "by": who} for who, at in heard.items()]
     steps += [
-        {"state": "not passed on", "at": date(at), "text": text}
+        {"state": "not passed on", "at": date(at), "text": with_names(journal, text)}
         for at, text in incident.stopped(journal, own.number)
     ]
     at_hub = incident.at_hub(journal, own.number)
@@ -119,7 +120,7 @@ def ladder(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[St
         steps.append({"state": "at the hub", "at": min(at_hub.values())})
     for at, text in () if at_hub else incident.brought(journal, own.number):
         # By a neighbour's word, which proves nothing.
-        step = {"state": "at the hub", "at": date(at), "text": text}
+        step = {"state": "at the hub", "at": date(at), "text": with_names(journal, text)}
         steps.append(step | {"unauthenticated": True})
     return steps + [_said(word) for word in incident.words(journal, own.number)] + _end(own, date)
 

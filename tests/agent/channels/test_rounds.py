@@ -143,7 +143,7 @@ async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
             package = outbound.by_sequence(kits[0].journal, sequence)
             assert package is not None
             lines = history.lines(kits[0].journal, package, [])
-            return any(line.event == "sent again" and "station" in line.detail for line in lines)
+            return any(line.event == "sent again" and "Kit" in line.detail for line in lines)
 
         await until(sent_again)
         losses |= dict.fromkeys(losses, 0.0)

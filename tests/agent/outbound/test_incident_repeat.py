@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,10 +14,11 @@ import trio
 import trio.testing
 
 from fieldagent.agent.inbound.incident_news import IncidentNews
-from fieldagent.agent.journal import incident, outbound
+from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
 from fieldagent.agent.outbound.incident_repeat import LOOK_EVERY, keep_going, repeated
 from fieldagent.agent.outbound.incident_status import as_json
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
+from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode
 from fieldagent.wire.incident_proof import proof_key, prove
 from fieldagent.wire.outcome import Outcome
@@ -241,6 +243,42 @@ async def test_only_the_hub_or_a_person_by_it_ends_the_repeats(
             step for step in as_json(k.journal, found)["steps"] if step.get("unauthenticated")
         ]
         assert bool(doubted) == any(each in said for each in ("forged", "without", "brought"))
+
+
+async def test_a_station_has_its_name_also_in_what_was_told_before_it_was_known(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with kit(tmp_path, Channel.RADIO, keys=[MT_KEY], incidents=NEWS) as k:
+        await k.post(message={"content": "help"}, priority=100)
+        number = k.sequence()
+        text = on_air.stop_text(3, [5, 14])
+
+        def note(db: sqlite3.Connection) -> None:
+            assert on_air.note_stopped(db, number, text, START)
+            assert not on_air.note_stopped(db, number, text, START + 1)
+
+        def told() -> list[str]:
+            own = incident.last(k.journal)
+            assert own is not None
+            steps = [step["text"] for step in as_json(k.journal, own)["steps"] if "text" in step]
+            package = outbound.by_sequence(k.journal, number)
+            assert package is not None
+            told = history.lines(k.journal, package, [])
+            lines = [line.detail for line in told if line.channel is Channel.RADIO]
+            assert steps == lines
+            return lines
+
+        await k.journal.persist(note)
+        await k.note_relayed(number)
+        assert told() == [text, "station 5 did"]
+        for station, name in ((3, "Ada"), (5, "Ben's kit")):
+            who = Identity(str(station), name, "Device")
+            await k.journal.persist(partial(inbound.introduce, origin=-station, who=who))
+        assert told() == [
+            "Ada has it and may not pass it on (radio-hops);"
+            " Ben's kit, station 14 have not confirmed it there",
+            "Ben's kit did",
+        ]
 
 
 async def _say(k: Kit, said: str) -> None:
