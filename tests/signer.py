@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.machine import tool
 
-SIGN = str(Path(__file__).parents[1] / "build/sign")
+BUILD = Path(__file__).parents[1] / "build"
 
 
 class Signer:
@@ -26,6 +26,13 @@ class Signer:
 
     def release(self, program: Path, *how: str) -> str:
         """As who builds programs does. Return the signature."""
-        made = [SIGN, str(program), "-s", str(self._secret), *how]
+        made: list[str | Path] = [BUILD / "sign", program, "-s", str(self._secret), *how]
         subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
         return program.with_name(f"{program.name}.minisig").read_text()
+
+    def delta(self, program: Path, before: Path) -> Path:
+        """Return the one that makes `program` of the one before, signed."""
+        tool("zstd", "zstd")
+        made: list[str | Path] = [BUILD / "delta", program, before, "-s", self._secret]
+        told = subprocess.check_output(made, text=True)
+        return Path(told.partition(": ")[0])

@@ -16,13 +16,13 @@ import subprocess
 import sys
 import tarfile
 import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fieldagent.system.folder import put_file
+from fieldagent.system.program_delta import packed
 
 NAMES = ("fieldagent-common", "fieldagent")
 HUB = "fieldagent-hub"
@@ -139,12 +139,13 @@ def content(folder: Path, version: str) -> dict[str, bytes]:
 
 def as_zipapp(found: dict[str, bytes]) -> bytes:
     """The program among them, in one file that Python starts."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, file in found.items():
-            if name.startswith(PROGRAM):
-                archive.writestr(zipfile.ZipInfo(name.removeprefix(PROGRAM)), file)
-    return made.getvalue()
+    return packed(
+        {
+            name.removeprefix(PROGRAM): file
+            for name, file in found.items()
+            if name.startswith(PROGRAM)
+        }
+    )
 
 
 def install(folder: Path, version: str) -> None:

@@ -48,6 +48,8 @@ class Place:
         self.new = folder / "new.pyz"
         self.previous = folder / "previous.pyz"
         """Which takes the steps."""
+        self.part = folder / "part"
+        """Of a download that was broken off."""
         self.packages = folder / "packages"
         """Of both versions, where the program came as Debian packages."""
         self.trial = folder / "trial.json"

@@ -9,52 +9,49 @@ somebody is logged in by.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import re
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fieldagent.agent.settings import load
 from fieldagent.kit import debian_packages, kit_health, root_units, trial, trial_journal
 from fieldagent.kit.debian_packages import NotAtHand
+from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.kit.trial import Place, Trial
-from fieldagent.system.exit_codes import ERROR, IO_FAILED, OK, REFUSED, TAKEN
+from fieldagent.system.exit_codes import ERROR, IO_FAILED, OK, TAKEN
 from fieldagent.system.folder import put_file
 from fieldagent.system.lived_time import EARLIEST
 from fieldagent.system.log_lines import complain, refuse_settings
-from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
+from fieldagent.system.minisign import (
+    NotSigned,
+    TrustedKey,
+    read_keys,
+    read_signature,
+    verify,
+)
+from fieldagent.system.program_delta import (
+    NoDelta,
+    apply_delta,
+    contents,
+    delta_name,
+    program_of_contents,
+)
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.signed_release import program_of
+from fieldagent.system.signed_release import DELTA, PROGRAM, Release, taken_as
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import ProgramOffer
 
-MOST_BYTES = 20_000_000
-FETCH = 60.0
-"""Seconds without a byte after which a download is given up."""
 STARTS = 120.0
 """Seconds in which the new program is to have said who it is, and to have checked the kit."""
 LOOK = 0.5
 """Seconds between two looks at how far it is."""
-
-
-class NotTaken(Exception):
-    """Nothing was changed; the text says why, and what to do."""
-
-    def __init__(self, text: str, code: int = REFUSED) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-class ServerAway(NotTaken):
-    """Another time it may be: a network, or whoever serves the program, was away."""
 
 
 def update(given: argparse.Namespace) -> int:
@@ -162,8 +159,9 @@ def _programs(given: argparse.Namespace, place: Place) -> Programs:
                 "name the program, a file or an address: `fieldagent update FILE|URL`"
                 " (or set update-address)"
             )
-        new, version = _verified(given.what, given.key)
-        return Programs(new, program.read_bytes(), signed_as=version)
+        now = program.read_bytes()
+        new, version = _verified(given.what, now, given.key, place)
+        return Programs(new, now, signed_as=version)
     if not (program.parent / "__main__.py").exists():
         raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
     try:
@@ -200,8 +198,9 @@ def _packaged(version: str | None, folder: Path) -> Programs:
     return Programs(packed(new), packed(before), next_, now)
 
 
-def _verified(what: str, key: Path) -> tuple[bytes, str]:
-    """Return the program and the version as which it was signed. Raises NotTaken."""
+def _verified(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
+    """Return the program and the version as which it was signed: made of `now`, which is here,
+    where its maker has put the difference beside it. Raises NotTaken."""
     try:
         keys = read_keys(key.read_text())
     except FileNotFoundError:
@@ -210,42 +209,59 @@ def _verified(what: str, key: Path) -> tuple[bytes, str]:
         ) from None
     except (NotSigned, UnicodeDecodeError) as wrong:
         raise NotTaken(f"{key}: {wrong}") from None
-    content = fetched(what)
+    changed = _by_delta(what, now, keys, place)
+    content, release = changed or _signed(what, PROGRAM, keys, place)
+    if time.time() < EARLIEST:
+        _tell("this kit's clock is not set: nobody can tell here whether it has expired")
+    return content, release.version
+
+
+def _by_delta(
+    what: str, now: bytes, keys: Sequence[TrustedKey], place: Place
+) -> tuple[bytes, Release] | None:
+    """None where there is none from this program, or it is of no use: the whole is there, too."""
+    try:
+        here = contents(now)
+        named = delta_name(what, here)
+        try:
+            fetched(f"{named}.minisig")
+        except ServerAway:
+            raise
+        except NotTaken:
+            return None
+        delta, release = _signed(named, DELTA, keys, place)
+        program = program_of_contents(apply_delta(delta, here))
+    except ServerAway:
+        raise
+    except (NoDelta, NotTaken) as why:
+        _tell(f"the whole program is taken, as the delta from this one is of no use: {why}")
+        return None
+    _tell(f"a delta of {len(delta):,} bytes has made it of the program that is here")
+    return program, release
+
+
+def _signed(
+    what: str, kind: str, keys: Sequence[TrustedKey], place: Place
+) -> tuple[bytes, Release]:
+    """Return a file and what its signature says. Raises NotTaken."""
+    content, went_on = fetched(what, place.part, _tell)
     signature = f"{what}.minisig"
     try:
-        comment = verify(content, read_signature(fetched(signature).decode()), keys)
-        release = program_of(comment, time.time())
+        comment = verify(content, read_signature(fetched(signature).content.decode()), keys)
+        release = taken_as(kind, comment, time.time())
     except UnicodeDecodeError:
         raise NotTaken(f"{signature}: it is no signature of minisign's") from None
     except NotSigned as wrong:
+        if went_on:
+            # Another file may lie there by now, or a power cut has spoiled what came before.
+            return _signed(what, kind, keys, place)
         raise NotTaken(f"{signature}: {wrong}") from None
     except FileNotFoundError:
         raise NotTaken(
             "openssl is missing, which verifies signatures: apt install openssl"
         ) from None
     _tell(f"signed: {comment}")
-    if time.time() < EARLIEST:
-        _tell("this kit's clock is not set: nobody can tell here whether it has expired")
-    return content, release.version
-
-
-def fetched(what: str) -> bytes:
-    """Raises NotTaken, ServerAway."""
-    try:
-        if not what.startswith(("https://", "http://")):
-            return Path(what).read_bytes()
-        with urllib.request.urlopen(what, timeout=FETCH) as answer:
-            content: bytes = answer.read(MOST_BYTES + 1)
-    except urllib.error.HTTPError as error:
-        away = ServerAway if error.code >= 500 else NotTaken
-        raise away(f"{what} cannot be read: {error}") from None
-    except (OSError, http.client.HTTPException) as error:
-        raise ServerAway(f"{what} cannot be read: {reason_of(error)}") from None
-    except ValueError as error:
-        raise NotTaken(f"{what} cannot be read: {error}") from None
-    if len(content) > MOST_BYTES:
-        raise NotTaken(f"{what} is larger than {MOST_BYTES:,} bytes: it is no program of ours")
-    return content
+    return content, release
 
 
 def _version(program: Path) -> str:

@@ -16,10 +16,10 @@ from fieldagent.agent import outcomes
 from fieldagent.agent.outcomes import PROGRAM_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.kit import update
+from fieldagent.kit.fetching import NotTaken, ServerAway
 from fieldagent.kit.root_units import alone, read_left, remove_left
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.kit.trial import Place
-from fieldagent.kit.update import NotTaken, ServerAway
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from fieldagent.system.lived_time import EARLIEST
 from fieldagent.system.minisign import NotSigned
 
-PROGRAM = "program"
+PROGRAM, DELTA = "program", "delta"
+"""The second makes a program of the one that is there (`system.program_delta`)."""
 _FORM = re.compile(
     r"fieldagent ([a-z]+) ([0-9a-zA-Z.+~-]+),"
     r" signed (\d{4}-\d\d-\d\d), expires (\d{4}-\d\d-\d\d)",
@@ -46,11 +47,16 @@ def read_release(comment: str) -> Release:
 
 
 def program_of(comment: str, now: float) -> Release:
-    """Return what it says of a program that may be taken at `now`, in Unix time. A kit that is in
-    1970 cannot tell whether it has expired. Raises NotSigned."""
+    """Return what it says of a program that may be taken at `now`. Raises NotSigned."""
+    return taken_as(PROGRAM, comment, now)
+
+
+def taken_as(kind: str, comment: str, now: float) -> Release:
+    """Return what it says of a file of that kind that may be taken at `now`, in Unix time. A kit
+    that is in 1970 cannot tell whether it has expired. Raises NotSigned."""
     release = read_release(comment)
-    if release.kind != PROGRAM:
-        raise NotSigned(f"it signs a {release.kind} of fieldagent's, and no program")
+    if release.kind != kind:
+        raise NotSigned(f"it signs a {release.kind} of fieldagent's, and no {kind}")
     if now >= EARLIEST and datetime.fromtimestamp(now, UTC).date() > release.expires:
         raise NotSigned(
             f"it expired on {release.expires}: ask for a newer one where it is from; whoever builds"

@@ -13,7 +13,7 @@ import pytest
 
 from fieldagent.agent.outcomes import PROGRAM_OFFER
 from fieldagent.kit import kit_health, trial, update, update_offer
-from fieldagent.kit.update import NotTaken, ServerAway
+from fieldagent.kit.fetching import NotTaken, ServerAway
 from fieldagent.wire.kit_note import ProgramOffer
 from tests.cut import cut_at
 
@@ -56,7 +56,7 @@ class Kit:
             )
         )
 
-    def verified(self, what: str, key: Path) -> tuple[bytes, str]:
+    def verified(self, what: str, now: bytes, key: Path, place: trial.Place) -> tuple[bytes, str]:
         self.fetched += 1
         if self.refusal:
             raise self.refusal.pop(0)

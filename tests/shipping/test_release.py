@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.system.program_delta import apply_delta, contents
 from tests.machine import tool
 from tests.shipping.conftest import ROOT
 
@@ -63,10 +64,15 @@ def released(checkout: Path, *words: str | Path) -> subprocess.CompletedProcess[
     return subprocess.run([checkout / "build/release", *words], capture_output=True, text=True)
 
 
-def test_all_of_it_is_made_summed_and_signed(checkout: Path, keys: Path, tmp_path: Path) -> None:
+def test_all_of_it_is_made_summed_and_signed(
+    checkout: Path, keys: Path, tmp_path: Path, zipapp: Path
+) -> None:
     tool("dpkg-deb", "dpkg")
-    made = tmp_path / "made"
-    done = released(checkout, made, "--key", keys / "key")
+    made, before = tmp_path / "made", tmp_path / "before"
+    before.mkdir()
+    for program in ("fieldagent.pyz", "fieldagent-kit.pyz"):
+        shutil.copy(zipapp, before / program)
+    done = released(checkout, made, "--key", keys / "key", "--from", before)
     assert done.returncode == 0, done.stderr
     number = "0.1.0.dev1+g" + git(checkout, "rev-parse", "--short=8", "HEAD")
     for program in ("fieldagent.pyz", "fieldagent-kit.pyz"):
@@ -74,6 +80,11 @@ def test_all_of_it_is_made_summed_and_signed(checkout: Path, keys: Path, tmp_pat
         assert told == f"fieldagent {number}\n"
         signed = minisign(keys, made / program)
         assert f"fieldagent program {number}, signed" in signed
+        (delta,) = [each for each in made.glob(f"{program}.from-*") if each.suffix != ".minisig"]
+        assert f"fieldagent delta {number}, signed" in minisign(keys, delta)
+        assert apply_delta(delta.read_bytes(), contents(zipapp.read_bytes())) == contents(
+            (made / program).read_bytes()
+        )
         about = json.loads((made / f"{program}.cdx.json").read_text())
         assert about["metadata"]["component"]["version"] == number
     packages = sorted(made.glob("*.deb"))

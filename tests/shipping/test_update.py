@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.journal.schema import JOURNAL
+from tests.file_server import file_server
 from tests.processes import PATIENCE, administer, sky, until
 from tests.shipping.update_kit import Kit, kit, linked_kit, rebuilt, version
 
@@ -78,6 +79,22 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
     again = ready.update(new)
     assert again.returncode == 65
     assert "9.0.0 is what runs" in again.stderr
+
+
+def test_what_has_changed_is_all_that_is_fetched(ready: Kit, zipapp: Path, programs: Path) -> None:
+    """Twice: what a delta has made of a program is the base of the next."""
+    served, before = programs / "fieldagent.pyz", zipapp
+    with file_server(programs) as address:
+        for number in ("9.3.0", "9.4.0"):
+            new = rebuilt(zipapp, programs / f"{number}.pyz", version(number))
+            new.rename(served)
+            delta = ready.signer.delta(served, before)
+            before = served.rename(programs / number)
+            done = ready.update(f"{address}/fieldagent.pyz", *SOON)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert ready.version() == number
+            size = delta.stat().st_size
+            assert f"a delta of {size:,} bytes has made it" in done.stderr and size < 4000
 
 
 @pytest.fixture

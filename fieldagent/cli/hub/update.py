@@ -22,7 +22,8 @@ from fieldagent.hub.field import update_offers
 from fieldagent.hub.field.update_offers import Candidate, Planned
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.kit.update import NotTaken, fetched, order
+from fieldagent.kit.fetching import NotTaken, fetched
+from fieldagent.kit.update import order
 from fieldagent.system.minisign import NotSigned, read_signature
 from fieldagent.system.signed_release import program_of
 from fieldagent.wire.kit_note import is_address
@@ -56,8 +57,8 @@ def _check(version: str, url: str, now: float) -> None:
     if not is_address(url):
         raise Refused(f"{url!r} is no https:// or http:// address that kits can fetch it from")
     try:
-        found = _version_in(fetched(url))
-        signature = read_signature(fetched(f"{url}.minisig").decode())
+        found = _version_in(fetched(url).content)
+        signature = read_signature(fetched(f"{url}.minisig").content.decode())
         release = program_of(signature.comment, now)
     except (NotTaken, NotSigned, UnicodeDecodeError) as wrong:
         text = f"nothing was offered: {wrong}; `build/sign FILE` signs it, serve both"

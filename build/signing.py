@@ -1,0 +1,43 @@
+"""Signs files for `fieldagent update`, by minisign. The signed text says what a file is, in which
+version, and until when it may be taken (`fieldagent/system/signed_release.py` reads it)."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Whose unknown options are minisign's."""
+    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
+    parser.add_argument("--days", type=int, default=90)
+    return parser
+
+
+def sign(path: Path, kind: str, version: str, days: int, options: Sequence[str]) -> None:
+    """Write `PATH.minisig`, or exit with what minisign says."""
+    today = datetime.now(UTC).date()
+    text = f"fieldagent {kind} {version}, signed {today}, expires {today + timedelta(days=days)}"
+    try:
+        done = subprocess.run(["minisign", "-S", "-m", path, "-t", text, *options])
+    except FileNotFoundError:
+        sys.exit("minisign is missing: apt-get install minisign")
+    if done.returncode:
+        sys.exit(done.returncode)
+    print(f"{path}.minisig: {text}")
+
+
+def version_of(program: Path) -> str:
+    try:
+        with zipfile.ZipFile(program) as archive:
+            source = archive.read("fieldagent/__init__.py").decode()
+    except (OSError, zipfile.BadZipFile, KeyError) as wrong:
+        sys.exit(f"{program} is no fieldagent that build/zipapp made: {wrong}")
+    found = re.search(r'^__version__ = "([^"]+)"', source, re.MULTILINE)
+    return found[1] if found else sys.exit(f"{program} names no version")

@@ -1,0 +1,141 @@
+"""A file that an update is from: read from a path or an address, and where the line breaks, gone
+on with from there."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fieldagent.system.exit_codes import REFUSED
+from fieldagent.system.wording import reason_of
+
+MOST_BYTES = 20_000_000
+PATIENCE = 60.0
+"""Seconds without a byte after which a download is given up."""
+CHUNK = 65_536
+TOLD_EVERY = 10.0
+"""Seconds between two words of how far it is."""
+
+
+class NotTaken(Exception):
+    """Nothing was changed; the text says why, and what to do."""
+
+    def __init__(self, text: str, code: int = REFUSED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ServerAway(NotTaken):
+    """Another time it may be: a network, or whoever serves it, was away."""
+
+
+class FetchedFile(NamedTuple):
+    content: bytes
+    went_on: bool = False
+    """Whether some of it came in an earlier try."""
+
+
+def fetched(
+    what: str, part: Path | None = None, tell: Callable[[str], None] = lambda text: None
+) -> FetchedFile:
+    """Read a path, or an address. What has come is kept in `part` until all is there, and another
+    try of the same address goes on behind it (RFC 9110, 13.1.5 and 14). Raises NotTaken,
+    ServerAway."""
+    try:
+        if not what.startswith(("https://", "http://")):
+            content = Path(what).read_bytes()
+            _check_size(what, len(content))
+            return FetchedFile(content)
+        return _download(what, part, tell)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part and part.exists():
+            part.unlink()
+            return fetched(what, part, tell)
+        away = ServerAway if error.code >= 500 else NotTaken
+        raise away(f"{what} cannot be read: {error}") from None
+    except (FileNotFoundError, ValueError) as error:
+        raise NotTaken(f"{what} cannot be read: {_why(error)}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise ServerAway(f"{what} cannot be read: {reason_of(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    return reason_of(error) if isinstance(error, OSError) else str(error)
+
+
+def _check_size(what: str, size: int) -> None:
+    if size > MOST_BYTES:
+        raise NotTaken(f"{what} is larger than {MOST_BYTES:,} bytes: it is no program of ours")
+
+
+class _Part(NamedTuple):
+    """What an earlier try has brought, and the mark of what it is a part of."""
+
+    mark: str = ""
+    content: bytes = b""
+
+
+def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> FetchedFile:
+    known = _kept(part, what)
+    request = urllib.request.Request(what)
+    if known.content:
+        request.add_header("Range", f"bytes={len(known.content)}-")
+        request.add_header("If-Range", known.mark)
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        goes_on = bool(known.content) and _goes_on(answer, len(known.content))
+        content = bytearray(known.content if goes_on else b"")
+        begun = len(content)
+        length = answer.headers.get("Content-Length")
+        whole = begun + int(length) if length else None
+        mark = _mark(answer)
+        if part is not None and mark and not goes_on:
+            part.write_bytes(json.dumps({"address": what, "mark": mark}).encode() + b"\n")
+        if goes_on:
+            tell(f"{what}: {begun:,} bytes are here, and the rest is fetched")
+        told = time.monotonic()
+        while chunk := answer.read(CHUNK):
+            content += chunk
+            if part is not None and mark:
+                with part.open("ab") as file:
+                    file.write(chunk)
+            _check_size(what, len(content))
+            if time.monotonic() > told + TOLD_EVERY:
+                told = time.monotonic()
+                tell(f"{what}: {len(content):,} bytes" + (f" of {whole:,}" if whole else ""))
+    if whole is not None and len(content) < whole:
+        raise ServerAway(f"{what} was broken off after {len(content):,} of {whole:,} bytes")
+    if part is not None:
+        part.unlink(missing_ok=True)
+    return FetchedFile(bytes(content), goes_on)
+
+
+def _mark(answer: Any) -> str:
+    """Of the very bytes that are served (RFC 9110, 8.8); empty where they have none."""
+    tag: str = answer.headers.get("ETag", "")
+    if tag.startswith('"'):
+        return tag
+    return "" if tag else str(answer.headers.get("Last-Modified", ""))
+
+
+def _goes_on(answer: Any, here: int) -> bool:
+    place: str = answer.headers.get("Content-Range", "")
+    return answer.status == HTTPStatus.PARTIAL_CONTENT and place.startswith(f"bytes {here}-")
+
+
+def _kept(part: Path | None, what: str) -> _Part:
+    try:
+        head, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
+        about = json.loads(head or b"{}")
+        if about.get("address") == what:
+            return _Part(str(about["mark"]), content)
+    except (FileNotFoundError, ValueError, KeyError, AttributeError):
+        pass
+    return _Part()

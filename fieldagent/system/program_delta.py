@@ -1,0 +1,147 @@
+"""A program of one file made from another: the difference of two builds, 4 to 40 kB where the
+whole is 2.5 MB.
+
+A zip file's own bytes depend on who has packed it, so that its contents are what is compared: the
+names and files in their order, as one plain text of bytes, and of that the SHA-256. The difference
+is zstd's (`--patch-from`); a delta holds it behind both digests:
+
+    fieldagent delta 1 LF, SHA-256 of the contents before, SHA-256 of those after, zstd's frame
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fieldagent.system.wording import reason_of
+
+BEFORE = b"#!/usr/bin/env python3\n"
+MODE = 0o100644 << 16
+MAGIC = b"fieldagent delta 1\n"
+DIGEST = 32
+WINDOW = "--long=27"
+"""Of 128 MiB: a match may be anywhere in the contents."""
+TIGHT = ("-19", "--single-thread", WINDOW)
+PATIENCE = 300.0
+"""Seconds for zstd, on a slow kit."""
+SHOWN = 16
+"""Hex digits of the digest in a delta's name."""
+
+
+class NoDelta(Exception):
+    """It cannot be used; the text says why."""
+
+
+class Delta(NamedTuple):
+    before: bytes
+    after: bytes
+    frame: bytes
+
+
+def contents(program: bytes) -> bytes:
+    """Return what is in a program, in order: each as its name, NUL, size in decimal, LF, content.
+    Raises NoDelta where it is no zip file that can be read."""
+    made = bytearray()
+    try:
+        with zipfile.ZipFile(io.BytesIO(program)) as archive:
+            for name in archive.namelist():
+                content = archive.read(name)
+                made += b"%s\0%d\n%s" % (name.encode(), len(content), content)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as wrong:
+        raise NoDelta(f"the program is no zip file that can be read: {wrong}") from None
+    return bytes(made)
+
+
+def program_of_contents(plain: bytes) -> bytes:
+    """Return a program with these contents. Raises NoDelta."""
+    files, at = dict[str, bytes](), 0
+    try:
+        while at < len(plain):
+            named = plain.index(b"\0", at)
+            sized = plain.index(b"\n", named)
+            begin, size = sized + 1, int(plain[named + 1 : sized])
+            files[plain[at:named].decode()] = plain[begin : begin + size]
+            at = begin + size
+    except ValueError as wrong:
+        raise NoDelta(f"what it makes is no contents of a program: {wrong}") from None
+    return packed(files)
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """Return the zip file of these that Python runs."""
+    made = io.BytesIO()
+    made.write(BEFORE)
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, content in files.items():
+            about = zipfile.ZipInfo(name)
+            about.external_attr = MODE
+            archive.writestr(about, content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+def delta_name(program: str, now: bytes) -> str:
+    """Return where the delta from the contents `now` to that program lies: beside it."""
+    return f"{program}.from-{hashlib.sha256(now).hexdigest()[:SHOWN]}"
+
+
+def make_delta(before: bytes, after: bytes) -> bytes:
+    """Return the delta between two contents. Raises NoDelta."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "before").write_bytes(before)
+        (folder / "after").write_bytes(after)
+        frame = _zstd(folder, *TIGHT, "after")
+    digests = hashlib.sha256(before).digest() + hashlib.sha256(after).digest()
+    return MAGIC + digests + frame
+
+
+def read_delta(body: bytes) -> Delta:
+    """Raises NoDelta."""
+    rest = body.removeprefix(MAGIC)
+    if rest == body or len(rest) <= 2 * DIGEST:
+        raise NoDelta("it is no delta, or one of a later version")
+    return Delta(rest[:DIGEST], rest[DIGEST : 2 * DIGEST], rest[2 * DIGEST :])
+
+
+def apply_delta(body: bytes, before: bytes) -> bytes:
+    """Return the contents after it. Only what is signed may come here: zstd reads it as root.
+    Raises NoDelta."""
+    delta = read_delta(body)
+    if hashlib.sha256(before).digest() != delta.before:
+        raise NoDelta("it is for another program than the one that is here")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "before").write_bytes(before)
+        (folder / "delta").write_bytes(delta.frame)
+        after = _zstd(folder, "-d", WINDOW, "delta")
+    if hashlib.sha256(after).digest() != delta.after:
+        raise NoDelta("what it makes is not what it says")
+    return after
+
+
+def _zstd(folder: Path, *words: str) -> bytes:
+    """Return what it makes of the file that is named last."""
+    command = ["zstd", "-q", "--patch-from=before", *words, "-o", "made"]
+    try:
+        subprocess.run(
+            command,
+            cwd=folder,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+    except FileNotFoundError:
+        raise NoDelta("zstd is missing: apt install zstd") from None
+    except subprocess.CalledProcessError as failed:
+        told = failed.stderr.decode(errors="replace").strip().splitlines()
+        raise NoDelta(f"zstd fails: {told[-1] if told else failed.returncode}") from None
+    except (subprocess.TimeoutExpired, OSError) as error:
+        raise NoDelta(f"zstd fails: {reason_of(error)}") from None
+    return (folder / "made").read_bytes()

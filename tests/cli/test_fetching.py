@@ -1,0 +1,187 @@
+"""What an update is from comes over a line that breaks, from servers of every kind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from fieldagent.kit import fetching
+from fieldagent.kit.fetching import FetchedFile, NotTaken, ServerAway, fetched
+from tests.machine import tool
+from tests.processes import free_port, until
+
+WHOLE = bytes(range(256)) * 1200
+"""More than a chunk."""
+HALF = 200_000
+
+
+class Server:
+    """Of one file. It breaks off behind so many bytes of an answer, once for each that is named."""
+
+    def __init__(self, content: bytes, marks: dict[str, str], *, ranges: bool = True) -> None:
+        self.content, self.marks, self.ranges = content, marks, ranges
+        self.breaks: list[int] = []
+        self.asked: list[str] = []
+        self.address = ""
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        asked, only_if = request.headers["Range"], request.headers["If-Range"]
+        self.asked.append(asked or "")
+        begin = 0
+        if self.ranges and asked and only_if in self.marks.values():
+            begin = int(asked.removeprefix("bytes=").removesuffix("-"))
+        if begin > len(self.content):
+            request.send_error(416)
+            return
+        request.send_response(206 if begin else 200)
+        for name, value in self.marks.items():
+            request.send_header(name, value)
+        if begin:
+            whole = len(self.content)
+            request.send_header("Content-Range", f"bytes {begin}-{whole - 1}/{whole}")
+        body = self.content[begin:]
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body[: self.breaks.pop(0)] if self.breaks else body)
+
+
+@contextmanager
+def serving(made: Server) -> Iterator[Server]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            made.answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    made.address = f"http://127.0.0.1:{server.server_port}/program"
+    try:
+        yield made
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+TAG = {"ETag": '"one"'}
+DATE = {"Last-Modified": "Wed, 25 Nov 2026 08:00:00 GMT"}
+
+
+@pytest.mark.parametrize("marks", [TAG, DATE, TAG | DATE], ids=["tag", "date", "both"])
+def test_what_was_broken_off_is_gone_on_with(tmp_path: Path, marks: dict[str, str]) -> None:
+    part, told = tmp_path / "part", list[str]()
+    with serving(Server(WHOLE, marks)) as server:
+        server.breaks = [HALF, 50_000]
+        for here in (HALF, HALF + 50_000):
+            with pytest.raises(ServerAway, match=f"broken off after {here:,} of 307,200"):
+                fetched(server.address, part, told.append)
+        assert fetched(server.address, part, told.append) == FetchedFile(WHOLE, went_on=True)
+        assert server.asked == ["", f"bytes={HALF}-", f"bytes={HALF + 50_000}-"]
+    assert not part.exists()
+    assert "250,000 bytes are here" in told[-1]
+
+
+def change_file(server: Server) -> None:
+    server.content, server.marks = WHOLE[::-1], {"ETag": '"two"'}
+
+
+def shorten_file(server: Server) -> None:
+    """With the same mark, which is wrong of it."""
+    server.content = WHOLE[:1000]
+
+
+def forget_ranges(server: Server) -> None:
+    server.ranges = False
+
+
+@pytest.mark.parametrize(
+    ("marks", "change"),
+    [
+        (TAG, change_file),
+        (TAG, shorten_file),
+        (TAG, forget_ranges),
+        ({}, lambda server: None),
+        ({"ETag": 'W/"one"'}, lambda server: None),
+    ],
+    ids=["changed", "shorter", "no ranges", "no mark", "weak tag"],
+)
+def test_where_it_cannot_go_on_it_begins_again(
+    tmp_path: Path, marks: dict[str, str], change: Callable[[Server], None]
+) -> None:
+    part = tmp_path / "part"
+    with serving(Server(WHOLE, marks)) as server:
+        server.breaks = [HALF]
+        with pytest.raises(ServerAway):
+            fetched(server.address, part)
+        change(server)
+        assert fetched(server.address, part) == FetchedFile(server.content)
+    assert not part.exists()
+
+
+@pytest.mark.parametrize(
+    "left", [b"", b"{", b"[]\n...", b'{"address": 1}\nxx', b'{"mark": "x"}\n'], ids=range(5)
+)
+def test_a_part_that_cannot_be_read_or_is_of_another_file_is_none(
+    tmp_path: Path, left: bytes
+) -> None:
+    part = tmp_path / "part"
+    part.write_bytes(left)
+    with serving(Server(WHOLE, TAG)) as server:
+        assert fetched(server.address, part) == FetchedFile(WHOLE)
+        assert server.asked == [""]
+
+
+def test_nothing_is_kept_of_what_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "MOST_BYTES", 1000)
+    with serving(Server(WHOLE, TAG)) as server, pytest.raises(NotTaken, match="larger than 1,000"):
+        fetched(server.address, tmp_path / "part")
+
+
+@pytest.fixture
+def caddy(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder that a stranger's server serves, and its address."""
+    (folder := tmp_path / "served").mkdir()
+    port = free_port()
+    serve = [tool("caddy", "caddy"), "file-server", "--root", str(folder)]
+    where: dict[str, Any] = {"cwd": tmp_path, "env": {"HOME": str(tmp_path)}}
+    process = subprocess.Popen([*serve, "--listen", f"127.0.0.1:{port}"], **where)
+    try:
+        yield folder, f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_a_strangers_server_goes_on_too(caddy: tuple[Path, str], tmp_path: Path) -> None:
+    folder, address = caddy
+    (folder / "program").write_bytes(WHOLE)
+    part = tmp_path / "part"
+
+    def answers() -> bool:
+        try:
+            return fetched(f"{address}/program").content == WHOLE
+        except ServerAway:
+            return False
+
+    until(answers)
+    with pytest.raises(NotTaken, match="404") as gone:
+        fetched(f"{address}/other")
+    assert not isinstance(gone.value, ServerAway)
+    head = subprocess.check_output(["curl", "-sI", f"{address}/program"], text=True)
+    (mark,) = [line.split(": ")[1] for line in head.splitlines() if line.lower()[:5] == "etag:"]
+    about = {"address": f"{address}/program", "mark": mark}
+    part.write_bytes(json.dumps(about).encode() + b"\n" + WHOLE[:HALF])
+    assert fetched(f"{address}/program", part) == FetchedFile(WHOLE, went_on=True)

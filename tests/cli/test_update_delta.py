@@ -1,0 +1,140 @@
+"""Of what is served beside a program, a kit takes what its maker has signed, or else the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fieldagent.kit import update
+from fieldagent.kit.fetching import NotTaken
+from fieldagent.kit.trial import Place
+from fieldagent.system.program_delta import contents, delta_name, make_delta, packed
+from tests.machine import tool
+from tests.signer import Signer
+
+CODE = b"print('a line')\n" * 400
+
+
+def program(version: str) -> bytes:
+    about = f'__version__ = "{version}"\n'.encode()
+    return packed({"fieldagent/__init__.py": about, "__main__.py": CODE})
+
+
+class Served:
+    """What lies on a stick: 2.0.0, and what makes it of 1.0.0, which the kit runs."""
+
+    def __init__(self, folder: Path) -> None:
+        tool("openssl", "openssl")
+        self.folder, self.signer = folder, Signer(folder / "keys")
+        self.key = folder / "update.pub"
+        self.key.write_text(self.signer.public)
+        self.now, self.next = folder / "now.pyz", folder / "next.pyz"
+        self.now.write_bytes(program("1.0.0"))
+        self.next.write_bytes(program("2.0.0"))
+        self.signer.release(self.next)
+        self.delta = self.signer.delta(self.next, self.now)
+
+    def signed_delta(self, body: bytes, *how: str) -> None:
+        self.delta.write_bytes(body)
+        text = "fieldagent delta 2.0.0, signed 2026-01-01, expires 9999-01-01"
+        self.signer.sign(self.delta, "-t", text, *how)
+
+    def take(self) -> tuple[bytes, str]:
+        place = Place(self.folder / "place")
+        place.folder.mkdir(exist_ok=True)
+        return update._verified(str(self.next), self.now.read_bytes(), self.key, place)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
+
+def test_the_delta_alone_is_enough(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    served.next.unlink()
+    assert served.take() == (program("2.0.0"), "2.0.0")
+    assert "a delta of" in capsys.readouterr().err
+
+
+def foreign(served: Served) -> None:
+    Signer(served.folder / "others").sign(
+        served.delta, "-t", "fieldagent delta 2.0.0, signed 2026-01-01, expires 9999-01-01"
+    )
+
+
+def expired(served: Served) -> None:
+    text = "fieldagent delta 2.0.0, signed 2026-01-01, expires 2026-01-02"
+    served.signer.sign(served.delta, "-t", text)
+
+
+def as_program(served: Served) -> None:
+    text = "fieldagent program 2.0.0, signed 2026-01-01, expires 9999-01-01"
+    served.signer.sign(served.delta, "-t", text)
+
+
+def of_another(served: Served) -> None:
+    """Signed by its maker, and laid where it is not for."""
+    served.signed_delta(make_delta(contents(program("0.9.0")), contents(program("2.0.0"))))
+
+
+def of_no_program(served: Served) -> None:
+    served.signed_delta(make_delta(contents(served.now.read_bytes()), b"no contents"))
+
+
+def without_zstd(served: Served) -> None:
+    """Of another Debian's set of packages."""
+
+
+SPOILED: list[tuple[Callable[[Served], object], str]] = [
+    (lambda served: served.delta.write_bytes(b"!"), "changed, or cut short"),
+    (lambda served: served.delta.unlink(), "cannot be read"),
+    (foreign, "trusted here"),
+    (expired, "it expired on 2026-01-02"),
+    (as_program, "it signs a program of fieldagent's, and no delta"),
+    (of_another, "for another program than the one that is here"),
+    (of_no_program, "no contents of a program"),
+    (lambda served: served.signed_delta(b"fieldagent delta 2\n" + bytes(99)), "a later version"),
+    (without_zstd, "apt install zstd"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "told"), SPOILED, ids=[told for _, told in SPOILED])
+def test_what_is_of_no_use_is_told_and_the_whole_is_taken(
+    served: Served,
+    spoil: Callable[[Served], object],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spoil(served)
+    if spoil is without_zstd:
+        (tools := served.folder / "tools").mkdir()
+        (tools / "openssl").symlink_to(tool("openssl", "openssl"))
+        monkeypatch.setenv("PATH", str(tools))
+    assert served.take() == (program("2.0.0"), "2.0.0")
+    said = capsys.readouterr().err
+    assert "the whole program is taken, as the delta from this one is of no use: " in said
+    assert told in said
+
+
+def test_where_none_is_served_nothing_is_said_of_one(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (served.delta, served.delta.with_name(f"{served.delta.name}.minisig")):
+        path.unlink()
+    assert served.take() == (program("2.0.0"), "2.0.0")
+    assert "delta" not in capsys.readouterr().err
+
+
+def test_a_delta_is_no_program(served: Served) -> None:
+    """Also where its own address is given for one."""
+    served.next = served.delta
+    with pytest.raises(NotTaken, match="signs a delta of fieldagent's, and no program"):
+        served.take()
+
+
+def test_its_maker_names_it_as_the_kit_looks_for_it(served: Served) -> None:
+    here = contents(served.now.read_bytes())
+    assert str(served.delta) == delta_name(str(served.next), here)

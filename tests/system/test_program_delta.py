@@ -1,0 +1,117 @@
+"""A program is made of another, or there is a word why not."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fieldagent.system import program_delta
+from fieldagent.system.program_delta import (
+    MAGIC,
+    NoDelta,
+    apply_delta,
+    contents,
+    delta_name,
+    make_delta,
+    packed,
+    program_of_contents,
+)
+from tests.machine import tool
+
+FILES = {"__main__.py": b"print('old')\n" * 40, "a/b.py": bytes(range(256)) * 8, "empty": b""}
+LATER = {**FILES, "__main__.py": b"print('new')\n" * 40}
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(NAMES, st.binary(max_size=80), max_size=5))
+def test_contents_are_what_was_packed_whoever_packs_it(files: dict[str, bytes]) -> None:
+    program = packed(files)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    assert contents(made.getvalue()) == contents(program)
+    assert program_of_contents(contents(program)) == program
+
+
+def test_python_runs_what_is_packed(tmp_path: Path) -> None:
+    (tmp_path / "it.pyz").write_bytes(packed({"__main__.py": b"print('it runs')"}))
+    told = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
+    assert told == "it runs\n"
+
+
+def test_a_delta_makes_the_one_of_the_other() -> None:
+    tool("zstd", "zstd")
+    before, after = contents(packed(FILES)), contents(packed(LATER))
+    delta = make_delta(before, after)
+    assert len(delta) < 200
+    assert program_of_contents(apply_delta(delta, before)) == packed(LATER)
+
+
+def test_its_name_is_that_of_what_it_is_for() -> None:
+    before = contents(packed(FILES))
+    named = delta_name("https://example.org/a.pyz", before)
+    assert named.startswith("https://example.org/a.pyz.from-")
+    assert named != delta_name("https://example.org/a.pyz", contents(packed(LATER)))
+
+
+@pytest.fixture(scope="module")
+def delta() -> bytes:
+    tool("zstd", "zstd")
+    return make_delta(contents(packed(FILES)), contents(packed(LATER)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda body: b"", "no delta"),
+        (lambda body: body.replace(b"delta 1", b"delta 2"), "a later version"),
+        (lambda body: body[: len(MAGIC) + 64], "no delta"),
+        (lambda body: body[:-3], "zstd fails: "),
+        (lambda body: body[:90] + b"?" + body[91:], "zstd fails: "),
+        (lambda body: MAGIC + bytes(32) + body[len(MAGIC) + 32 :], "for another program"),
+        (
+            lambda body: body[: len(MAGIC) + 32] + bytes(32) + body[len(MAGIC) + 64 :],
+            "not what it says",
+        ),
+    ],
+    ids=["empty", "later", "head alone", "cut short", "flipped", "other base", "other result"],
+)
+def test_what_is_no_delta_of_this_program_makes_nothing(
+    delta: bytes, spoil: object, told: str
+) -> None:
+    assert callable(spoil)
+    with pytest.raises(NoDelta, match=told):
+        apply_delta(spoil(delta), contents(packed(FILES)))
+
+
+@pytest.mark.parametrize(
+    "plain", [b"name", b"name\0", b"name\0x\n", b"\xff\0\x31\nx"], ids=["1", "2", "3", "4"]
+)
+def test_what_is_no_contents_makes_no_program(plain: bytes) -> None:
+    with pytest.raises(NoDelta):
+        program_of_contents(plain)
+
+
+def test_without_zstd_it_says_how_to_get_it(
+    delta: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shutil.which("zstd")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoDelta, match="apt install zstd"):
+        apply_delta(delta, contents(packed(FILES)))
+
+
+def test_what_is_no_zip_file_has_no_contents() -> None:
+    with pytest.raises(NoDelta, match="no zip file"):
+        program_delta.contents(b"#!/bin/sh\n")
