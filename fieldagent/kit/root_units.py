@@ -19,7 +19,8 @@ from fieldagent.system.folder import rename_file, sync_folder
 from fieldagent.system.private import make_private_folder
 
 T = TypeVar("T")
-OFFER_BYTES = 65_536
+OFFER_BYTES = 131_072
+"""Of a file that the agent leaves, at the most: a delta came as a Package, of 100 000 bytes."""
 
 
 def make(folder: Path) -> None:

@@ -47,6 +47,7 @@ from fieldagent.system.signed_release import DELTA, PROGRAM, Release, taken_as
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import ProgramOffer
+from fieldagent.wire.signed_delta import SignedDelta
 
 STARTS = 120.0
 """Seconds in which the new program is to have said who it is, and to have checked the kit."""
@@ -82,15 +83,21 @@ def _as_root(error: OSError) -> str:
     return "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
 
 
-def begin(given: argparse.Namespace, place: Place, offer: ProgramOffer | None = None) -> Trial:
-    """`offer` is the hub's that brings it. Raises NotTaken, OSError."""
+def begin(
+    given: argparse.Namespace,
+    place: Place,
+    offer: ProgramOffer | None = None,
+    brought: SignedDelta | None = None,
+) -> Trial:
+    """`offer` is the hub's that brings it, `brought` what has come with it instead of an address.
+    Raises NotTaken, OSError."""
     if place.trial.exists():
         version = trial.read(place).version
         raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
     if SettingsPlace(given.state).trial.exists():
         raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
     root_units.make(place.folder)
-    programs = _programs(given, place)
+    programs = _programs(given, place, brought)
     # Readable: what each `check` finds, it finds as the agent's user.
     put_file(place.new, programs.new, mode=0o644)
     put_file(place.previous, programs.now, mode=0o644)
@@ -150,8 +157,12 @@ class Programs(NamedTuple):
     """The version that the signature names; empty of Debian packages, whose list apt verifies."""
 
 
-def _programs(given: argparse.Namespace, place: Place) -> Programs:
+def _programs(given: argparse.Namespace, place: Place, brought: SignedDelta | None) -> Programs:
     program: Path = given.program
+    if program.is_file() and brought is not None:
+        now = program.read_bytes()
+        new, version = _brought(brought, now, given.key)
+        return Programs(new, now, signed_as=version)
     if program.is_file():
         given.what = given.what or load(given.config).update_address
         if not given.what:
@@ -198,22 +209,35 @@ def _packaged(version: str | None, folder: Path) -> Programs:
     return Programs(packed(new), packed(before), next_, now)
 
 
+def _keys(path: Path) -> list[TrustedKey]:
+    """Raises NotTaken."""
+    try:
+        return read_keys(path.read_text())
+    except FileNotFoundError:
+        raise NotTaken(
+            f"{path} is not there: put minisign's public key of who builds your programs in it"
+        ) from None
+    except (NotSigned, UnicodeDecodeError) as wrong:
+        raise NotTaken(f"{path}: {wrong}") from None
+
+
 def _verified(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
     """Return the program and the version as which it was signed: made of `now`, which is here,
     where its maker has put the difference beside it. Raises NotTaken."""
-    try:
-        keys = read_keys(key.read_text())
-    except FileNotFoundError:
-        raise NotTaken(
-            f"{key} is not there: put minisign's public key of who builds your programs in it"
-        ) from None
-    except (NotSigned, UnicodeDecodeError) as wrong:
-        raise NotTaken(f"{key}: {wrong}") from None
+    keys = _keys(key)
     changed = _by_delta(what, now, keys, place)
     content, release = changed or _signed(what, PROGRAM, keys, place)
-    if time.time() < EARLIEST:
-        _tell("this kit's clock is not set: nobody can tell here whether it has expired")
     return content, release.version
+
+
+def _brought(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
+    """Return what a delta that has come makes of `now`, and its version. Raises NotTaken."""
+    signature = brought.signature.text("by a command")
+    try:
+        release = _release_of(brought.delta, signature, DELTA, _keys(key))
+        return program_of_contents(apply_delta(brought.delta, contents(now))), release.version
+    except (NotSigned, NoDelta) as wrong:
+        raise NotTaken(f"the delta that has come: {wrong}") from None
 
 
 def _by_delta(
@@ -247,8 +271,7 @@ def _signed(
     content, went_on = fetched(what, place.part, _tell)
     signature = f"{what}.minisig"
     try:
-        comment = verify(content, read_signature(fetched(signature).content.decode()), keys)
-        release = taken_as(kind, comment, time.time())
+        return content, _release_of(content, fetched(signature).content.decode(), kind, keys)
     except UnicodeDecodeError:
         raise NotTaken(f"{signature}: it is no signature of minisign's") from None
     except NotSigned as wrong:
@@ -256,12 +279,22 @@ def _signed(
             # Another file may lie there by now, or a power cut has spoiled what came before.
             return _signed(what, kind, keys, place)
         raise NotTaken(f"{signature}: {wrong}") from None
+
+
+def _release_of(content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]) -> Release:
+    """Return what the signature of a file says. Raises NotSigned, NotTaken."""
+    try:
+        comment = verify(content, read_signature(signature), keys)
     except FileNotFoundError:
         raise NotTaken(
             "openssl is missing, which verifies signatures: apt install openssl"
         ) from None
+    now = time.time()
+    release = taken_as(kind, comment, now)
     _tell(f"signed: {comment}")
-    return content, release
+    if now < EARLIEST:
+        _tell("this kit's clock is not set: nobody can tell here whether it has expired")
+    return release
 
 
 def _version(program: Path) -> str:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 from fieldagent.agent import outcomes
-from fieldagent.agent.outcomes import PROGRAM_OFFER
+from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.kit import update
 from fieldagent.kit.fetching import NotTaken, ServerAway
@@ -27,6 +28,7 @@ from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import reason_of
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import ProgramOffer, decode
+from fieldagent.wire.signed_delta import SignedDelta, read_payload
 
 LOOK = 5.0
 """Seconds between two looks whether another change is over."""
@@ -52,18 +54,20 @@ def take(given: argparse.Namespace) -> int:
 
 
 def _take_left(given: argparse.Namespace, place: Place) -> int:
-    left = load(given.config).state_directory / PROGRAM_OFFER
+    state = load(given.config).state_directory
+    left = state / PROGRAM_OFFER
     if (body := read_left(left)) is None:
         return OK
-    number, refused = _taken(given, place, body)
+    number, refused = _taken(given, place, body, state)
     if refused:
         complain(f"nothing was changed: {escaped_lines(refused)}")
         outcomes.leave(place.offered, number, "refused", refused)
+    remove_left(state / PROGRAM_DELTA)
     remove_left(left)
     return REFUSED if refused else OK
 
 
-def _taken(given: argparse.Namespace, place: Place, body: bytes) -> tuple[int, str]:
+def _taken(given: argparse.Namespace, place: Place, body: bytes, state: Path) -> tuple[int, str]:
     """The number of what was offered, and why it is not taken."""
     try:
         offer = decode(body)
@@ -74,20 +78,32 @@ def _taken(given: argparse.Namespace, place: Place, body: bytes) -> tuple[int, s
     last = outcomes.of_offer(place.offered)
     if last is not None and last.number == offer.number:
         return offer.number, ""
+    what = offer.url or "what a command has brought"
     try:
-        _begin(argparse.Namespace(**{**vars(given), "what": offer.url}), place, offer)
+        brought = None if offer.url else _brought(state)
+        _begin(argparse.Namespace(**{**vars(given), "what": what}), place, offer, brought)
     except NotTaken as refused:
         return offer.number, str(refused)
     return offer.number, ""
 
 
-def _begin(given: argparse.Namespace, place: Place, offer: ProgramOffer) -> None:
+def _brought(state: Path) -> SignedDelta:
+    """What the agent has left beside its offer. Raises NotTaken, OSError."""
+    try:
+        return read_payload(read_left(state / PROGRAM_DELTA) or b"")
+    except ValueError as wrong:
+        raise NotTaken(f"what the agent has left: {wrong}") from None
+
+
+def _begin(
+    given: argparse.Namespace, place: Place, offer: ProgramOffer, brought: SignedDelta | None
+) -> None:
     """Raises NotTaken, OSError."""
     for pause in PAUSES:
         try:
-            update.begin(given, place, offer)
+            update.begin(given, place, offer, brought)
             return
         except ServerAway as away:
             complain(f"{away}; it is tried again in {pause:g} s")
             time.sleep(pause)
-    update.begin(given, place, offer)
+    update.begin(given, place, offer, brought)

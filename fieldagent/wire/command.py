@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.member import expect, in_range, is_int, read_bytes
+from fieldagent.wire.minisign_text import SignatureParts
+from fieldagent.wire.signed_delta import DIGEST_BYTES
 
 ARGUMENTS_MAX = 8
 ARGUMENT_MAX = 2_000
@@ -138,16 +140,12 @@ def _settings(words: Sequence[str]) -> tuple[Argument, ...]:
 
 
 _SETTING = re.compile(r"[a-z0-9-]+=[^\n]*")
-SIGNATURE_BYTES, COMMENT_SIGNATURE_BYTES = 74, 64
-"""Of minisign's: algorithm, key and signature; that of the trusted comment."""
 
 
 def _are_signed_settings(arguments: tuple[Argument, ...]) -> bool:
     match arguments:
         case [str(), str(lines), bytes(first), str(comment), bytes(second)]:
-            sizes = len(first), len(second)
-            is_line = "\n" not in comment and "\r" not in comment
-            return bool(lines) and is_line and sizes == (SIGNATURE_BYTES, COMMENT_SIGNATURE_BYTES)
+            return bool(lines) and SignatureParts(first, comment, second).fit()
     return False
 
 
@@ -168,6 +166,20 @@ def _is_key_step(arguments: tuple[Argument, ...]) -> bool:
     match arguments:
         case [int(step), bytes(key)]:
             return str(step) in KEY_STEPS and len(key) == SEALED_KEY_BYTES
+    return False
+
+
+def _file(words: Sequence[str]) -> tuple[Argument, ...]:
+    """Who reads it puts the digest of what it holds in its place (`wire.signed_delta`)."""
+    if len(words) != 1:
+        raise NotACommand("takes a file that build/delta made, with its signature beside it")
+    return (words[0],)
+
+
+def _is_digest(arguments: tuple[Argument, ...]) -> bool:
+    match arguments:
+        case [bytes(digest)]:
+            return len(digest) == DIGEST_BYTES
     return False
 
 
@@ -273,6 +285,15 @@ VERBS = (
         _in_words,
         allowed=True,
     ),
+    Verb(
+        13,
+        "update",
+        "FILE",
+        "a delta that makes another program of its own, signed, tried and taken back",
+        _file,
+        _is_digest,
+        _in_words,
+    ),
 )
 """Every verb there is."""
 BY_NAME = {verb.name: verb for verb in VERBS}
@@ -300,6 +321,8 @@ def in_words(command: RemoteCommand) -> str:
     signed = len(command.arguments) > 1 and verb.name == "set"
     shown = str(command.arguments[1]).split("\n") if signed else command.arguments
     arguments = [str(each) for each in shown if not isinstance(each, bytes)]
+    if verb.name == "update":
+        arguments = [each.hex() for each in shown if isinstance(each, bytes)]
     fixed = [verb.takes] if verb.takes.islower() else []
     return " ".join([verb.name, *fixed, *arguments])
 

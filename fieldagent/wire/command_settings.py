@@ -15,22 +15,18 @@ those that come over the link.
 
 from __future__ import annotations
 
-import base64
-
 from fieldagent.wire.command import Argument
+from fieldagent.wire.minisign_text import SignatureParts, parts_of
 from fieldagent.wire.settings_change import SettingsChange
 
-UNTRUSTED = "untrusted comment: by a command"
-TRUSTED = "trusted comment: "
+UNTRUSTED = "by a command"
 
 
 def arguments_of(change: SettingsChange, signature: str) -> tuple[Argument, ...]:
-    """Return the arguments of the command that brings it. `signature` is minisign's file, which was
-    read before."""
+    """Return the arguments of the command that brings it. `signature` is minisign's file. Raises
+    ValueError where that is none."""
     lines = "\n".join(f"{name}={value}" for name, value in change.pairs)
-    _, signed, comment, signed_comment = signature.splitlines()[:4]
-    first, second = (base64.b64decode(each) for each in (signed, signed_comment))
-    return (change.device, lines, first, comment.removeprefix(TRUSTED), second)
+    return (change.device, lines, *parts_of(signature))
 
 
 def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
@@ -42,6 +38,4 @@ def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[st
     change = SettingsChange(
         str(device), kit, number, tuple((name, value) for name, _, value in pairs)
     )
-    encoded, encoded_comment = (base64.b64encode(each).decode() for each in (first, second))
-    signature = f"{UNTRUSTED}\n{encoded}\n{TRUSTED}{comment}\n{encoded_comment}\n"
-    return change.text(), signature
+    return change.text(), SignatureParts(first, comment, second).text(UNTRUSTED)

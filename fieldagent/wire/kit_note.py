@@ -127,6 +127,7 @@ class ProgramOffer:
     number: int
     version: str
     url: str
+    """Empty where a command has brought what makes it of the one that is there: no link says so."""
 
     def encode(self) -> bytes:
         return cbor2.dumps([NoteKind.PROGRAM, self.number, self.version, self.url])
@@ -284,7 +285,7 @@ def _listed(row: Any) -> DirectoryEntry:
 def _program(found: list[Any]) -> ProgramOffer:
     if [type(item) for item in found] != [int, str, str] or found[0] <= 0:
         raise RemoteProtocolError("an offer of a program has no number, version and address")
-    if not is_address(found[2]):
+    if found[2] and not is_address(found[2]):
         raise RemoteProtocolError("an offer of a program names no http:// or https:// address")
     return ProgramOffer(*found)
 

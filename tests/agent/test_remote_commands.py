@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 import trio
 
+from fieldagent import __version__
 from fieldagent.agent import outcomes
 from fieldagent.agent.agent import assembled
+from fieldagent.agent.channels import kit_notes
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands import acts, reads, service
 from fieldagent.agent.commands.hands import Hands
 from fieldagent.agent.commands.recent_log import KEPT, RecentLog
 from fieldagent.agent.inbound.command_gate import NOT_PROVED, OLD
-from fieldagent.agent.journal import commands, dead_letters, outbound
+from fieldagent.agent.journal import commands, dead_letters, outbound, program_deltas
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
 from fieldagent.kit import settings_trial
@@ -28,6 +30,7 @@ from fieldagent.package.package import (
     Channel,
     CommandAnswer,
     CommandOutcome,
+    Data,
     Item,
     Location,
     Message,
@@ -42,9 +45,11 @@ from fieldagent.wire.command_proof import command_key, prove
 from fieldagent.wire.command_settings import arguments_of
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.incident_proof import token_digest
-from fieldagent.wire.kit_note import SettingsOffer
+from fieldagent.wire.kit_note import ZIPAPP, ProgramOffer, SettingsOffer
 from fieldagent.wire.kit_note import decode as decode_note
+from fieldagent.wire.minisign_text import SignatureParts
 from fieldagent.wire.settings_change import SettingsChange, kit_of
+from fieldagent.wire.signed_delta import SignedDelta, digest_of_payload
 from tests.processes import PATIENCE
 from tests.signer import Signer
 from tests.wire.test_command import written
@@ -207,6 +212,8 @@ class Done:
             monkeypatch.setitem(acts.ACTS, name, partial(self._do, name))
         for name in acts.JUDGES:
             monkeypatch.setitem(acts.JUDGES, name, lambda hands: None)
+        for name in acts.WAITS:
+            monkeypatch.setitem(acts.WAITS, name, lambda hands, known: True)
 
     async def _do(self, name: str, hands: Hands, known: object) -> str:
         self.times.append(name)
@@ -392,6 +399,120 @@ async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
         (answer,) = await kit.answered(1)
         assert answer.outcome is CommandOutcome.FAILED
         assert told(answer) == "taken back: no link within 15 minutes"
+
+
+VERSION = "fieldagent delta 9.0.0, signed 2026-11-23, expires 2027-02-21"
+PAYLOAD = SignedDelta(b"what makes it", SignatureParts(bytes(74), VERSION, bytes(64))).payload()
+
+
+def update_to(payload: bytes, number: int = NOW) -> RemoteCommand:
+    digest = (digest_of_payload(payload),)
+    return prove(number, RemoteCommand(BY_NAME["update"].number, digest), KEY)
+
+
+async def bring(kit: Kit, payload: bytes, sequence: int = 5) -> None:
+    """As the hub's Package for this kit."""
+    body = encode([Entry(sequence, Data(payload), NOW)], origin=3)
+    inbox = kit.agent.parts.inbox
+    await inbox.take_in(body, lambda db: None, channel="Satellite", owes=None, tagged=False)
+
+
+def as_zipapp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kit_notes, "installed", lambda module: ZIPAPP)
+
+
+async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hook gets it; root's unit does, and the agent that begins anew tells what came of it."""
+    as_zipapp(monkeypatch)
+    result = outcomes.folder_of(tmp_path / "state") / outcomes.PROGRAM
+    result.parent.mkdir()
+    (state := tmp_path / "state").mkdir()
+    async with at_work(state) as kit:
+        await kit.hears_of(NOW, update_to(PAYLOAD), "Satellite")
+        await kit.hears(NOW + 1, "status")
+        assert [each.number for each in await answered_but(kit, 1)] == [NOW + 1]
+        await bring(kit, PAYLOAD)
+        with trio.fail_after(PATIENCE):
+            while not (state / outcomes.PROGRAM_OFFER).exists():
+                await trio.sleep(0.01)
+        assert (state / outcomes.PROGRAM_DELTA).read_bytes() == PAYLOAD
+        offer = decode_note((state / outcomes.PROGRAM_OFFER).read_bytes())
+        assert offer == ProgramOffer(NOW, "9.0.0", "")
+        assert kit.journal.read("SELECT 1 FROM inbound") == []
+        # What its unit does first of all, and what then starts the agent anew.
+        (state / outcomes.PROGRAM_OFFER).unlink()
+        outcomes.leave(result, NOW, "trial")
+    async with at_work(state) as kit:
+        assert not (state / outcomes.PROGRAM_OFFER).exists()
+        outcomes.leave(result, NOW, "taken")
+        last = (await kit.answered(2))[-1]
+        assert (last.number, last.outcome) == (NOW, CommandOutcome.DONE)
+        assert told(last) == f"{__version__} runs"
+
+
+async def answered_but(kit: Kit, waiting: int) -> list[CommandAnswer]:
+    """All but so many, which wait."""
+    with trio.fail_after(PATIENCE):
+        while len(commands.under_way(kit.journal)) != waiting or not kit.answers():
+            await trio.sleep(0.01)
+    return kit.answers()
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "text"),
+    [
+        ("refused", CommandOutcome.REFUSED, "it expired"),
+        ("back", CommandOutcome.FAILED, "taken back: it expired"),
+    ],
+)
+async def test_what_came_of_a_delta_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    outcome: CommandOutcome,
+    text: str,
+) -> None:
+    as_zipapp(monkeypatch)
+    (folder := tmp_path / "state").mkdir()
+    result = outcomes.folder_of(folder) / outcomes.PROGRAM
+    result.parent.mkdir()
+    async with at_work(folder) as kit:
+        await bring(kit, PAYLOAD)
+        await kit.hears_of(NOW, update_to(PAYLOAD), "Satellite")
+        outcomes.leave(result, NOW, state, "it expired")
+        (answer,) = await kit.answered(1)
+        assert (answer.outcome, told(answer)) == (outcome, text)
+
+
+async def test_a_delta_that_does_not_come_is_told_after_five_days(tmp_path: Path) -> None:
+    async with at_work(tmp_path, serves=False) as kit:
+        await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
+        (known,) = commands.under_way(kit.journal)
+        assert service._waits(kit.hands, known)
+        late = known._replace(came=known.came - OLD)
+        assert not service._waits(kit.hands, late)
+        answer = await service._carry_out(kit.hands, late)
+        assert (answer.outcome, told(answer)) == (CommandOutcome.REFUSED, service.NOT_HERE)
+
+
+async def test_a_kit_that_is_no_zipapp_takes_no_delta(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as kit:
+        await bring(kit, PAYLOAD)
+        await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
+        (answer,) = await kit.answered(1)
+        assert answer.outcome is CommandOutcome.REFUSED and "no zipapp" in told(answer)
+
+
+async def test_the_newest_two_deltas_are_kept(tmp_path: Path) -> None:
+    payloads = [PAYLOAD + bytes([number]) for number in range(4)]
+    async with at_work(tmp_path, serves=False) as kit:
+        for sequence, payload in enumerate(payloads, 5):
+            await bring(kit, payload, sequence)
+        here = [program_deltas.payload_of(kit.journal, digest_of_payload(p)) for p in payloads]
+        assert len([each for each in here if each]) == program_deltas.KEPT
+        assert here[-1] == payloads[-1]
 
 
 async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.outcomes import PROGRAM_OFFER
+from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
 from fieldagent.kit import kit_health, trial, update, update_offer
 from fieldagent.kit.fetching import NotTaken, ServerAway
 from fieldagent.wire.kit_note import ProgramOffer
+from fieldagent.wire.minisign_text import SignatureParts
+from fieldagent.wire.signed_delta import SignedDelta
 from tests.cut import cut_at
 
 OLD, NEW = b"the program before\n", b"the new program\n"
@@ -62,6 +64,10 @@ class Kit:
             raise self.refusal.pop(0)
         return NEW, VERSIONS[NEW]
 
+    def brought(self, delta: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
+        assert delta.payload() == PAYLOAD
+        return self.verified("", now, key, self.place)
+
     def status(self, _: Path) -> dict[str, Any] | None:
         new = self.program.read_bytes() == NEW
         if new and not self.works:
@@ -74,6 +80,9 @@ class Kit:
         return found["number"], found["state"], found["why"]
 
 
+PAYLOAD = SignedDelta(b"a delta", SignatureParts(bytes(74), "signed", bytes(64))).payload()
+
+
 @pytest.fixture
 def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
     made = Kit(tmp_path, works=True)
@@ -81,6 +90,7 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
     monkeypatch.setattr(kit_health, "status", made.status)
     monkeypatch.setattr(kit_health, "working_channels", lambda port: {})
     monkeypatch.setattr(update, "_verified", made.verified)
+    monkeypatch.setattr(update, "_brought", made.brought)
     monkeypatch.setattr(update, "_version", lambda program: VERSIONS[program.read_bytes()])
     monkeypatch.setattr(update, "_faults", lambda program, settings: [])
     monkeypatch.setattr(update, "_start_unit", lambda place: None)
@@ -88,10 +98,15 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
     return made
 
 
+@pytest.mark.parametrize("brought", [False, True], ids=["fetched", "brought"])
 @pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
 @pytest.mark.parametrize("step", range(STEPS))
-def test_power_may_fail_at_any_step(kit: Kit, step: int, works: bool) -> None:
+def test_power_may_fail_at_any_step(kit: Kit, step: int, works: bool, brought: bool) -> None:
     kit.works = works
+    delta = kit.offer.with_name(PROGRAM_DELTA)
+    if brought:
+        delta.write_bytes(PAYLOAD)
+        kit.bring(ProgramOffer(7, "2", "").encode())
     files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "systemctl"))
     with cut_at(step, *files) as made:
         kit.take()
@@ -105,7 +120,7 @@ def test_power_may_fail_at_any_step(kit: Kit, step: int, works: bool) -> None:
     trial.go_on(kit.place)
     assert kit.program.read_bytes() == (NEW if works else OLD)
     assert kit.outcome()[:2] == (7, "taken" if works else "back")
-    assert not kit.offer.exists()
+    assert not kit.offer.exists() and not delta.exists()
     assert kit.fetched <= 2
     assert {each.name for each in kit.place.folder.iterdir() if each.suffix != ".new"} == {
         "lock", "offer-result.json", "previous.pyz", "result.json",
@@ -119,8 +134,9 @@ def test_power_may_fail_at_any_step(kit: Kit, step: int, works: bool) -> None:
         (b"", 0, "CBOR"),
         (b"\xff" * 100_000, 0, ""),
         (b"\x81\x00", 0, "offers no program"),
+        (ProgramOffer(7, "2", "").encode(), 7, "what the agent has left: it is no delta"),
     ],
-    ids=["another version", "empty", "garbage", "a report"],
+    ids=["another version", "empty", "garbage", "a report", "no delta beside it"],
 )
 def test_what_is_wrong_is_refused_and_touches_nothing(
     kit: Kit, body: bytes, number: int, words: str

@@ -51,8 +51,8 @@ def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:
                 "each => each.map(one => one.value)"
             )
             verbs = {verb_of(read_words(words.split())).name for words in offered}
-            # A radio-key is given to all kits, by the administration.
-            assert verbs == {verb.name for verb in VERBS} - {"set", "show", "radio-key"}
+            # A radio-key is given to all kits, by the administration; who updates has a file.
+            assert verbs == {verb.name for verb in VERBS} - {"set", "show", "radio-key", "update"}
             # Over the link nothing is to be agreed to.
             shown.get_by_role("button", name="Tell it").click()
             answer = shown.locator("#hands-told li", has_text="done, answered at")

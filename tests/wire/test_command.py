@@ -44,6 +44,7 @@ EXAMPLES = {
     "hold": "hold location",
     "resume": "resume location",
     "radio-key": "radio-key 1",
+    "update": "update fieldagent.pyz.from-0123456789abcdef",
 }
 """How a verb is written that takes something."""
 
@@ -52,6 +53,8 @@ def example(verb: Verb) -> list[str]:
     return EXAMPLES.get(verb.name, verb.name).split()
 
 
+DIGEST = bytes(range(8))
+"""Of what the file holds that is named in the example."""
 SIGNED = ("kit", "sos-repeat=900", bytes(74), "set", bytes(64))
 """Settings as their operator's signature has made them arguments."""
 
@@ -60,9 +63,8 @@ def written(verb: Verb) -> RemoteCommand:
     """The example as it is sent."""
     command = read_words(example(verb))
     sealed = (1, seal_key(bytes(32), bytes(range(32))))
-    return replace(
-        command, arguments={"set": SIGNED, "radio-key": sealed}.get(verb.name, command.arguments)
-    )
+    made = {"set": SIGNED, "radio-key": sealed, "update": (DIGEST,)}
+    return replace(command, arguments=made.get(verb.name, command.arguments))
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
@@ -71,7 +73,8 @@ def test_a_command_is_read_as_it_was_written_and_takes_one_message(verb: Verb) -
     body = encode([Entry(NUMBER, command)], key=TAGGED)
     (entry,) = decode(body, keys=[TAGGED]).entries
     assert entry == Entry(NUMBER, command, EPOCH)
-    assert in_words(command).split() == example(verb)
+    shown = ["update", DIGEST.hex()] if verb.name == "update" else example(verb)
+    assert in_words(command).split() == shown
     assert verb_of(command) is verb
     # A signature of the operator's alone has two credits and more; one modem's message takes it.
     most = {"set": MT_BYTES, "radio-key": 2 * CREDIT_BYTES}

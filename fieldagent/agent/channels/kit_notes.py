@@ -225,7 +225,7 @@ def _read(body: bytes) -> _Brought | None:
                 log.warning(UNREADABLE, error)
                 return None
             return _Brought(number, OFFER, f"settings {number}")
-        case ProgramOffer(number, version, url):
+        case ProgramOffer(number, version, url) if url:
             return _Brought(number, PROGRAM_OFFER, f"version {version}", url)
     return None
 

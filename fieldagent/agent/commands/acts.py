@@ -6,6 +6,7 @@ it did, in a sentence.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,25 +16,31 @@ from typing import NoReturn
 
 import trio
 
+from fieldagent import __version__
 from fieldagent.agent import outcomes
 from fieldagent.agent.assembly import air_keys, secrets_of
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
-from fieldagent.agent.journal import commands, outbound
+from fieldagent.agent.journal import commands, outbound, program_deltas
 from fieldagent.agent.journal.commands import KnownCommand
 from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, let_go
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outcomes import OFFER, REBOOT
+from fieldagent.agent.outcomes import OFFER, PROGRAM_DELTA, PROGRAM_OFFER, REBOOT
 from fieldagent.package.package import Channel
 from fieldagent.package.writing import kind_of
 from fieldagent.system.folder import put_file
+from fieldagent.system.minisign import NotSigned
+from fieldagent.system.signed_release import read_release
 from fieldagent.system.wording import counted
 from fieldagent.wire.command_settings import offer_of
-from fieldagent.wire.kit_note import OfferReport, SettingsOffer
+from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer, SettingsOffer
 from fieldagent.wire.sealed_key import open_key
 from fieldagent.wire.settings_change import NotAChange, kit_of
+from fieldagent.wire.signed_delta import read_payload
+
+log = logging.getLogger(__name__)
 
 LOOK = 0.5
 """Seconds between two looks at what a command waits for."""
@@ -42,7 +49,8 @@ QUIET = 600.0
 HEALED = 300.0
 """Seconds in which a silent modem gets its next step, by `channels.reopening`."""
 TRIED = 1_800.0
-"""Seconds in which root's unit tries settings, or the agent is started anew by that."""
+"""Seconds in which root's unit tries settings or a program, or the agent is started anew by that.
+"""
 ENDED = ("taken", "refused", "back")
 REBOOTED = 120.0
 """Seconds in which root's unit reboots the machine."""
@@ -113,19 +121,83 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
     wait for what came of them. Raises CannotBeDone where they are refused, Failed where they were
     taken back."""
     state = hands.settings.state_directory
-    if (report := _of(state, known.number)) is None:
+    if _report(hands, "settings", known.number) is None:
         await _leave(hands, known)
+    if await _ended(hands, "settings", known.number):
+        return "they are in force"
+    (state / OFFER).unlink(missing_ok=True)
+    raise Failed("root's unit has not tried them: fieldagent-settings.path")
+
+
+async def update_program(hands: Hands, known: KnownCommand) -> str:
+    """Leave the delta for root's unit, which verifies it, makes the program and tries it; wait for
+    what came of that. Raises CannotBeDone where it is refused, Failed where the program before
+    runs again."""
+    state = hands.settings.state_directory
+    if _report(hands, "program", known.number) is None:
+        version = await _leave_delta(hands, known)
+        log.warning("root's unit tries version %s, of a delta", version)
+    if await _ended(hands, "program", known.number):
+        return f"{__version__} runs"
+    (state / PROGRAM_OFFER).unlink(missing_ok=True)
+    raise Failed("root's unit has not tried it: fieldagent-update-offer.path")
+
+
+def may_update(hands: Hands) -> None:
+    """Raise CannotBeDone where a program cannot be replaced so."""
+    from fieldagent.agent.channels.kit_notes import installed
+
+    if installed(Path(__file__)) != ZIPAPP:
+        raise CannotBeDone("this is no zipapp, which alone takes a delta: packages come by apt")
+
+
+def delta_is_here(hands: Hands, known: KnownCommand) -> bool:
+    """Return whether what it names has come whole; it comes in a Package of its own."""
+    return program_deltas.is_here(hands.parts.journal, _digest(known))
+
+
+def _digest(known: KnownCommand) -> bytes:
+    (digest,) = known.command.arguments
+    assert isinstance(digest, bytes)
+    return digest
+
+
+async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
+    """Return the version that it makes, by what it says."""
+    payload = program_deltas.payload_of(hands.parts.journal, _digest(known))
+    if payload is None:
+        raise CannotBeDone("the delta is here no more: another came after it")
+    try:
+        version = read_release(read_payload(payload).signature.comment).version
+    except (ValueError, NotSigned) as wrong:
+        raise CannotBeDone(str(wrong)) from None
+    state = hands.settings.state_directory
+    offer = ProgramOffer(known.number, version, "").encode()
+
+    def leave() -> None:
+        put_file(state / PROGRAM_DELTA, payload)
+        # Its unit looks for this one.
+        put_file(state / PROGRAM_OFFER, offer)
+
+    try:
+        await trio.to_thread.run_sync(leave)
+    except OSError as error:
+        raise Failed(f"it cannot be left for root's unit: {error.strerror}") from None
+    return version
+
+
+async def _ended(hands: Hands, what: str, number: int) -> bool:
+    """Return whether it does; False where root's unit has not tried it. Raises CannotBeDone where
+    it was refused, Failed where what was before is back."""
     with trio.move_on_after(TRIED):
-        while report is None or report.state not in ENDED:
+        while (report := _report(hands, what, number)) is None or report.state not in ENDED:
             await trio.sleep(LOOK)
-            report = _of(state, known.number)
         if report.state == "refused":
             raise CannotBeDone(report.why)
         if report.state == "back":
             raise Failed(f"taken back: {report.why}")
-        return "they are in force"
-    (state / OFFER).unlink(missing_ok=True)
-    raise Failed("root's unit has not tried them: fieldagent-settings.path")
+        return True
+    return False
 
 
 async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
@@ -196,8 +268,10 @@ async def _leave(hands: Hands, known: KnownCommand) -> None:
         raise Failed(f"they cannot be left for root's unit: {error.strerror}") from None
 
 
-def _of(state: Path, number: int) -> OfferReport | None:
-    report = outcomes.read(state).settings
+def _report(hands: Hands, what: str, number: int) -> OfferReport | None:
+    """Return what root's unit tells of the `settings` or the `program` of that number."""
+    told = outcomes.read(hands.settings.state_directory)
+    report = told.settings if what == "settings" else told.program
     return report if report is not None and report.number == number else None
 
 
@@ -227,11 +301,15 @@ ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
     "hold": hold,
     "resume": resume,
     "radio-key": change_radio_key,
+    "update": update_program,
 }
-AGAIN = ("reboot", "set", "hold", "resume", "radio-key")
+AGAIN = ("reboot", "set", "hold", "resume", "radio-key", "update")
 """What was begun before the agent began goes on: the same order means one reboot in a boot, one
-trial of settings of that number, one kind that is held or not, and one step to a key."""
-JUDGES = {"heal": may_heal, "restart": may_restart}
+trial of settings or of a program of that number, one kind that is held or not, and one step to a
+key."""
+JUDGES = {"heal": may_heal, "restart": may_restart, "update": may_update}
 """What looks whether it can be done, before it is begun."""
-CUTS = ("heal", "restart", "reboot", "set")
+WAITS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": delta_is_here}
+"""What waits until something else is here."""
+CUTS = ("heal", "restart", "reboot", "set", "update")
 """They wait until no modem is in a session."""

@@ -13,19 +13,21 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 
 import trio
 
-from fieldagent.agent.commands.acts import ACTS, AGAIN, CUTS, JUDGES, quiet
+from fieldagent.agent.commands.acts import ACTS, AGAIN, CUTS, JUDGES, WAITS, quiet
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
 from fieldagent.agent.commands.reads import READS
-from fieldagent.agent.inbound.command_gate import CommandGate
+from fieldagent.agent.inbound.command_gate import OLD, CommandGate
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.commands import KnownCommand
 from fieldagent.agent.journal.records import Accepted
 from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome, Package
 from fieldagent.package.reading import KINDS
 from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.system import waits
 from fieldagent.system.supervisor import brief
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import in_words, verb_of
@@ -34,6 +36,9 @@ log = logging.getLogger(__name__)
 
 ROOM_AGAIN = 60.0
 """Seconds until an answer is tried again for which the disk has no room."""
+LOOK_AGAIN = 3_600.0
+"""Seconds until it is looked whether what waits has waited for too long."""
+NOT_HERE = "what it is about has not come within 5 days"
 CUT_OFF = "the agent stopped while it was done: nobody knows how far it came"
 
 
@@ -49,13 +54,26 @@ async def run(hands: Hands, gate: CommandGate) -> None:
         while True:
             news = gate.news
             for each in commands.under_way(journal):
-                if each.state == "accepted":
+                if each.state == "accepted" and not _waits(hands, each):
                     await _owe(hands, await _carry_out(hands, each))
             for each in commands.under_way(journal):
                 if each.state == "owed":
                     await _answer(hands, each)
-            if not commands.under_way(journal):
-                await news.wait()
+            left = commands.under_way(journal)
+            if all(each.state == "accepted" and _waits(hands, each) for each in left):
+                with waits.move_on_after(LOOK_AGAIN if left else inf):
+                    await news.wait()
+
+
+def _lacks(hands: Hands, known: KnownCommand) -> bool:
+    """Return whether what it is about is not here."""
+    is_here = WAITS.get(verb_of(known.command).name)
+    return is_here is not None and not is_here(hands, known)
+
+
+def _waits(hands: Hands, known: KnownCommand) -> bool:
+    """Return whether that may still come."""
+    return _lacks(hands, known) and hands.parts.journal.clock.now() < known.came + OLD
 
 
 @contextmanager
@@ -70,6 +88,8 @@ def _kept_log(hands: Hands) -> Iterator[None]:
 
 async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
     words = in_words(known.command)
+    if _lacks(hands, known):
+        return _told(known, CommandOutcome.REFUSED, NOT_HERE)
     log.info("the hub's command %d: %s", known.number, words)
     name = verb_of(known.command).name
     try:

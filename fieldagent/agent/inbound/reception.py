@@ -16,7 +16,7 @@ import trio
 
 from fieldagent.agent.inbound.command_gate import CommandGate
 from fieldagent.agent.inbound.incident_news import GoesDown, IncidentNews, incident_number
-from fieldagent.agent.journal import dead_letters, directory, inbound, outbound
+from fieldagent.agent.journal import dead_letters, directory, inbound, outbound, program_deltas
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import ItemCame, Received
 from fieldagent.agent.journal.journal import Journal, Operation
@@ -59,6 +59,7 @@ from fieldagent.wire.envelope import (
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import reassemble
+from fieldagent.wire.signed_delta import is_signed_delta
 
 log = logging.getLogger(__name__)
 
@@ -372,7 +373,10 @@ class Inbox:
             here = not isinstance(entry.content, Parcel) and (
                 entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
             )
-            if here:
+            if origin >= 0 and isinstance(entry.content, Data) and _is_program(entry.content):
+                program_deltas.note(db, entry.content.payload)
+                taken.commands += 1
+            elif here:
                 rings = entry if age is None else replace(entry, sos=False)
                 spooled = self._spool(db, origin, rings, entry.content, taken, extra)
                 taken.payloads.append(spooled)
@@ -432,6 +436,11 @@ class Inbox:
         payload = replace(plain, item=came, copy=copy)
         inbound.spool(db, payload, self.hooks, taken.not_before)
         return payload
+
+
+def _is_program(data: Data) -> bool:
+    """It is for the kit itself, and a command says when."""
+    return is_signed_delta(data.payload)
 
 
 def _copy(origin: int, entry: Entry, taken: Taken) -> bytes:

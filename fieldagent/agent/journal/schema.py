@@ -80,6 +80,14 @@ CREATE TABLE agent_start ( -- how often the agent has begun
 ) STRICT;
 """
 
+PROGRAM_DELTA = """
+CREATE TABLE program_delta ( -- what makes another program of this one (`journal.program_deltas`)
+    number INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    payload BLOB NOT NULL
+) STRICT;
+"""
+
 HELD = """
 CREATE TABLE fragment_held ( -- what of a Package is at the far side of a channel
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
@@ -638,6 +646,7 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 {AIR_TIME}
 {ON_ITS_WAY}
 {HUB_BACKUP}
+{PROGRAM_DELTA}
 """
 
 DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
@@ -663,5 +672,6 @@ STEPS = {
     18: UNREADABLE,
     19: STATION_OWED,
     20: COMMANDS + AIR_TIME + ON_ITS_WAY + HUB_BACKUP,
+    21: PROGRAM_DELTA,
 }
-JOURNAL = Schema(21, TABLES, STEPS)
+JOURNAL = Schema(22, TABLES, STEPS)

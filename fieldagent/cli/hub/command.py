@@ -14,20 +14,26 @@ from fieldagent.cli.hub import settings
 from fieldagent.cli.hub.opened_store import show_list, with_store
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.field import radio_key
+from fieldagent.hub.field import delta_giving, radio_key
 from fieldagent.hub.field.command_cost import CommandCost, cost
 from fieldagent.hub.field.command_giving import SET, costs_something, give
+from fieldagent.hub.field.delta_giving import UPDATE, DeltaCost
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import GivenCommand
+from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import ERROR, OK
+from fieldagent.system.minisign import NotSigned
+from fieldagent.system.program_delta import NoDelta, read_delta
+from fieldagent.system.signed_release import DELTA, taken_as
 from fieldagent.system.terminal import escaped_lines
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import counted, reason_of
 from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
 from fieldagent.wire.command_proof import prove
 from fieldagent.wire.command_settings import arguments_of
+from fieldagent.wire.signed_delta import signed_delta
 
 LOOK = 0.5
 """Seconds between two looks for the answer."""
@@ -43,20 +49,30 @@ def command(given: argparse.Namespace) -> int:
         kit = store.once(lambda db: _kit(db, given))
         if not given.words:
             return _list(given, store, kit)
-        asked = _read(given.words)
+        asked, delta = _read(given.words), None
         number = store.once(lambda db: commands.next_number(db, kit.device, time.time()))
         if asked.verb == SET.number:
             number, asked = _signed(given, store, number)
+        if asked.verb == UPDATE.number:
+            payload = _delta(given)
+            asked = delta_giving.command_of(payload)
+            delta = store.once(lambda db: _bringing(db, given, kit, payload))
         found = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
-        told = _price(found, hub)
+        told = _price(found, hub, None if delta is None else delta.cost)
         _agree(given, found, told)
         # Nobody waits for a link that is not there.
         grace = float(hub.satellite_grace) if found.linked else 0.0
         order = GivenCommand(
             kit.workspace, kit.device, number, asked, given.by or "", audit.ADMINISTRATION
         )
-        number = store.once(lambda db: give(db, order, grace, time.time()))
-        return _wait(given, store, kit, number, told)
+
+        def carry(db: Db) -> int:
+            now = time.time()
+            if delta is not None:
+                delta_giving.send(db, delta.posting, grace, now)
+            return give(db, order, grace, now)
+
+        return _wait(given, store, kit, store.once(carry), told)
 
     return with_store(given, carry_out)
 
@@ -94,20 +110,62 @@ def _signed(given: argparse.Namespace, store: Store, number: int) -> tuple[int, 
     return change.number, RemoteCommand(SET.number, arguments_of(change, signature))
 
 
+class _Bringing(NamedTuple):
+    posting: Posting
+    cost: DeltaCost | None
+
+
+def _delta(given: argparse.Namespace) -> bytes:
+    """Return what the kit is brought: the delta with its signature. Raises Refused."""
+    file = Path(given.words[1])
+    signature = file.with_name(f"{file.name}.minisig")
+    try:
+        delta = file.read_bytes()
+        read_delta(delta)
+        signed = signed_delta(delta, signature.read_text())
+        release = taken_as(DELTA, signed.signature.comment, time.time())
+    except OSError as error:
+        raise Refused(f"{error.filename} cannot be read: {reason_of(error)}") from None
+    except (ValueError, NoDelta, NotSigned) as wrong:
+        raise Refused(f"{file}: {wrong}; `build/delta` makes and signs one") from None
+    print(f"{file.name} makes {release.version}", file=sys.stderr)
+    return signed.payload()
+
+
+def _bringing(db: Db, given: argparse.Namespace, kit: _Commanded, payload: bytes) -> _Bringing:
+    """Raises Refused."""
+    if given.by == "satellite":
+        raise Refused("a delta goes by the link where there is one: leave --by out, or --by ip")
+    now = time.time()
+    posting = delta_giving.posting_of(db, kit.device, payload, paid=not given.by, now=now)
+    found = delta_giving.cost_of(db, posting, now)
+    if found is None and not given.by:
+        raise Refused(
+            "it has no satellite modem here that takes a delta of"
+            f" {len(payload):,} bytes: --by ip waits for the link"
+        )
+    return _Bringing(posting, found)
+
+
 def _like(asked: RemoteCommand) -> RemoteCommand:
     """With a proof as long as its own will be."""
     return prove(0, asked, b"")
 
 
-def _price(found: CommandCost, hub: HubSettings) -> str:
-    """Return what both cost over satellite, for people."""
-    size = f"{found.down} bytes there, at most {found.up} back"
+def _price(found: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
+    """Return what command and answer, and the delta that is brought, cost over satellite, for
+    people."""
+    down = found.down + (0 if delta is None else delta.bytes)
+    size = f"{down} bytes there, at most {found.up} back"
+    if delta is not None:
+        size = f"{counted(delta.parts + 1, 'message')} of {size}"
     if not found.credits:
         return f"over satellite {size}"
+    all_of_it = found.credits + (0 if delta is None else delta.credits)
     price = price_of(hub, found.operator)
-    money = "" if price is None else f" ({price.of(found.credits)})"
+    money = "" if price is None else f" ({price.of(all_of_it)})"
     left = "" if found.credits_left is None else f"; {found.credits_left} left here today"
-    return f"over satellite {counted(found.credits, 'credit')}{money}: {size}{left}"
+    return f"over satellite {counted(all_of_it, 'credit')}{money}: {size}{left}"
 
 
 def _agree(given: argparse.Namespace, found: CommandCost, told: str) -> None:

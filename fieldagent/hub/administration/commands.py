@@ -15,6 +15,7 @@ from fieldagent.hub.administration.devices import device_of
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.command_cost import CommandCost, cost
 from fieldagent.hub.field.command_giving import SET, costs_something, give
+from fieldagent.hub.field.delta_giving import UPDATE
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import BEARERS, GivenCommand
 from fieldagent.hub.store.contract import Db
@@ -116,6 +117,8 @@ def _asked(words: str) -> RemoteCommand:
         raise wrong(
             "set is signed with a key that is not here: `fieldagent hub command`", "command"
         )
+    if asked.verb == UPDATE.number:
+        raise wrong("update takes a file that is not here: `fieldagent hub command`", "command")
     if asked.verb == radio_key.VERB:
         raise wrong("a radio-key is for all kits: /api/radio-key", "command")
     return asked

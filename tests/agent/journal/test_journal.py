@@ -308,6 +308,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -
     path.with_name("journal.sqlite3-mark").unlink()
     database = sqlite3.connect(path)
     database.executescript(
+        "DROP TABLE program_delta;"
         "DROP TABLE command; DROP TABLE agent_start; DROP TABLE held_kind;"
         "DROP TABLE backup_since; ALTER TABLE inbound DROP COLUMN copy;"
         "DROP TABLE unreadable_owed; DROP TABLE station_owed; DROP TABLE air_time;"

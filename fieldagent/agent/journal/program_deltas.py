@@ -1,0 +1,34 @@
+"""Deltas of the program that the hub has sent, until a command names one."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.wire.signed_delta import digest_of_payload
+
+KEPT = 2
+"""The newest: who sends another means that one."""
+
+
+def note(db: sqlite3.Connection, payload: bytes) -> None:
+    """One has come whole."""
+    db.execute(
+        "INSERT OR REPLACE INTO program_delta (digest, payload) VALUES (?, ?)",
+        (digest_of_payload(payload), payload),
+    )
+    db.execute(
+        "DELETE FROM program_delta WHERE number NOT IN"
+        " (SELECT number FROM program_delta ORDER BY number DESC LIMIT ?)",
+        (KEPT,),
+    )
+
+
+def payload_of(journal: Journal, digest: bytes) -> bytes | None:
+    """Return it; None where it is not here, or no more."""
+    rows = journal.read("SELECT payload FROM program_delta WHERE digest = ?", digest)
+    return bytes(rows[0][0]) if rows else None
+
+
+def is_here(journal: Journal, digest: bytes) -> bool:
+    return bool(journal.read("SELECT 1 FROM program_delta WHERE digest = ?", digest))

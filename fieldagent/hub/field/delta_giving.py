@@ -1,0 +1,75 @@
+"""Gives a kit another program: a delta goes to it as a Package for itself alone, by whatever way is
+there, and the command to take it waits on the kit until that is whole."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.field.cost import costs
+from fieldagent.hub.field.update_offers import Candidate, cannot
+from fieldagent.hub.records import ledger
+from fieldagent.hub.records.commands import LIFE
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Data
+from fieldagent.package.reading import ITEM_BYTES_MAX, KINDS
+from fieldagent.wire.command import BY_NAME, RemoteCommand
+from fieldagent.wire.signed_delta import digest_of_payload
+
+UPDATE = BY_NAME["update"]
+
+
+class DeltaCost(NamedTuple):
+    """What the delta takes over satellite, beside the command."""
+
+    parts: int
+    bytes: int
+    credits: int
+
+
+def command_of(payload: bytes) -> RemoteCommand:
+    """Return the command, without its proof, to take what `payload` brings. Raises Refused."""
+    if len(payload) > ITEM_BYTES_MAX:
+        raise Refused(
+            f"the delta has {len(payload):,} bytes, and a Package at most {ITEM_BYTES_MAX:,}:"
+            " `fieldagent hub update offer` lets kits with a link fetch it"
+        )
+    return RemoteCommand(UPDATE.number, (digest_of_payload(payload),))
+
+
+def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -> Posting:
+    """Return the Package for that kit; `paid`: it may go over satellite. Raises Refused where the
+    kit could not take it."""
+    ((name, workspace, member, disabled, version, installed),) = db.execute(
+        "SELECT device.name, workspace, member, disabled, coalesce(contact.version, ''),"
+        " coalesce(contact.installed, '') FROM device"
+        " LEFT JOIN contact ON contact.device = device.id WHERE device.id = ?",
+        device,
+    )
+    if why := cannot(Candidate(device, name, version, installed, disabled)):
+        raise Refused(f"{name} cannot take it: {why}")
+    return Posting(
+        workspace,
+        member,
+        Data(payload),
+        int(now),
+        KINDS["data"][1],
+        target=member,
+        device=device,
+        over_satellite=paid,
+        expires=now + LIFE,
+    )
+
+
+def cost_of(db: Db, posting: Posting, now: float) -> DeltaCost | None:
+    """Return what it takes over satellite; None where the kit's modem cannot take it, or there is
+    none."""
+    found = next(each for each in costs(db, posting, now) if each["id"] == posting.device)
+    over = found["satellite"]
+    return None if over is None else DeltaCost(over["parts"], over["bytes"], over["credits"])
+
+
+def send(db: Db, posting: Posting, grace: float, now: float) -> None:
+    """Have it go; the link has `grace` seconds before a satellite message is paid for."""
+    ledger.enter_all(db, [posting], now=now, grace=grace)

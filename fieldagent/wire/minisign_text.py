@@ -1,0 +1,39 @@
+"""Minisign's signature in few bytes: what its four lines say beside words that nothing vouches for
+(jedisct1.github.io/minisign, "Signature format")."""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple
+
+FIRST_BYTES, SECOND_BYTES = 74, 64
+"""Algorithm, key and signature; the signature of the trusted comment."""
+TRUSTED = "trusted comment: "
+
+
+class SignatureParts(NamedTuple):
+    first: bytes
+    comment: str
+    """The trusted one, a line."""
+    second: bytes
+
+    def text(self, by: str) -> str:
+        """Return it as minisign's file has it; `by` is the untrusted comment."""
+        first, second = (base64.b64encode(each).decode() for each in (self.first, self.second))
+        return f"untrusted comment: {by}\n{first}\n{TRUSTED}{self.comment}\n{second}\n"
+
+    def fit(self) -> bool:
+        """Return whether they can be a signature's."""
+        is_line = "\n" not in self.comment and "\r" not in self.comment
+        return is_line and (len(self.first), len(self.second)) == (FIRST_BYTES, SECOND_BYTES)
+
+
+def parts_of(text: str) -> SignatureParts:
+    """Return those of minisign's file. Raises ValueError where it is none."""
+    _, first, comment, second = text.splitlines()[:4]
+    parts = SignatureParts(
+        base64.b64decode(first), comment.removeprefix(TRUSTED), base64.b64decode(second)
+    )
+    if not parts.fit():
+        raise ValueError("a signature of minisign's has other sizes")
+    return parts

@@ -1,0 +1,66 @@
+"""A delta of a program as a Package of kind data brings it to a kit (`system.program_delta`), with
+the signature of who builds its programs:
+
+    NUL "fieldagent program" 1, 74 bytes, 64 bytes, length of the comment (one byte), the comment
+    in UTF-8, the delta
+
+The first two are the signature's, and the comment is its trusted one (`minisign_text`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from fieldagent.wire.minisign_text import (
+    FIRST_BYTES,
+    SECOND_BYTES,
+    SignatureParts,
+    parts_of,
+)
+
+MAGIC = b"\0fieldagent program\x01"
+COMMENT_MAX = 255
+DIGEST_BYTES = 8
+
+
+class SignedDelta(NamedTuple):
+    delta: bytes
+    signature: SignatureParts
+
+    def payload(self) -> bytes:
+        """Raises ValueError where the signed text is too long."""
+        first, comment, second = self.signature
+        text = comment.encode()
+        if len(text) > COMMENT_MAX:
+            raise ValueError(f"its signed text has more than {COMMENT_MAX} bytes")
+        return MAGIC + first + second + bytes([len(text)]) + text + self.delta
+
+
+def signed_delta(delta: bytes, signature: str) -> SignedDelta:
+    """Return it with what minisign's file says. Raises ValueError where that is none."""
+    return SignedDelta(delta, parts_of(signature))
+
+
+def is_signed_delta(payload: bytes) -> bool:
+    """Return whether it says that it is one."""
+    return payload.startswith(MAGIC)
+
+
+def read_payload(payload: bytes) -> SignedDelta:
+    """Raises ValueError."""
+    body = payload.removeprefix(MAGIC)
+    here = FIRST_BYTES + SECOND_BYTES
+    if body == payload or len(body) <= here:
+        raise ValueError("it is no delta of a program with its signature")
+    first, second, size = body[:FIRST_BYTES], body[FIRST_BYTES:here], body[here]
+    text, delta = body[here + 1 : here + 1 + size], body[here + 1 + size :]
+    parts = SignatureParts(first, text.decode(), second)
+    if not parts.fit() or not delta:
+        raise ValueError("a delta of a program is cut short")
+    return SignedDelta(delta, parts)
+
+
+def digest_of_payload(payload: bytes) -> bytes:
+    """Return what names it in a command, 8 bytes."""
+    return hashlib.sha256(payload).digest()[:DIGEST_BYTES]
