@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -51,7 +52,10 @@ def check(model: str, place: Path, *defines: str, cycles: bool = False) -> str:
 
 def walk(model: str, seed: int) -> list[Step]:
     """Return the steps of one run of the model, as chance has it."""
-    said = _run([tool("spin", "spin"), "-T", f"-n{seed}", "-DWALK", HERE / f"{model}.pml"], HERE)
+    command = [tool("spin", "spin"), "-T", f"-n{seed}", "-DWALK", HERE / f"{model}.pml"]
+    with tempfile.TemporaryDirectory() as place:
+        # It leaves a file of its own there, under the same name each time.
+        said = _run(command, Path(place))
     assert "spin: " not in said, said
     return _steps(said)
 

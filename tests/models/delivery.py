@@ -1,0 +1,145 @@
+"""Takes the steps of `delivery.pml` with a real kit's core and a real hub's store and mailbox.
+
+What either says goes to the other as bytes, or is lost on the way. Before each step the model's
+state is compared with the journal's and the database's.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.field import calling_in, mobile_terminated, operator_calls
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.store.opening import open_store
+from fieldagent.package.package import Channel, Message
+from fieldagent.wire.envelope import derive_key
+from fieldagent.wire.outcome import Outcome
+from tests.hub.field import MASTER, START, Field, Sky, field_of
+from tests.kit import Kit, kit
+from tests.models.spin import Step
+from tests.running import running
+
+CLEO = 3
+"""Whose kit has a tagged modem."""
+TEXT = "come down"
+BACK_OFF = 7_200.0
+"""Seconds in which a call that failed is tried again."""
+VERDICTS = {"taken": Outcome.SENT, "doubtful": Outcome.DOUBTFUL, "refused": Outcome.NOT_SENT}
+
+
+class Walk:
+    def __init__(self, k: Kit, hub: Field, gateway: list[bytes]) -> None:
+        self._kit, self._hub, self._gateway = k, hub, gateway
+
+    async def take(self, step: Step) -> None:
+        assert await self._state() == step.state, step
+        if step.call not in ("ended", "restore"):
+            await getattr(self, step.call)(step.how)
+
+    # What the model sees.
+
+    async def _state(self) -> dict[str, str]:
+        ((delivery,),) = await self._hub.rows(
+            "SELECT delivery.state FROM delivery JOIN item ON item.id = item"
+            " WHERE delivery.device = ? AND item.sender = 1",
+            CLEO,
+        )
+        ((messages,),) = await self._hub.rows(
+            "SELECT count(*) FROM mobile_terminated WHERE device = ?", CLEO
+        )
+        journal = self._kit.journal
+        bodies = [body for (body,) in journal.read("SELECT body FROM inbound")]
+        return {
+            "delivery": delivery,
+            "message": "ready" if messages else "none",
+            "handed": str(sum(TEXT in body for body in bodies)),
+            "owes": str(int(bool(journal.read("SELECT 1 FROM owed")))),
+        }
+
+    # What the hub does.
+
+    async def pack(self, how: str) -> None:
+        self._hub.now += BACK_OFF
+        now = self._hub.now
+        packed = await self._hub.store.commit(lambda db: mobile_terminated.pack(db, now))
+        assert packed == 1
+
+    async def carry_out(self, how: str) -> None:
+        """Have the operator take it; `doubtful`: its answer is lost on the way back."""
+        hub = self._hub
+        hub.now += BACK_OFF
+        hub.sky = Sky(verdicts=[Verdict(VERDICTS[how])] if how in VERDICTS else [])
+        (call,) = await hub.store.commit(lambda db: calling_in.claim(db, hub.now))
+        await operator_calls.carry_out(hub.store, {"directip": hub.sky}, call, clock=hub.clock)
+        assert len(hub.sky.calls) == int(how != "needless")
+        if how in ("taken", "doubtful"):
+            self._gateway.append(call.body)
+
+    async def load(self, how: str) -> None:
+        """Bring it over the link, which may break before the kit has it, or before its word."""
+        box = self._hub.mailbox(CLEO)
+        if how == "nothing":
+            assert await box.load(65_536) is None
+            return
+        while (outgoing := await box.load(65_536)) is not None:
+            if how == "returned":
+                await box.returned(outgoing, reason="the link has ended")
+                return
+            inbox = self._kit.inbox
+            await inbox.take_in(
+                outgoing.body, lambda db: None, channel=Channel.CELLULAR, owes=None, tagged=False
+            )
+            if how == "unconfirmed":
+                return
+            await box.stored(outgoing)
+
+    # What the kit does.
+
+    async def receive(self, how: str) -> None:
+        """Fetch it from the gateway, which keeps it where it did not hear that it came."""
+        body = self._gateway[0]
+        if how != "kept":
+            del self._gateway[0]
+        if how != "lost":
+            await self._kit.reception.receive(body)
+
+    async def take_in(self, how: str) -> None:
+        """Say with something else what has come."""
+        await self._kit.post(message={"content": "a word of its own"})
+        transmission = self._kit.load()
+        await self._kit.outbox.settle(transmission, Outcome.SENT)
+        if how == "arrived":
+            device = self._hub.device(CLEO)
+            taken = self._hub.mobile_originated()
+            await taken.take_in(device, transmission.body, Bearer.SATELLITE)
+
+
+async def walk(steps: Sequence[Step], place: Path) -> None:
+    """Fail where the code does not do what the model does."""
+    before, lives, now = place / "before.sqlite3", 0, START
+    store = open_store(str(before))
+    async with field_of(store) as hub:
+        await hub.push(Message(TEXT), target=CLEO)
+    store.close()
+    up, down = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
+    waiting, gateway = list(steps), list[bytes]()
+    async with kit(place, key=up, keys=[down]) as k:
+        while waiting:
+            # A life of the database: until it is restored from the moment of the push.
+            lives += 1
+            database = place / f"hub-{lives}.sqlite3"
+            shutil.copy(before, database)
+            store = open_store(str(database))
+            async with running(store):
+                hub = Field(store, now=now)
+                taken = Walk(k, hub, gateway)
+                while waiting:
+                    step = waiting.pop(0)
+                    await taken.take(step)
+                    if step.call == "restore":
+                        break
+                now = hub.now
+            store.close()
