@@ -52,7 +52,8 @@ def check(model: str, place: Path, *defines: str, cycles: bool = False) -> str:
 
 def walk(model: str, seed: int) -> list[Step]:
     """Return the steps of one run of the model, as chance has it."""
-    command = [tool("spin", "spin"), "-T", f"-n{seed}", "-DWALK", HERE / f"{model}.pml"]
+    walked = HERE / f"{model}.pml"
+    command: list[str | Path] = [tool("spin", "spin"), "-T", f"-n{seed}", "-DWALK", walked]
     with tempfile.TemporaryDirectory() as place:
         # It leaves a file of its own there, under the same name each time.
         said = _run(command, Path(place))
