@@ -29,7 +29,7 @@ CLOCK_MAX = 2**40
 STARTS_MAX = 1_000
 
 UNKNOWN, COMMAND, POWER, RESET, WATCHDOG, SHUTDOWN, CUT_OFF = range(7)
-CAUSES = ("unknown", "command", "power", "reset", "watchdog", "shutdown", "cut off")
+CAUSES = ("unknown", "command", "power", "reset", "watchdog", "shutdown", "cut-off")
 """Why a machine was started last, by their number; `docs/ip-link.md` says what each proves."""
 
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = (1 << bit for bit in range(4))
@@ -38,9 +38,9 @@ SINCE_BOOT = 16
 """By so many bits further up stands whether it was so since the start."""
 THROTTLING = {
     UNDER_VOLTAGE: "under-voltage",
-    CAPPED: "frequency capped",
+    CAPPED: "frequency-capped",
     THROTTLED: "throttled",
-    SOFT_LIMIT: "temperature limit",
+    SOFT_LIMIT: "temperature-limit",
 }
 _KNOWN_BITS = sum(THROTTLING) | sum(THROTTLING) << SINCE_BOOT
 _NOTHING = 15

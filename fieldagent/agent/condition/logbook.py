@@ -6,7 +6,7 @@ Why it was started, by the first of these that holds:
 
 1. The hub's command was carried out in the boot before: `command`.
 2. The agent was stopped in order before that boot ended: `shutdown`, or its power was cut after.
-3. It was not. The hardware says `power`, `watchdog` or `reset`; where it says nothing, `cut off`.
+3. It was not. The hardware says `power`, `watchdog` or `reset`; where it says nothing, `cut-off`.
 4. No earlier boot is known: `unknown`, unless the hardware says something.
 """
 
@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,7 @@ def median(signals: Iterable[tuple[float, int | None]], begin: float, end: float
     """Return the bars below which a link was for half of the time in which they were known; None
     where they never were. Each of `signals`, moment and bars, stands until the next."""
     weights: dict[int, float] = {}
-    changes = list(signals)
-    for (at, bars), following in zip(changes, [*(at for at, _ in changes[1:]), end], strict=True):
+    for (at, bars), (following, _) in pairwise([*signals, (max(begin, end), None)]):
         seconds = min(following, end) - max(at, begin)
         if bars is not None and seconds > 0:
             weights[bars] = weights.get(bars, 0.0) + seconds

@@ -73,22 +73,22 @@ TEXTS = {
     "trouble": "its agent is in trouble: ask for its log",
     "parts": "parts of its agent are down: {own}",
     "disk": "{own} % of its disk is free",
-    "disk, others": "{own} % of its disk is free; the others have {most} %",
+    "disk-others": "{own} % of its disk is free; the others have {most} %",
     "supply": "its supply is too weak",
-    "supply, before": "its supply was too weak since it was started",
+    "supply-before": "its supply was too weak since it was started",
     "slowed": "its processor is slowed down, by heat or a weak supply",
-    "slowed, before": "its processor was slowed down since it was started",
+    "slowed-before": "its processor was slowed down since it was started",
     "degrees": "its processor is at {own} °C",
-    "degrees, others": "its processor is at {own} °C; those of the others at {most} °C",
-    "clock ahead": "its clock is ahead by {age}",
-    "clock behind": "its clock is behind by {age}",
-    "clock untold": "nobody has told it the time",
+    "degrees-others": "its processor is at {own} °C; those of the others at {most} °C",
+    "clock-ahead": "its clock is ahead by {age}",
+    "clock-behind": "its clock is behind by {age}",
+    "clock-untold": "nobody has told it the time",
     "starts": "its agent was started {own} times in a day",
-    "starts, others": "its agent was started {own} times in a day; the others' {most} times",
+    "starts-others": "its agent was started {own} times in a day; the others' {most} times",
     "satellite": "it has seen no satellite for {own} hours",
-    "satellite, others": "it hears satellites with {own} of 5; the others with {most}",
+    "satellite-others": "it hears satellites with {own} of 5; the others with {most}",
     "budget": "its budget of today is spent",
-    "budget, others": "{own} % of its budget of today is left; the others have {most} %",
+    "budget-others": "{own} % of its budget of today is left; the others have {most} %",
     "version": "runs {own}; {n} of {all} run {most}",
     "system": "its system is {own}; {n} of {all} have {most}",
 }
@@ -162,11 +162,11 @@ def _fixed(kit: Figures) -> Iterable[Unlike]:
         yield Unlike("parts", True, {"own": kit.parts_down})
     for what, when in (("supply", kit.weak_supply), ("slowed", kit.slowed)):
         if when:
-            yield Unlike(what if when == "now" else f"{what}, before", True, {})
+            yield Unlike(what if when == "now" else f"{what}-before", True, {})
     if kit.clock_untold:
-        yield Unlike("clock untold", True, {})
+        yield Unlike("clock-untold", True, {})
     if kit.clock is not None and abs(kit.clock) >= CLOCK_MOST:
-        what = "clock ahead" if kit.clock > 0 else "clock behind"
+        what = "clock-ahead" if kit.clock > 0 else "clock-behind"
         yield Unlike(what, True, {"age": abs(kit.clock)})
 
 
@@ -196,7 +196,7 @@ def _of_number(
     if middle is not None and not (bad and what in ("satellite", "budget")):
         worse = number.sign * (own - middle.median)
         if worse >= number.floor and worse > SPREADS * middle.spread:
-            yield Unlike(f"{what}, others", bad, {**values, "most": _whole(middle.median)})
+            yield Unlike(f"{what}-others", bad, {**values, "most": _whole(middle.median)})
             return
     if bad:
         yield Unlike(what, True, values)
