@@ -92,10 +92,14 @@ async function lookAtPlace() {
   await Promise.all([showNamed(), lookAtKit(), lookAtHands(), showFigures()]);
 }
 
-/** A person went to another place: the conversation is brought into view where it is not. */
+/** A person went to another place: what it shows is brought into view where it is not. */
 function went(pressed) {
   if (me.id === undefined) return;
   lookAtPlace().catch(trouble);
+  if (pressed && place().fleet) {
+    by("figures").scrollIntoView();
+    by("figures-title").focus({ preventScroll: true });
+  }
   const { top, bottom } = by("talk").getBoundingClientRect();
   if (!pressed || !place().kit || (top < innerHeight / 2 && bottom > 0)) return;
   by("talk").scrollIntoView();

@@ -133,11 +133,11 @@ const COLUMNS = [
 
 const isEmpty = shown => shown === null || shown === undefined || shown === "" || shown.length === 0 || (shown instanceof Element && !shown.childNodes.length);
 
-const row = kit => element("tr", { role: "row", class: kit.unlike.some(each => each.bad) ? "bad" : null },
+const row = (kit, columns) => element("tr", { role: "row", class: kit.unlike.some(each => each.bad) ? "bad" : null },
   element("th", { scope: "row", role: "rowheader" },
     element("a", { href: `/console/kit/${kit.id}`, id: `figures-${kit.id}`, "data-place": true }, kit.name),
     element("span", { class: "quiet" }, ` ${kit.user.name}`)),
-  COLUMNS.map(([name, of]) => {
+  columns.map(([name, of]) => {
     const shown = of(kit);
     return element("td", { role: "cell", "data-label": name, class: isEmpty(shown) ? "none" : null }, isEmpty(shown) ? "" : shown);
   }));
@@ -147,8 +147,9 @@ export async function showFigures() {
   if (!here().fleet) return;
   const { kits, more } = await call("GET", "/api/fleet");
   const some = kits.filter(each => each.unlike.length).length;
-  put("figures-head", [say("Kit"), ...COLUMNS.map(([name]) => name)].map(name => element("th", { scope: "col", role: "columnheader" }, name)));
-  put("figures-kits", kits.map(row));
+  const columns = COLUMNS.filter(([, of]) => kits.some(kit => !isEmpty(of(kit))));
+  put("figures-head", [say("Kit"), ...columns.map(([name]) => name)].map(name => element("th", { scope: "col", role: "columnheader" }, name)));
+  put("figures-kits", kits.map(kit => row(kit, columns)));
   tell("figures-told", !kits.length ? say("No kit yet.")
     : say("Unlike the others, or in trouble: {some} of {n}.", { some, n: kits.length }) + (more ? ` ${say("{n} more are not compared.", { n: more })}` : ""));
 }
