@@ -16,7 +16,7 @@ from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.fleet import unlike as judging
-from fieldagent.hub.fleet.unlike import TEXTS, Figures, unlike
+from fieldagent.hub.fleet.unlike import TEXTS, KitFigures, unlike
 from fieldagent.hub.fleet.view import in_words, view
 from fieldagent.hub.records import commands, contact
 from fieldagent.hub.store.contract import Db, Store
@@ -30,12 +30,12 @@ from tests.hub.test_kit_commands import KIT, MO, give
 from tests.processes import PATIENCE, administer, hub, until
 from tests.wire.test_command import STATUS
 
-WELL = Figures("0.1.0+60", "Debian 13.1", 61, 50, 1, 0, False, 4.0, 24, 80)
+WELL = KitFigures("0.1.0+60", "Debian 13.1", 61, 50, 1, 0, False, 4.0, 24, 80)
 HEARD = [3] * 24
 TOLD = KitCondition(STATUS, "Debian 13.1", POWER, 1, 0, 0, {"satellite": HEARD})
 
 
-def said(fleet: list[Figures]) -> list[list[str]]:
+def said(fleet: list[KitFigures]) -> list[list[str]]:
     return [[in_words(each) for each in those] for those in unlike(fleet)]
 
 
@@ -87,8 +87,8 @@ def test_a_kit_or_two_are_judged_by_what_is_bad_in_any_fleet() -> None:
 
 
 def test_what_is_not_known_is_neither_judged_nor_compared() -> None:
-    assert said([WELL, WELL, Figures()]) == [[], [], []]
-    assert said([WELL, WELL, Figures("1")]) == [
+    assert said([WELL, WELL, KitFigures()]) == [[], [], []]
+    assert said([WELL, WELL, KitFigures("1")]) == [
         [],
         [],
         ["runs 1; 2 of 3 run 0.1.0+60"],
@@ -230,7 +230,9 @@ async def test_who_is_out_of_use_comes_last_and_who_is_removed_is_gone(store: St
             lambda db: directory.set_disabled(db, "device", kits[1], alps.now, now=alps.now)
         )
         assert {each["id"] for each in (await rows(alps))[-2:]} == {kits[0], kits[1]}
-        await alps.store.commit(lambda db: deletion.end(db, Subject("device", kits[0], "kit"), alps.now))
+        await alps.store.commit(
+            lambda db: deletion.end(db, Subject("device", kits[0], "kit"), alps.now)
+        )
         assert kits[0] not in [each["id"] for each in await rows(alps)]
         held = await alps.rows("SELECT count(*) FROM kit_condition WHERE device = ?", kits[0])
         assert held == [(0,)]

@@ -28,7 +28,7 @@ which each was without a bar."""
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class KitFigures:
     """Of one kit; None, or empty, of what is not known, or too old to count."""
 
     version: str = ""
@@ -99,12 +99,12 @@ _RANKS = {what: rank for rank, what in enumerate(TEXTS)}
 class _Number(NamedTuple):
     """How a number is judged."""
 
-    of: Callable[[Figures], float | None]
+    of: Callable[[KitFigures], float | None]
     sign: int
     """1: more is worse."""
     floor: float
     """By which it differs from the median at the least."""
-    is_bad: Callable[[Figures], bool]
+    is_bad: Callable[[KitFigures], bool]
 
 
 NUMBERS = {
@@ -136,7 +136,7 @@ NUMBERS = {
 }
 
 
-def unlike(fleet: Sequence[Figures]) -> list[list[Unlike]]:
+def unlike(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
     """Return of each kit what is bad and what is unlike the others, the bad first."""
     middles = {what: _middle_of(fleet, number) for what, number in NUMBERS.items()}
     versions = _majority(kit.version for kit in fleet)
@@ -152,7 +152,7 @@ def unlike(fleet: Sequence[Figures]) -> list[list[Unlike]]:
     return found
 
 
-def _fixed(kit: Figures) -> Iterable[Unlike]:
+def _fixed(kit: KitFigures) -> Iterable[Unlike]:
     """What is judged by itself alone."""
     if kit.overdue is not None:
         yield Unlike("overdue", True, {"time": kit.overdue})
@@ -175,7 +175,7 @@ class _Middle(NamedTuple):
     spread: float
 
 
-def _middle_of(fleet: Sequence[Figures], number: _Number) -> _Middle | None:
+def _middle_of(fleet: Sequence[KitFigures], number: _Number) -> _Middle | None:
     """None where too few tell it."""
     known = [value for kit in fleet if (value := number.of(kit)) is not None]
     if len(known) < FLEET_LEAST:
@@ -185,7 +185,7 @@ def _middle_of(fleet: Sequence[Figures], number: _Number) -> _Middle | None:
 
 
 def _of_number(
-    kit: Figures, what: str, number: _Number, middle: _Middle | None
+    kit: KitFigures, what: str, number: _Number, middle: _Middle | None
 ) -> Iterable[Unlike]:
     own, bad = number.of(kit), number.is_bad(kit)
     if own is None:

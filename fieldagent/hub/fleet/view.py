@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fieldagent.hub.field import check_in
 from fieldagent.hub.field.check_in import Rule
-from fieldagent.hub.fleet.unlike import TEXTS, Figures, Unlike, unlike
+from fieldagent.hub.fleet.unlike import TEXTS, KitFigures, Unlike, unlike
 from fieldagent.hub.records import kit_condition, lease
 from fieldagent.hub.records.kit_condition import About, KnownCondition, until_now
 from fieldagent.hub.records.usage import day_of
@@ -40,12 +40,12 @@ _KITS = (
 )
 
 
-class Kit(NamedTuple):
+class FleetRow(NamedTuple):
     """A kit as the hub knows it, before it is compared."""
 
     row: dict[str, Any]
     """As the API tells it."""
-    figures: Figures
+    figures: KitFigures
     is_out: bool
     """Disabled or revoked: it is compared with no other, and comes last."""
 
@@ -64,7 +64,7 @@ def view(db: Db, workspace: int, now: float) -> dict[str, Any]:
     return {"kits": told, "more": count - len(kits)}
 
 
-def _rank(kit: Kit, those: Sequence[Unlike]) -> tuple[Any, ...]:
+def _rank(kit: FleetRow, those: Sequence[Unlike]) -> tuple[Any, ...]:
     bad = sum(each.bad for each in those)
     return -bad, -len(those), _natural(kit.row["name"]), kit.row["id"]
 
@@ -94,7 +94,7 @@ def in_words(found: Unlike) -> str:
     return TEXTS[found.what].format_map(values)
 
 
-def _kit(row: Sequence[Any], now: float) -> Kit:
+def _kit(row: Sequence[Any], now: float) -> FleetRow:
     id_, name, member, member_name, disabled, revoked, linked, at, way, version = row[:10]
     *rule, due, warned, alarm, per_day, spent = row[10:18]
     condition = kit_condition.known(tuple(row[18:]))
@@ -120,7 +120,7 @@ def _kit(row: Sequence[Any], now: float) -> Kit:
         else _about(condition.about, now),
     }
     figures = _figures(shown, condition, now)
-    return Kit(shown, figures, disabled is not None or revoked is not None)
+    return FleetRow(shown, figures, disabled is not None or revoked is not None)
 
 
 def _status(known: KnownCondition) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _about(about: About, now: float) -> dict[str, Any]:
     }
 
 
-def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: float) -> Figures:
+def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: float) -> KitFigures:
     next_word = shown["nextWord"]
     overdue = next_word["due"] if next_word and next_word["state"] != "in time" else None
     version = shown["version"] or ""
@@ -176,7 +176,7 @@ def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: fl
     if (account := shown["credits"]) is not None:
         budget = _percent(account["perDay"] - account["spent"], account["perDay"])
     if condition is None:
-        return Figures(version, budget=budget, overdue=overdue)
+        return KitFigures(version, budget=budget, overdue=overdue)
     status, about = condition.status, condition.about
     fresh = now - condition.at < FRESH
     known = about if about is not None and now - about.at < FRESH else None
@@ -184,7 +184,7 @@ def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: fl
         budget = _percent(status.credits_left, status.credits_left + status.credits_today)
     bars = [] if known is None else _bars(known, now)
     throttled = 0 if known is None else known.throttled or 0
-    return Figures(
+    return KitFigures(
         version,
         "" if about is None else about.system,
         100 - status.disk_used,
