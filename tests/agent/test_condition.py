@@ -268,13 +268,31 @@ async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) ->
     first = KitCondition(STATUS, clock=0, signals={"satellite": [None] * 23 + [3]})
     found = [first]
     news = ConditionNews(lambda: found[-1])
-    assert news.news() == first
+    assert news.news() == first.encode()
     found.append(replace(first, signals={"satellite": [*[None] * 22, 3, 4]}))
     clock.jump(EVERY)
     assert news.news() is None
     found.append(replace(found[-1], **other))
     clock.jump(EVERY)
-    assert news.news() == found[-1]
+    assert news.news() == found[-1].encode()
+
+
+async def test_what_fails_in_it_ends_no_link(
+    clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As statvfs does on a disk that is dying."""
+    found = [OSError("Input/output error"), KitCondition(STATUS)]
+
+    def look() -> KitCondition:
+        if isinstance(told := found.pop(0), OSError):
+            raise told
+        return told
+
+    news = ConditionNews(look)
+    assert news.news() is None and "cannot be told" in caplog.text
+    assert news.news() is None, "not before the hour is over"
+    clock.jump(EVERY)
+    assert news.news() == KitCondition(STATUS).encode()
 
 
 async def test_an_agent_with_a_hub_tells_all_that_it_knows(

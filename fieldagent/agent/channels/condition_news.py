@@ -3,6 +3,7 @@ than was told, once an hour at the most."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from math import inf
@@ -11,6 +12,8 @@ import trio
 
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.kit_condition import KitCondition
+
+log = logging.getLogger(__name__)
 
 EVERY = 3_600.0
 """Seconds at the least between two of them over one link: a note takes some 100 bytes."""
@@ -39,17 +42,24 @@ class ConditionNews:
         """Return the seconds until the next look."""
         return max(0.0, self.looked_at + EVERY - trio.current_time())
 
-    def news(self) -> KitCondition | None:
-        """Look, where it is time to; return what the hub is to be told."""
+    def news(self) -> bytes | None:
+        """Look, where it is time to; return the note for the hub, where there is something to tell.
+        What fails in it ends no link, over which an SOS may have to go."""
         now = trio.current_time()
         if now < self.looked_at + EVERY:
             return None
-        self.looked_at, found = now, self.look()
-        old = self.told is None or now >= self.told_at + AT_LATEST
-        if self.told is not None and not old and not differs(self.told, found):
+        self.looked_at = now
+        try:
+            found = self.look()
+            note = found.encode()
+        except Exception:
+            log.exception("how this kit is cannot be told, it is tried again in an hour")
+            return None
+        is_old = self.told is None or now >= self.told_at + AT_LATEST
+        if self.told is not None and not is_old and not differs(self.told, found):
             return None
         self.told, self.told_at = found, now
-        return found
+        return note
 
 
 def differs(told: KitCondition, found: KitCondition) -> bool:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, field, replace
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from fieldagent.agent.channels.contract import ChannelLink
@@ -65,6 +66,7 @@ class Logbook:
         commanded: Collection[str],
     ) -> None:
         self._path, self._now = folder / NAME, now
+        self._writing = Lock()
         before = _read(self._path)
         at = now()
         cause = before.cause
@@ -86,7 +88,8 @@ class Logbook:
     def keep(self) -> None:
         """Write it down; what a disk takes not is told in the log, and missing after a start."""
         try:
-            put_file(self._path, json.dumps(asdict(self._known)).encode())
+            with self._writing:
+                put_file(self._path, json.dumps(asdict(self._known)).encode())
         except OSError as error:
             log.warning("what this kit remembers of itself cannot be kept: %s", error)
 
@@ -97,7 +100,7 @@ class Logbook:
 
     def close_hour(self, links: Mapping[str, ChannelLink], clock: float) -> None:
         """Add the hour that has just ended to those of each link, by `clock`, which is trio's."""
-        hour = int(self._now() // HOUR) - 1
+        hour = round(self._now() / HOUR) - 1
         hours = {name: dict(known) for name, known in self._known.hours.items()}
         for name, link in links.items():
             if (bars := median(link.signals, clock - HOUR, clock)) is not None:
