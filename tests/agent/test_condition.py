@@ -281,12 +281,12 @@ async def test_what_fails_in_it_ends_no_link(
     clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As statvfs does on a disk that is dying."""
-    found = [OSError("Input/output error"), KitCondition(STATUS)]
+    dying = [OSError("Input/output error")]
 
     def look() -> KitCondition:
-        if isinstance(told := found.pop(0), OSError):
-            raise told
-        return told
+        if dying:
+            raise dying.pop()
+        return KitCondition(STATUS)
 
     news = ConditionNews(look)
     assert news.news() is None and "cannot be told" in caplog.text
