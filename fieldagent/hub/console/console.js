@@ -95,11 +95,11 @@ async function lookAtPlace() {
 /** A person went to another place: what it shows is brought into view where it is not. */
 function went(pressed) {
   if (me.id === undefined) return;
-  lookAtPlace().catch(trouble);
-  if (pressed && place().fleet) {
+  const looked = lookAtPlace().catch(trouble);
+  if (pressed && place().fleet) looked.then(() => {
     by("figures").scrollIntoView();
     by("figures-title").focus({ preventScroll: true });
-  }
+  });
   const { top, bottom } = by("talk").getBoundingClientRect();
   if (!pressed || !place().kit || (top < innerHeight / 2 && bottom > 0)) return;
   by("talk").scrollIntoView();
