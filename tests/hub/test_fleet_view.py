@@ -53,7 +53,7 @@ def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
         ({"disk_free": 30}, "30 % of its disk is free; the others have 61 %", False),
         ({"degrees": 70}, "its processor is at 70 °C; those of the others at 50 °C", False),
         ({"degrees": 85}, "its processor is at 85 °C; those of the others at 50 °C", True),
-        ({"starts": 9}, "its agent was started 9 times in a day; the others' 1 times", True),
+        ({"starts": 9}, "its agent was started 9 times in a day; those of the others: 1", True),
         ({"satellite": 1.5}, "it hears satellites with 1.5 of 5; the others with 4", False),
         ({"satellite": 0.0}, "it has seen no satellite for 24 hours", True),
         ({"budget": 10}, "10 % of its budget of today is left; the others have 80 %", False),

@@ -84,7 +84,7 @@ TEXTS = {
     "clock-behind": "its clock is behind by {age}",
     "clock-untold": "nobody has told it the time",
     "starts": "its agent was started {own} times in a day",
-    "starts-others": "its agent was started {own} times in a day; the others' {most} times",
+    "starts-others": "its agent was started {own} times in a day; those of the others: {most}",
     "satellite": "it has seen no satellite for {own} hours",
     "satellite-others": "it hears satellites with {own} of 5; the others with {most}",
     "budget": "its budget of today is spent",
