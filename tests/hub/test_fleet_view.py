@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from fieldagent.cli.arguments import dispatch
 from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import deletion
@@ -238,6 +239,17 @@ async def test_who_is_out_of_use_comes_last_and_who_is_removed_is_gone(store: St
         assert held == [(0,)]
         await noted(alps, kits[0], TOLD)  # its link has not ended yet
         assert kits[0] not in [each["id"] for each in await rows(alps)]
+
+
+def test_a_kit_that_told_nothing_has_a_line_in_the_shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    Alps(database)
+    assert dispatch(["hub", "fleet", "--database", database]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["kit", "heard", "next"]
+    assert line.split() == ["kit", "never", *["-"] * 11]
 
 
 def ask(address: str, **headers: str) -> Any:

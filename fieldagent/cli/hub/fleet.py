@@ -43,7 +43,7 @@ def _sentence(found: Mapping[str, Any]) -> str:
 
 
 def _row(kit: Mapping[str, Any], now: float) -> Row:
-    """Return a line of the table; each column has how old it is where that is not `told`."""
+    """Return a line of the table."""
     status, about = kit["status"] or {}, kit["about"] or {}
     booted = status.get("booted")
     return {
@@ -53,13 +53,13 @@ def _row(kit: Mapping[str, Any], now: float) -> Row:
         "version": kit["version"],
         "system": about.get("system"),
         "started": booted and f"{_ago(booted, now)} ago, {about.get('bootCause', 'unknown')}",
-        "disk": status and f"{100 - status['diskUsed']} % free",
+        "disk": f"{100 - status['diskUsed']} % free" if status else None,
         "warmth": _unit(status.get("temperature"), "°C"),
         "supply": _supply(status, about),
         "clock": _clock(status, about),
         "signal": _signal(status, about),
         "credits": _credits(kit, status),
-        "told": status and f"{_ago(status['at'], now)} ago by {status['over']}",
+        "told": f"{_ago(status['at'], now)} ago by {status['over']}" if status else None,
     }
 
 
