@@ -147,9 +147,9 @@ def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
         book = start(tmp_path, "this", lived)
         lived.now += DAY / 4
     assert book.starts() == 3
-    for _ in range(110):
-        book = start(tmp_path, "this", lived)
-    assert book.starts() == 100
+    known = json.loads((tmp_path / NAME).read_text())
+    (tmp_path / NAME).write_text(json.dumps({**known, "starts": [lived.now] * 300}))
+    assert start(tmp_path, "this", lived).starts() == 100
     assert (tmp_path / NAME).stat().st_size < 4_000
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,15 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Any:
             yield running
 
 
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Any]:
+    with browser.browser() as found:
+        yield found
+
+
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
-def test_the_fleet_shows_who_is_unlike_first(fleet: Any, screen: str) -> None:
-    with browser.browser() as opened, console(opened, fleet, screen) as shown:
+def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: str) -> None:
+    with console(opened, fleet, screen) as shown:
         shown.get_by_label("User number").fill("olga@example.org")
         shown.get_by_label("Password").fill(SECRET.strip())
         shown.get_by_role("button", name="Sign in").click()
