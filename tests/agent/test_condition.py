@@ -17,10 +17,13 @@ from fieldagent.agent.agent import assembled
 from fieldagent.agent.channels.condition_news import AT_LATEST, EVERY, ConditionNews
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.kit_notes import KitNotes
+from fieldagent.agent.commands import acts
 from fieldagent.agent.condition import machine
 from fieldagent.agent.condition.logbook import DAY, HOUR, NAME, Logbook, median
+from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
+from fieldagent.package.package import CommandOutcome
 from fieldagent.system.lived_time import Reading
 from fieldagent.wire.kit_condition import (
     CAPPED,
@@ -34,6 +37,8 @@ from fieldagent.wire.kit_condition import (
     KitCondition,
 )
 from fieldagent.wire.kit_note import decode
+from tests.agent.test_remote_commands import ALL, NOW, at_work
+from tests.processes import PATIENCE
 from tests.wire.test_command import STATUS
 
 WATCHDOG0 = "sys/class/watchdog/watchdog0/bootstatus"
@@ -316,3 +321,26 @@ async def test_an_agent_with_a_hub_tells_all_that_it_knows(
     )
     assert alone.logbook is None
     alone.parts.journal.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_start_after_a_reboot_is_known_to_be_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """One that nobody carried out explains no start."""
+    if fails:
+        monkeypatch.setattr(acts, "REBOOTED", 0.0)
+    async with at_work(tmp_path, ALL, "this") as kit:
+        assert kit.agent.logbook is not None
+        kit.agent.logbook.keep()
+        await kit.hears(NOW, "reboot")
+        if fails:
+            (answer,) = await kit.answered(1)
+            assert answer.outcome is CommandOutcome.FAILED
+        else:
+            with trio.fail_after(PATIENCE):
+                while not commands.boots_ended(kit.journal):
+                    await trio.sleep(0.01)
+    async with at_work(tmp_path, ALL, "the next") as kit:
+        assert kit.agent.logbook is not None
+        assert (CAUSES[kit.agent.logbook.cause] == "command") is not fails

@@ -42,7 +42,6 @@ from fieldagent.wire.command_proof import command_key, prove
 from fieldagent.wire.command_settings import arguments_of
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.incident_proof import token_digest
-from fieldagent.wire.kit_condition import CAUSES
 from fieldagent.wire.kit_note import SettingsOffer
 from fieldagent.wire.kit_note import decode as decode_note
 from fieldagent.wire.settings_change import SettingsChange, kit_of
@@ -270,29 +269,6 @@ async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
             if verb.name in ("restart", "reboot"):
                 assert told(answer).endswith("has started anew")
     assert commits > 2
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_the_start_after_a_reboot_is_known_to_be_by_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    """One that nobody carried out explains no start."""
-    if fails:
-        monkeypatch.setattr(acts, "REBOOTED", 0.0)
-    async with at_work(tmp_path, ALL, "this") as kit:
-        assert kit.agent.logbook is not None
-        kit.agent.logbook.keep()
-        await kit.hears(NOW, "reboot")
-        if fails:
-            (answer,) = await kit.answered(1)
-            assert answer.outcome is CommandOutcome.FAILED
-        else:
-            with trio.fail_after(PATIENCE):
-                while not commands.boots_ended(kit.journal):
-                    await trio.sleep(0.01)
-    async with at_work(tmp_path, ALL, "the next") as kit:
-        assert kit.agent.logbook is not None
-        assert (CAUSES[kit.agent.logbook.cause] == "command") is not fails
 
 
 async def called(done: Done) -> None:
