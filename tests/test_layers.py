@@ -31,6 +31,7 @@ PURE = {
     "hub.webhook.flow",
     "hub.places.shape",
     "hub.places.crossing",
+    "hub.fleet.unlike",
     "hub.report.week",
     "agent.channels.air_pace",
     "agent.sms.arrivals",
@@ -133,6 +134,7 @@ INSIDE = {
             "places",
             "field",
             "api",
+            "fleet",
             "report",
             "escalation",
             "bridge",
@@ -165,7 +167,7 @@ INSIDE = {
             "clock_offer",
         ),
         *("outbound", "refusals", "events", "inbound", "mesh", "people", "mqtt"),
-        *("assembly", "drivers", "commands", "api", "agent"),
+        *("condition", "assembly", "drivers", "commands", "api", "agent"),
     ],
     "cli": [
         *(

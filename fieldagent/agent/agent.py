@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -53,11 +53,16 @@ from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
 from fieldagent.store.group import StoreFailed, StoreFull
+from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.price import Price
 from fieldagent.system.signals import Asks, stop_at_signal
 from fieldagent.system.supervisor import Note, Part, Supervisor, brief
 from fieldagent.system.systemd_notify import notify
+
+if TYPE_CHECKING:
+    from fieldagent.agent.condition.logbook import Logbook
+    from fieldagent.wire.kit_condition import KitCondition
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +74,8 @@ SOON, ROOM_EVERY = 5.0, 60.0
 """Seconds until what can wait is looked at after a start, and between two looks at the disk."""
 AWAY_EVERY = 10.0
 """Seconds between two tries to go back to the disk."""
+LEAVE = 5.0
+"""Seconds in which a disk takes that the agent stops in order."""
 NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
 
 
@@ -82,6 +89,8 @@ class Agent:
     supervisor: Supervisor
     left_overs: LeftOvers
     update_news: UpdateNews
+    logbook: Logbook | None
+    """None without an IP link to a hub, to which alone it is told."""
     started: float
 
     def status(self) -> dict[str, Any]:
@@ -183,6 +192,19 @@ class Agent:
             status["lastSuccess"] = self.parts.journal.clock.date(outbox.link.last_success)
         return status
 
+    def condition(self) -> KitCondition:
+        """Return how the kit is, as the hub is told over the IP link."""
+        from fieldagent.agent.condition.reading import condition_of, status_of
+
+        assert self.logbook is not None
+        journal, trouble = self.parts.journal, self.healthy() is not None
+        told, starts = self.status(), commands.starts(journal)
+        status = status_of(self.settings, told, starts, trouble=trouble)
+        return condition_of(status, self.logbook, journal.clock, self.links())
+
+    def links(self) -> dict[str, ChannelLink]:
+        return {name.lower(): outbox.link for name, outbox in self.parts.outboxes.items()}
+
     def healthy(self) -> str | None:
         why = self.parts.journal.not_on_disk
         away = NOT_ON_DISK.format(why) if why else None
@@ -244,7 +266,25 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
         journal.clock,
         has_hub=settings.hub_address is not None,
     )
-    return Agent(settings, parts, Progress(now), supervisor, LeftOvers(journal), news, now())
+    left_overs, logbook = LeftOvers(journal), _logbook(settings, journal)
+    return Agent(settings, parts, Progress(now), supervisor, left_overs, news, logbook, now())
+
+
+def _logbook(settings: Settings, journal: Journal) -> Logbook | None:
+    if settings.hub_address is None:
+        return None
+    # Who has no hub does without what it takes.
+    from fieldagent.agent.condition import machine
+    from fieldagent.agent.condition.logbook import Logbook
+
+    clock = journal.clock
+    return Logbook(
+        settings.state_directory,
+        clock.base().boot,
+        clock.now,
+        reset=machine.reset(),
+        commanded=commands.boots_ended(journal),
+    )
 
 
 async def run(
@@ -304,7 +344,8 @@ async def _run_parts(
                 nursery.start_soon(keep, f"the {hook.name}", partial(_run_hook, agent, hook))
         for channel, outbox in agent.parts.outboxes.items():
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
-            driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress)
+            condition = None if agent.logbook is None else agent.condition
+            driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress, condition)
             drive = partial(_drive, outbox.link, driver)
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
         if agent.parts.people is not None:
@@ -374,6 +415,9 @@ async def _serve_api(
         notify("STOPPING=1")
         agent.parts.journal.leave()
         agent.parts.endings.stop()
+        if agent.logbook is not None:
+            with trio.move_on_after(LEAVE):
+                await trio.to_thread.run_sync(agent.logbook.leave, abandon_on_cancel=True)
 
 
 def _network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_fault: Note) -> Part:
@@ -512,6 +556,15 @@ async def _carry_out_commands(agent: Agent) -> None:
     await service.run(hands, gate)
 
 
+async def _keep_logbook(agent: Agent) -> None:
+    if (logbook := agent.logbook) is None:
+        return
+    while True:
+        await trio.to_thread.run_sync(logbook.keep)
+        await waits.sleep(logbook.to_hour())
+        logbook.close_hour(agent.links(), trio.current_time())
+
+
 async def _resume(agent: Agent) -> None:
     await agent.parts.resume.run()
 
@@ -519,6 +572,7 @@ async def _resume(agent: Agent) -> None:
 KEEPERS = {
     "the hub's commands": _carry_out_commands,
     "the return of what waited": _resume,
+    "the kit's logbook": _keep_logbook,
     "housekeeping": _keep_house,
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,

@@ -9,7 +9,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -25,13 +25,20 @@ from fieldagent.package.package import Channel
 from fieldagent.system.put_off import put_off
 from fieldagent.system.supervisor import Part
 from fieldagent.wire.incident_proof import token_digest
+from fieldagent.wire.kit_condition import KitCondition
 
 if TYPE_CHECKING:
     from fieldagent.agent.channels.healing_steps import Healer
     from fieldagent.agent.channels.radio_modem import RadioModem
 
 
-def _satellite(settings: Settings, parts: Parts, progress: Progress) -> Part:
+Condition = Callable[[], KitCondition] | None
+"""Finds how the kit is; None where the hub is not told, as a simulated kit has no machine."""
+
+
+def _satellite(
+    settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
+) -> Part:
     from fieldagent.agent.satellites import known
     from fieldagent.agent.satellites.contract import SatelliteSeat
 
@@ -67,11 +74,14 @@ def _healer(name: str, link: ChannelLink, settings: Settings, parts: Parts) -> H
     return Healer(healing, link, settings.state_directory, parts.journal.clock.now)
 
 
-def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
+def _cellular(
+    settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
+) -> Part:
     # `websockets` imports it, and a release asks it for nothing; with e-mail and zip files, which
     # it reads, it takes 1 MB.
     put_off("importlib.metadata")
     from fieldagent.agent.channels import cellular
+    from fieldagent.agent.channels.condition_news import ConditionNews
     from fieldagent.agent.channels.hub_connection import HubAddress
     from fieldagent.agent.channels.kit_notes import BackupShelf, DirectoryShelf, KitNotes
     from fieldagent.agent.outbound.hub_backup import HubBackup
@@ -103,6 +113,7 @@ def _cellular(settings: Settings, parts: Parts, progress: Progress) -> Part:
             ),
             earshot=_earshot(settings, parts),
             backup=BackupShelf(backup.holding, backup.answer),
+            condition=None if condition is None else ConditionNews(condition),
         ),
         random=random.Random(),
         ping=settings.cellular_ping,
@@ -152,7 +163,9 @@ async def all_of(*parts: Part) -> None:
             nursery.start_soon(part)
 
 
-def _radio(settings: Settings, parts: Parts, progress: Progress) -> Part:
+def _radio(
+    settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
+) -> Part:
     from fieldagent.agent.channels import radio
     from fieldagent.agent.radios import known
 
@@ -199,7 +212,13 @@ def _limit_air(settings: Settings, link: ChannelLink) -> None:
     link.air_time.narrow(limit)
 
 
-DRIVERS: dict[Channel, Callable[[Settings, Parts, Progress], Part]] = {
+class Driver(Protocol):
+    def __call__(
+        self, settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
+    ) -> Part: ...
+
+
+DRIVERS: dict[Channel, Driver] = {
     Channel.SATELLITE: _satellite,
     Channel.CELLULAR: _cellular,
     Channel.RADIO: _radio,

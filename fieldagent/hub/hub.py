@@ -48,6 +48,7 @@ from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.rebuilding import Keeping
+from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.not_now import patient
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.known import operators
@@ -183,6 +184,7 @@ class Hub:
             *SosApi(store, authentication, clock=time.time).routes(),
             *WatchApi(store, authentication, clock=time.time).routes(),
             *PlacesApi(store, authentication, clock=time.time).routes(),
+            *FleetApi(store, authentication, clock=time.time).routes(),
             *administration.routes(
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,

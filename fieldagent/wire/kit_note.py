@@ -14,9 +14,10 @@ from typing import Any
 import cbor2
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import backup_note, strict_cbor
+from fieldagent.wire import backup_note, kit_condition, strict_cbor
 from fieldagent.wire.backup_note import BackupNote
 from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.kit_condition import KitCondition
 
 WORDS_MAX = 2_000
 """Characters of a reason; what is longer is cut."""
@@ -201,7 +202,7 @@ class Earshot:
 Offer = SettingsOffer | ProgramOffer
 
 
-Note = KitReport | Offer | Directory | HasDirectory | Earshot | BackupNote
+Note = KitReport | Offer | Directory | HasDirectory | Earshot | BackupNote | KitCondition
 
 
 def decode(body: bytes) -> Note | None:
@@ -230,6 +231,8 @@ def decode(body: bytes) -> Note | None:
         return HasDirectory(items[1])
     if items[0] == NoteKind.EARSHOT:
         return _earshot(items[1:2])
+    if items[0] == kit_condition.KIND:
+        return kit_condition.read(items)
     if items[0] in backup_note.KINDS:
         return backup_note.read(items)
     if items[0] == NoteKind.OFFER:

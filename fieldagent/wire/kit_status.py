@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import NamedTuple
 
@@ -14,10 +15,14 @@ STATES = ("not configured", "starting", "absent", "ready", "no service", "busy",
 CLOCKS = ("nobody", "satellite", "hub", "GPS", "network", "somebody else")
 """Who has told the kit the time, by their number."""
 _BODY = struct.Struct(">B3BHHBbH3s3sH3BHHHBBB")
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:\.dev(\d{1,9})|\+(\d{1,9})\.)?")
 _NO_BYTE, _NO_SHORT = 0xFF, 0xFFFF
 _UNKNOWN_DEGREES = -128
 DISK_UNIT = 10_000_000
 """Bytes."""
+BARS = 5
+"""The most that a signal has."""
+_NO_BARS = 15
 
 
 class KitStatus(NamedTuple):
@@ -58,7 +63,7 @@ class KitStatus(NamedTuple):
 def encode(status: KitStatus) -> bytes:
     """What is larger than its place is told as the largest that has one."""
     states = [
-        STATES.index(state) << 4 | (15 if bars is None else min(bars, 14))
+        STATES.index(state) << 4 | (_NO_BARS if bars is None else min(bars, BARS))
         for state, bars in zip(status.links, status.signals, strict=True)
     ]
     return _BODY.pack(
@@ -84,7 +89,7 @@ def encode(status: KitStatus) -> bytes:
 
 def lines(status: KitStatus) -> list[str]:
     """Return it for people."""
-    version = ".".join(map(str, status.version)) + (f"+{status.since}" if status.since else "")
+    version = version_of(status)
     disk = f"disk {status.disk_used} % used, {status.disk_free / 1e9:.1f} GB free"
     warmth = [] if status.degrees is None else [f"{status.degrees} °C"]
     supply = [] if status.millivolts is None else [f"{status.millivolts / 1000:.2f} V"]
@@ -105,6 +110,20 @@ def lines(status: KitStatus) -> list[str]:
     ]
 
 
+def numbers_of(version: str) -> tuple[tuple[int, int, int], int]:
+    """Return what a status says of a program's version: its numbers, and the commits since; zeros
+    of what is no version."""
+    if (found := _VERSION.match(version)) is None:
+        return (0, 0, 0), 0
+    major, minor, patch, *since = found.groups()
+    return (int(major), int(minor), int(patch)), int(next(filter(None, since), 0))
+
+
+def version_of(status: KitStatus) -> str:
+    """Return it for people, such as 0.1.0+12."""
+    return ".".join(map(str, status.version)) + (f"+{status.since}" if status.since else "")
+
+
 def decode(body: bytes) -> KitStatus:
     """Raises RemoteProtocolError."""
     if len(body) < _BODY.size or body[0] != FORM:
@@ -115,8 +134,10 @@ def decode(body: bytes) -> KitStatus:
     *links, queued, credit, left, clock, letters, faults = rest
     if clock >= len(CLOCKS) or any(each >> 4 >= len(STATES) for each in links):
         raise RemoteProtocolError("a kit's status names what is not known here")
+    bars = [None if each & 15 == _NO_BARS else each & 15 for each in links]
+    if used > 100 or any(each is not None and each > BARS for each in bars):
+        raise RemoteProtocolError("a kit's status has more than 100 %, or more than 5 bars")
     states = [STATES[each >> 4] for each in links]
-    bars = [None if each & 15 == 15 else each & 15 for each in links]
     return KitStatus(
         (a, b, c),
         since,

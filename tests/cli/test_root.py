@@ -163,6 +163,7 @@ COMMANDS: Mapping[str, str] = {
     "hub sos close": f"1 over {HUB}",
     "hub sos note": f"1 seen {HUB}",
     "hub sos answer": f"1 wait {HUB}",
+    "hub fleet": HUB,
     "hub watch show": HUB,
     "hub watch take": f"ada {HUB}",
     "hub watch hand-over": f"ada ben {HUB}",

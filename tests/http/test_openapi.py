@@ -31,6 +31,7 @@ from fieldagent.hub.api.watch_api import WatchApi
 from fieldagent.hub.console import Console
 from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.field.ip_link import Links
+from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
 from fieldagent.hub.tracker.service import TrackerDoor
@@ -84,6 +85,7 @@ def routes(name: str) -> list[Route]:
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")
     routes += WatchApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += PlacesApi(nothing, nothing, clock=lambda: 0.0).routes()
+    routes += FleetApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += TrackerDoor(nothing, clock=lambda: 0.0, wrong=nothing, note=nothing).routes()
     routes += Console(nothing, nothing, settings, clock=lambda: 0.0).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]

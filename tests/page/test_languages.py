@@ -68,7 +68,7 @@ CONSOLE = Spoken(
         | {"Français", "on its way", "heal satellite", "retry satellite", "in time", "heard by"}
         | {"not told", "nobody reached", "answer on the kit", "seen at a kit", "called off"}
         | {"taken over", "handed over", "last posted", "row failing", "step failing"}
-        | {"cluster troubled", "left out"}
+        | {"cluster troubled", "left out", "Satellite", "Cellular", "Radio"}
     ),
 )
 PAGES = {"kit": KIT, "entrance": ENTRANCE, "console": CONSOLE}

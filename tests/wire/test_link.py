@@ -26,6 +26,13 @@ from fieldagent.wire.backup_note import (
 )
 from fieldagent.wire.envelope import Entry, encode, fingerprint
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.kit_condition import (
+    POWER,
+    SINCE_BOOT,
+    THROTTLED,
+    UNDER_VOLTAGE,
+    KitCondition,
+)
 from fieldagent.wire.kit_note import (
     Directory,
     DirectoryEntry,
@@ -52,6 +59,7 @@ from fieldagent.wire.link import (
     NoCommonVersion,
     Noted,
 )
+from tests.wire.test_command import STATUS
 
 ENVELOPE = encode([Entry(7, Message("Camp reached"), 1_790_000_000)])
 
@@ -87,6 +95,15 @@ REFUSED = KitReport(None, OfferReport(7, "refused", "it is for another kit"))
 WAITS = KitReport(program=OfferReport(7, "waiting"), installed="zipapp")
 PROGRAM = ProgramOffer(7, "9.0.0", "https://example.org/9.0.0.pyz")
 HEARD = KitReport(modems=(ModemReport("satellite", 3, None), ModemReport("radio", 4, 87)))
+CONDITION = KitCondition(
+    STATUS,
+    "Debian 13.1",
+    POWER,
+    2,
+    UNDER_VOLTAGE | THROTTLED << SINCE_BOOT,
+    -3,
+    {"satellite": [*[None] * 20, 0, 3, None, 5]},
+)
 DIRECTORY = Directory(
     3,
     1,
@@ -114,6 +131,7 @@ VECTORS = {
     "note, a report of settings": lambda: noted(REFUSED.encode()),
     "note, a report of a zipapp": lambda: noted(WAITS.encode()),
     "note, a report of modems": lambda: noted(HEARD.encode()),
+    "note, how a kit is": lambda: noted(CONDITION.encode()),
     "note, an offer of a program": lambda: noted(PROGRAM.encode()),
     "note, the stations": lambda: noted(Earshot({9: 2, 7: 1}).encode()),
     "note, what the hub had last": lambda: noted(HOLDING.encode()),

@@ -1,5 +1,5 @@
 """What the kit and the hub tell each other beside the messages: settings and programs for the kit,
-what came of them and of its last update, and how its modems hear."""
+what came of them and of its last update, how its modems hear, and how the kit is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import trio
 
 from fieldagent.agent import outcomes, update_news
+from fieldagent.agent.channels.condition_news import ConditionNews
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.outcomes import OFFER, PROGRAM_OFFER
 from fieldagent.system import waits
@@ -42,6 +43,8 @@ LOOK = 5.0
 """Seconds between two looks at what root's units have written, while that may change."""
 MAY_CHANGE = 1_200.0
 """Seconds after a start, or an offer, in which it may: every change starts the agent."""
+MODEMS = ("satellite", "radio")
+"""Of whose the report tells."""
 MODEMS_EVERY = 1_800.0
 """Seconds at the least between two reports of how the modems hear: where the signal never rests,
 these are 5 kB a day."""
@@ -91,12 +94,16 @@ class KitNotes:
     """What the hub wants back, over this link."""
     named_directory: bool = False
     """The hub was told over this link which one is here."""
+    condition: ConditionNews | None = None
+    """None where the kit tells nothing of how it is."""
 
     def begin(self) -> None:
         """A new link: the hub is told again."""
         self.told, self.modems_again = KitReport(), -inf
         self.named_directory, self.told_earshot, self.told_holding = False, {}, False
         self.asked.clear()
+        if self.condition is not None:
+            self.condition.begin()
 
     async def next(self) -> bytes:
         if self.directory is not None and not self.named_directory:
@@ -113,15 +120,22 @@ class KitNotes:
             if self.earshot is not None and (heard := self.earshot()) != self.told_earshot:
                 self.told_earshot = heard
                 return Earshot(heard).encode()
-            rest = MODEMS_EVERY if self.links else inf
-            rest = rest if self.earshot is None else EARSHOT_LOOK
-            with waits.move_on_after(LOOK if self._may_change(report) else rest):
+            if self.condition is not None and (told := self.condition.news()) is not None:
+                return told
+            with waits.move_on_after(LOOK if self._may_change(report) else self._rest()):
                 await self.offered.wait()
             self.offered = trio.Event()
         if report.modems != self.told.modems:
             self.modems_again = trio.current_time() + MODEMS_EVERY
         self.told = report
         return report.encode()
+
+    def _rest(self) -> float:
+        """Return the seconds until something else may be told."""
+        if self.earshot is not None:
+            return EARSHOT_LOOK
+        rest = MODEMS_EVERY if self.links else inf
+        return rest if self.condition is None else min(rest, self.condition.pause())
 
     def _may_change(self, report: KitReport) -> bool:
         """Or what waits is a program, which a slow link brings."""
@@ -189,6 +203,8 @@ class KitNotes:
 
 def _modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
     for name, link in links.items():
+        if name not in MODEMS:
+            continue
         battery = link.facts.get("battery")
         known = battery if isinstance(battery, int) else None
         if link.signal is not None or known is not None:

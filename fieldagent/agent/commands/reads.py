@@ -2,63 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
-from fieldagent import __version__
-from fieldagent.agent.commands import machine
 from fieldagent.agent.commands.hands import CannotBeDone, Hands
+from fieldagent.agent.condition.reading import status_of
 from fieldagent.agent.journal import history, outbound
 from fieldagent.package.package import Channel
 from fieldagent.package.writing import clock_time
 from fieldagent.wire import answer_text, kit_status
 from fieldagent.wire.command import Argument, size_of
-from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus
-
-_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.dev(\d+)|\+(\d+)\.)?")
 
 
 def status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return how the kit is, in 32 bytes."""
-    return kit_status.encode(kit_status_of(hands))
-
-
-def kit_status_of(hands: Hands) -> KitStatus:
-    """Return how the kit is."""
-    told = hands.status()
-    channels: dict[str, dict[str, Any]] = {
-        name.lower(): channel for name, channel in told["channels"].items()
-    }
-    links = [channels[name] for name in LINKS]
-    space = channels["satellite"]
-    budget, spent = space.get("creditsPerDay"), space["creditsToday"]
-    free, used = machine.disk(hands.settings.state_directory)
-    version = _VERSION.match(__version__)
-    assert version is not None
-    major, minor, patch, *since = version.groups()
-    satellite, radio, cellular = (each["state"] or STATES[0] for each in links)
-    bars = [each["signal"] for each in links]
-    clock = told["clock"]["source"] or CLOCKS[0]
-    return KitStatus(
-        (int(major), int(minor), int(patch)),
-        int(next(filter(None, since), 0)),
-        free,
-        used,
-        machine.degrees(),
-        machine.millivolts(),
-        round(told["uptime"]),
-        machine.uptime(),
-        hands.starts,
-        (satellite, radio, cellular),
-        (bars[0], bars[1], bars[2]),
-        max(each["queued"] for each in links),
-        spent,
-        None if budget is None else max(0, budget - spent),
-        clock if clock in CLOCKS else CLOCKS[-1],
-        told["deadLetters"]["came"],
-        sum(each["down"] for each in told["faults"]),
-        hands.trouble() is not None,
-    )
+    told, trouble = hands.status(), hands.trouble() is not None
+    return kit_status.encode(status_of(hands.settings, told, hands.starts, trouble=trouble))
 
 
 def log(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:

@@ -17,7 +17,7 @@ import cbor2
 
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import CommandAnswer, CommandOutcome
-from fieldagent.wire.command import RemoteCommand
+from fieldagent.wire.command import BY_NAME, RemoteCommand
 
 KEPT = 200
 """Commands: of a number below theirs nothing is known but that it is old."""
@@ -137,6 +137,20 @@ def count_start(db: sqlite3.Connection) -> int:
         " starts = starts + 1 RETURNING starts"
     ).fetchall()
     return int(starts)
+
+
+def starts(journal: Journal) -> int:
+    """Return how often the agent has begun on this journal."""
+    return int(journal.read("SELECT coalesce(max(starts), 0) FROM agent_start")[0][0])
+
+
+def boots_ended(journal: Journal) -> set[str]:
+    """Return the boots in which the hub's command had the machine start anew."""
+    rows = journal.read(
+        "SELECT boot FROM command WHERE verb = ? AND boot <> '' AND coalesce(outcome, ?) = ?",
+        *(BY_NAME["reboot"].number, int(CommandOutcome.DONE), int(CommandOutcome.DONE)),
+    )
+    return {boot for (boot,) in rows}
 
 
 def _known(rows: list[Any]) -> list[KnownCommand]:

@@ -423,6 +423,7 @@ class SmsCarrier:
 
     def _show(self) -> None:
         link, facts = self._seat.link, self._seat.cellular.facts
+        self._seat.cellular.note_signal(link.signal)
         over = "" if self._affords(urgent=False) else self._day_is_over()
         reason = over or link.reason
         facts["sms"] = f"{link.state.value}{': ' if reason else ''}{reason}"

@@ -41,6 +41,8 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     _add_user(actions)
     _add_group(actions)
     _add_device(actions)
+    summary = "show how all kits are, those that are unlike the others first"
+    action(actions, "fleet", ("cli.hub.fleet", "fleet"), summary)
     _add_update(actions)
     _add_command(actions)
     add_radio_key(actions)

@@ -40,6 +40,7 @@ NAMES = (
     "contacts.js",
     "desk.js",
     "devices.js",
+    "figures.js",
     "fleet.js",
     "hands.js",
     "history.js",
@@ -66,7 +67,8 @@ NAMES = (
 )
 PAGES = (
     *("/console", "/console/sos/{id}", "/console/kit/{id}"),
-    *("/console/administration", "/console/administration/{subject}", "/console/account"),
+    *("/console/administration", "/console/administration/{subject}"),
+    *("/console/fleet", "/console/account"),
 )
 SUBJECTS = (
     *("devices", "radio", "users", "keys", "tokens", "webhooks", "contacts", "letters", "audit"),

@@ -4,6 +4,7 @@ import { showAdministration } from "./administration.js";
 import { clearDesk, loadDesk, note, showNamed } from "./desk.js";
 import { setUpChoices } from "./choices.js";
 import { judge, kitOf, lookAtKit, pause, setUpFleet, showFleet } from "./fleet.js";
+import { showFigures } from "./figures.js";
 import { lookAtHands, setUpHands, showHands } from "./hands.js";
 import { call, me, SignedOut, trouble } from "./hub.js";
 import { came, loadTalk, lookAtTalk, lookHowFar, setUpTalk } from "./talk.js";
@@ -72,12 +73,13 @@ const load = async () => {
 
 /** Shows the room, or the page that the address names. */
 function showPlace() {
-  const inside = me.id !== undefined, { subject, account } = place();
+  const inside = me.id !== undefined, { subject, account, fleet } = place();
   const administers = inside && me.mayAdminister && subject !== null;
-  const room = inside && !administers && !account;
+  const room = inside && !administers && !account && !fleet;
   for (const id of ["room", "parts"]) by(id).hidden = !room;
   by("administration").hidden = !administers;
   by("account").hidden = !inside || !account;
+  by("figures").hidden = !inside || !fleet;
   by("desk").hidden = !inside;
   showAdministration();
 }
@@ -87,13 +89,17 @@ async function lookAtPlace() {
   lookAtTalk()?.catch(trouble);
   const kit = kitOf(place().kit);
   chooseKit(kit?.user.id ?? null);
-  await Promise.all([showNamed(), lookAtKit(), lookAtHands()]);
+  await Promise.all([showNamed(), lookAtKit(), lookAtHands(), showFigures()]);
 }
 
-/** A person went to another place: the conversation is brought into view where it is not. */
+/** A person went to another place: what it shows is brought into view where it is not. */
 function went(pressed) {
   if (me.id === undefined) return;
-  lookAtPlace().catch(trouble);
+  const looked = lookAtPlace().catch(trouble);
+  if (pressed && place().fleet) looked.then(() => {
+    by("figures").scrollIntoView();
+    by("figures-title").focus({ preventScroll: true });
+  });
   const { top, bottom } = by("talk").getBoundingClientRect();
   if (!pressed || !place().kit || (top < innerHeight / 2 && bottom > 0)) return;
   by("talk").scrollIntoView();
@@ -102,7 +108,7 @@ function went(pressed) {
 
 function show(inside) {
   by("enter").hidden = inside;
-  for (const id of ["leave", "to-room"]) by(id).hidden = !inside;
+  for (const id of ["leave", "to-room", "to-fleet"]) by(id).hidden = !inside;
   for (const id of ["notify", "push", "choose", "to-account"]) by(id).hidden = true;
   showAdministration(true);
   showPlace();
@@ -188,5 +194,5 @@ setUpFleet();
 setUpHands();
 setUpWatch();
 setUpPlace(went);
-setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), loadPeople(), showHands(), showWatch()]).catch(trouble), 60000);
+setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), loadPeople(), showHands(), showWatch(), showFigures()]).catch(trouble), 60000);
 offerPasskey().catch(trouble).finally(begin);

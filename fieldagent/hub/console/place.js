@@ -12,7 +12,7 @@ export function here() {
   const number = pattern => Number(pattern.exec(pathname)?.[1]) || null;
   return {
     kit: number(KIT), sos: number(SOS), subject: SUBJECT.exec(pathname)?.slice(1).map(each => each ?? "")[0] ?? null,
-    account: pathname === "/console/account",
+    account: pathname === "/console/account", fleet: pathname === "/console/fleet",
     find: asked.get("find") ?? "", show: asked.get("show") ?? "", sort: asked.get("sort") ?? "",
   };
 }

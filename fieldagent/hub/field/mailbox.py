@@ -25,7 +25,14 @@ from fieldagent.hub.field.envelope_packing import (
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.rebuilding import KEEPING, Keeping, Rebuilding
-from fieldagent.hub.records import commands, contact, earshot, kit_report, workspace_log
+from fieldagent.hub.records import (
+    commands,
+    contact,
+    earshot,
+    kit_condition,
+    kit_report,
+    workspace_log,
+)
 from fieldagent.hub.records.ledger import WAITS, confirm_all
 from fieldagent.hub.records.owed import announce_mail, mail_topic
 from fieldagent.hub.store.contract import Db, Store, one_of
@@ -34,6 +41,7 @@ from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import BackupNote
 from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.kit_condition import KitCondition
 from fieldagent.wire.kit_note import Directory, Earshot, HasDirectory, KitReport, Offer, decode
 
 log = logging.getLogger(__name__)
@@ -222,6 +230,9 @@ class IpMailbox:
             self._directory_there = report.version
             # Whoever waits for what the kit is to be told looks now.
             await self._store.commit(lambda db: db.announce(kit_report.topic(self.device.id)))
+        elif isinstance(report, KitCondition):
+            now = self._clock()
+            await self._store.commit(lambda db: kit_condition.note(db, self.device.id, report, now))
         elif isinstance(report, BackupNote):
             await self._rebuilding.take(report, self._clock())
         elif isinstance(report, KitReport):

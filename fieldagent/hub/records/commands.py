@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from fieldagent.hub.records import audit
+from fieldagent.hub.records import audit, kit_condition
 from fieldagent.hub.records.earshot import AGAIN_AFTER, NEXT_AFTER
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.owed import announce_mail
@@ -177,7 +177,8 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, way: str, now: float
         " way = ? WHERE device = ? AND number = ? AND answered IS NULL RETURNING verb",
         *(int(answer.outcome), answer.body, now, way, device, answer.number),
     )
-    for _ in rows:
+    for (verb,) in rows:
+        kit_condition.note_answer(db, device, verb, answer, way, now)
         ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
         detail = f"{device}: {answer.number} {answer.outcome.name.lower()} by {way}"
         audit.note(db, workspace, audit.HUB, "command answered", detail, now)

@@ -307,4 +307,16 @@ _LANGUAGE = """
 ALTER TABLE alarm_contact ADD COLUMN language TEXT NOT NULL DEFAULT 'en'; -- it is told in
 """
 
-FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}{_FENCES}{_ROUTES}{_QUIET}{_LANGUAGE}"
+_CONDITION = """
+CREATE TABLE kit_condition ( -- how a kit is, as it told last
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    at {real} NOT NULL, -- when its status came
+    way TEXT NOT NULL, -- as of command.way
+    status {blob} NOT NULL, -- as it answers the command of that name
+    about TEXT NOT NULL DEFAULT '', -- JSON: what it tells over its link alone; empty: nothing yet
+    about_at {real}
+);
+"""
+"""Each kit was asked by itself."""
+
+FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}{_FENCES}{_ROUTES}{_QUIET}{_LANGUAGE}{_CONDITION}"

@@ -1,0 +1,108 @@
+"""How the machine is: what Linux tells of disk, warmth, supply, system, uptime and last start."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from fieldagent.wire.kit_condition import POWER, RESET, UNDER_VOLTAGE, UNKNOWN, WATCHDOG
+
+ROOT = Path("/")
+"""Below it are the kernel's files and /etc; tests give another."""
+
+_POWER_ON, _FULL_RESETS = 0x1000, 0x222
+"""Of a Raspberry Pi's PM_RSTS, as the kernel's bcm2835_wdt names them: HADPOR; HADSRF, HADWRF and
+HADDRF. The other bits of a reset may be the number of a partition."""
+_CARD_RESET, _POWER_UNDER, _POWER_OVER = 0x20, 0x10, 0x40
+"""WDIOF_CARDRESET, WDIOF_POWERUNDER and WDIOF_POWEROVER of linux/watchdog.h."""
+
+
+def disk(folder: Path) -> tuple[int, int]:
+    """Return the bytes that are free where the folder is, and the percent that are used."""
+    found = os.statvfs(folder)
+    used = found.f_blocks - found.f_bfree
+    whole = used + found.f_bavail
+    return found.f_bavail * found.f_frsize, -(-100 * used // whole) if whole else 100
+
+
+def degrees() -> int | None:
+    """Return how warm the warmest part of the processor is, in Celsius; None where nobody tells."""
+    found = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
+    known = [each for each in found if each is not None]
+    return round(max(known) / 1000) if known else None
+
+
+def millivolts() -> int | None:
+    """Return the voltage of the supply or battery; None where no part of the machine tells one."""
+    for each in sorted(ROOT.glob("sys/class/power_supply/*/voltage_now")):
+        if (found := _number(each)) is not None:
+            return round(found / 1000)
+    for each in sorted(ROOT.glob("sys/class/hwmon/hwmon*/in0_input")):
+        if (found := _number(each)) is not None:
+            return found
+    return None
+
+
+def throttled() -> int | None:
+    """Return the bits of `wire.kit_condition.THROTTLING`; None where nobody tells."""
+    for each in ROOT.glob("sys/devices/platform/soc*/*firmware/get_throttled"):
+        if (found := _number(each, 16)) is not None:
+            return found
+    # Without the firmware's file Linux knows of the supply alone, and that of now.
+    for each in ROOT.glob("sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
+        if _text(each.with_name("name")) == "rpi_volt" and (now := _number(each)) is not None:
+            return UNDER_VOLTAGE if now else 0
+    return None
+
+
+def uptime() -> int:
+    """Return the seconds since the machine was started, sleep counted."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def system() -> str:
+    """Return which system this is, in a line, such as `Debian 13.1, image 2026-10-02`; empty where
+    it does not tell."""
+    lines = _text(ROOT / "etc/os-release").splitlines()
+    told = {name: value.strip("\"'") for name, _, value in (line.partition("=") for line in lines)}
+    found = told.get("PRETTY_NAME", "")
+    if told.get("ID") in ("debian", "raspbian"):
+        found = f"Debian {_text(ROOT / 'etc/debian_version') or told.get('VERSION_ID', '')}".strip()
+    issue = _text(ROOT / "etc/rpi-issue").splitlines()
+    image = issue[0].rpartition(" ")[2] if issue else ""
+    line = f"{found}, image {image}" if image else found
+    return line if line.isprintable() else ""
+
+
+def reset() -> int:
+    """Return what the hardware says of the machine's last start: POWER, WATCHDOG, RESET (not by
+    power: a watchdog, or Linux itself), or UNKNOWN."""
+    for each in sorted(ROOT.glob("sys/class/watchdog/watchdog*/bootstatus")):
+        status = _number(each) or 0
+        if status & _CARD_RESET:
+            return WATCHDOG
+        if status & (_POWER_UNDER | _POWER_OVER):
+            return POWER
+    with suppress(OSError):
+        told = (ROOT / "proc/device-tree/chosen/bootloader/rsts").read_bytes()
+        bits = int.from_bytes(told[:4])
+        if bits & _FULL_RESETS:
+            return RESET
+        if bits & _POWER_ON:
+            return POWER
+    return UNKNOWN
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _number(file: Path, base: int = 10) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(file.read_text(), base)
+    return None

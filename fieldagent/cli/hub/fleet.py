@@ -1,0 +1,116 @@
+"""`fieldagent hub fleet`: how all kits are, those that are unlike the others first."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fieldagent.cli.hub.opened_store import once, show, show_list
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Row
+from fieldagent.hub.fleet import view
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.exit_codes import OK
+from fieldagent.system.terminal import escaped
+from fieldagent.wire.kit_status import span
+
+BARS = "▁▂▃▅▆█"
+"""Of a signal, 0 to 5."""
+
+
+def fleet(given: argparse.Namespace) -> int:
+    def look(db: Db, now: float) -> int:
+        found = view.view(db, directory.workspace_of(db, given.workspace), now)
+        if given.json:
+            return show(given, found)
+        for kit in found["kits"]:
+            if kit["unlike"]:
+                print(f"{escaped(kit['name'])}: {'; '.join(map(_sentence, kit['unlike']))}")
+        if any(kit["unlike"] for kit in found["kits"]):
+            print()
+        show_list(given, [_row(kit, now) for kit in found["kits"]])
+        if found["more"]:
+            print(f"and {found['more']} more, which were not compared")
+        return OK
+
+    return once(given, look)
+
+
+def _sentence(found: Mapping[str, Any]) -> str:
+    text = escaped(found["text"])
+    return f"{text} (!)" if found["bad"] else text
+
+
+def _row(kit: Mapping[str, Any], now: float) -> Row:
+    """Return a line of the table."""
+    status, about = kit["status"] or {}, kit["about"] or {}
+    booted = status.get("booted")
+    return {
+        "kit": kit["name"],
+        "heard": _heard(kit, now),
+        "next": kit["nextWord"] and kit["nextWord"]["due"],
+        "version": kit["version"],
+        "system": about.get("system"),
+        "started": booted and f"{_ago(booted, now)} ago, {about.get('bootCause', 'unknown')}",
+        "disk": f"{100 - status['diskUsed']} % free" if status else None,
+        "warmth": _unit(status.get("temperature"), "°C"),
+        "supply": _supply(status, about),
+        "clock": _clock(status, about),
+        "signal": _signal(status, about),
+        "credits": _credits(kit, status),
+        "told": f"{_ago(status['at'], now)} ago by {status['over']}" if status else None,
+    }
+
+
+def _heard(kit: Mapping[str, Any], now: float) -> str:
+    if kit["revoked"] or kit["disabled"]:
+        return "revoked" if kit["revoked"] else "disabled"
+    if kit["linked"]:
+        return "linked"
+    return f"{_ago(kit['lastContact'], now)} ago" if kit["lastContact"] else "never"
+
+
+def _ago(unix: float, now: float) -> str:
+    return span(max(0, int(now - unix)))
+
+
+def _unit(value: float | None, unit: str) -> str | None:
+    return None if value is None else f"{value} {unit}"
+
+
+def _supply(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+    found = [f"{status['voltage']:.2f} V"] if status.get("voltage") is not None else []
+    if throttling := about.get("throttling"):
+        before = [f"{words} before" for words in throttling["sinceBoot"]]
+        found += throttling["now"] or before or ["well"]
+    return ", ".join(found) or None
+
+
+def _clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+    if not status:
+        return None
+    if status["clockFrom"] is None:
+        return "told by nobody"
+    ahead = about.get("clockAhead")
+    return f"by {status['clockFrom']}" + ("" if not ahead else f", {ahead:+d} s")
+
+
+def _signal(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+    """Return 24 bars of each channel that told them; else how the modems heard then."""
+    hours = about.get("signals", {})
+    if any(bars is not None for those in hours.values() for bars in those):
+        return " ".join(f"{name} {_bars(those)}" for name, those in hours.items())
+    heard = {name: link["signal"] for name, link in status.get("links", {}).items()}
+    return ", ".join(f"{name} {bars}" for name, bars in heard.items() if bars is not None) or None
+
+
+def _bars(hours: Sequence[int | None]) -> str:
+    return "".join("·" if bars is None else BARS[bars] for bars in hours)
+
+
+def _credits(kit: Mapping[str, Any], status: Mapping[str, Any]) -> str | None:
+    if status.get("creditsLeft") is not None:
+        return f"{status['creditsLeft']} left"
+    account = kit["credits"]
+    return account and f"{account['perDay'] - account['spent']} left at the hub"

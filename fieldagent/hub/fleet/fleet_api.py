@@ -1,0 +1,33 @@
+"""`GET /api/fleet`: how all kits of a workspace are, for who may read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller, Purpose
+from fieldagent.hub.fleet import view
+from fieldagent.hub.store.contract import Store
+
+
+class FleetApi:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._judge = authentication.judge(Purpose.READ)
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/api/fleet", self.fleet, judge=self._judge)]
+
+    async def fleet(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        return json_response(
+            await self._store.read(lambda db: view.view(db, caller.workspace, self._clock()))
+        )

@@ -1,0 +1,218 @@
+"""The fleet: each kit of a workspace in a row of figures, those that are unlike the others first.
+
+It only looks. `view` is one operation for `Store.read` or `once`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from fieldagent.hub.field import check_in
+from fieldagent.hub.field.check_in import Rule
+from fieldagent.hub.fleet.unlike import TEXTS, KitFigures, Unlike, unlike
+from fieldagent.hub.records import kit_condition, lease
+from fieldagent.hub.records.kit_condition import About, KnownCondition, until_now
+from fieldagent.hub.records.usage import day_of
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.writing import clock_time
+from fieldagent.wire.kit_condition import CAPPED, SINCE_BOOT, THROTTLED, UNDER_VOLTAGE, throttling
+from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, span
+
+SHOWN_MAX = 5_000
+"""Kits that are compared and shown, the first that were added."""
+FRESH = 86_400.0
+"""Seconds for which a figure that comes and goes counts."""
+
+_KITS = (
+    "SELECT device.id, device.name, device.member, member.name, device.disabled, device.revoked,"
+    f" {lease.IS_LINKED}, contact.at, contact.way, contact.version, every, by_minute, kit_every,"
+    " due, warned, check_in.sos, credits_per_day,"
+    " (SELECT credits FROM spent WHERE spent.device = device.id AND day = ?),"
+    f" {kit_condition.COLUMNS}"
+    " FROM device JOIN member ON member.id = device.member"
+    " LEFT JOIN contact ON contact.device = device.id"
+    " LEFT JOIN check_in ON check_in.device = device.id"
+    " LEFT JOIN kit_condition ON kit_condition.device = device.id"
+    " WHERE device.workspace = ? ORDER BY device.id LIMIT ?"
+)
+
+
+class FleetRow(NamedTuple):
+    """A kit as the hub knows it, before it is compared."""
+
+    row: dict[str, Any]
+    """As the API tells it."""
+    figures: KitFigures
+    is_out: bool
+    """Disabled or revoked: it is compared with no other, and comes last."""
+
+
+def view(db: Db, workspace: int, now: float) -> dict[str, Any]:
+    """Return the kits for people and programs, those that are unlike the others first, and how many
+    there are beyond those that are looked at."""
+    rows = db.execute(_KITS, now, day_of(now), workspace, SHOWN_MAX)
+    ((count,),) = db.execute("SELECT count(*) FROM device WHERE workspace = ?", workspace)
+    kits = [_kit(row, now) for row in rows]
+    inside = [kit for kit in kits if not kit.is_out]
+    found = unlike([kit.figures for kit in inside])
+    ordered = sorted(zip(inside, found, strict=True), key=lambda each: _rank(*each))
+    told = [{**kit.row, "unlike": [_told(each) for each in those]} for kit, those in ordered]
+    told += [{**kit.row, "unlike": []} for kit in kits if kit.is_out]
+    return {"kits": told, "more": count - len(kits)}
+
+
+def _rank(kit: FleetRow, those: Sequence[Unlike]) -> tuple[Any, ...]:
+    bad = sum(each.bad for each in those)
+    return -bad, -len(those), _natural(kit.row["name"]), kit.row["id"]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """So that kit 9 comes before kit 10."""
+    parts = re.split(r"([0-9]{1,18})", name.casefold())
+    return [(int(part), "") if at % 2 else (0, part) for at, part in enumerate(parts)]
+
+
+def _told(found: Unlike) -> dict[str, Any]:
+    return {
+        "what": found.what,
+        "bad": found.bad,
+        "text": in_words(found),
+        "values": dict(found.values),
+    }
+
+
+def in_words(found: Unlike) -> str:
+    """Return the sentence for people."""
+    values = dict(found.values)
+    if "age" in values:
+        values["age"] = f"{values['age']} s" if values["age"] < 120 else span(values["age"])
+    if "time" in values:
+        values["time"] = clock_time(values["time"])
+    return TEXTS[found.what].format_map(values)
+
+
+def _kit(row: Sequence[Any], now: float) -> FleetRow:
+    id_, name, member, member_name, disabled, revoked, linked, at, way, version = row[:10]
+    *rule, due, warned, alarm, per_day, spent = row[10:18]
+    condition = kit_condition.known(tuple(row[18:]))
+    next_word = None
+    if due is not None:
+        next_word = check_in.shown(Rule(*rule), due, warned=warned, sos=alarm)
+    account = None if per_day is None else {"perDay": per_day, "spent": spent or 0}
+    shown = {
+        "id": id_,
+        "name": name,
+        "user": {"id": str(member), "name": member_name},
+        "disabled": disabled is not None,
+        "revoked": revoked is not None,
+        "linked": bool(linked),
+        "lastContact": None if at is None else float(at),
+        "over": way,
+        "nextWord": next_word,
+        "version": version or None,
+        "credits": account,
+        "status": None if condition is None else _status(condition),
+        "about": None
+        if condition is None or condition.about is None
+        else _about(condition.about, now),
+    }
+    figures = _figures(shown, condition, now)
+    return FleetRow(shown, figures, disabled is not None or revoked is not None)
+
+
+def _status(known: KnownCondition) -> dict[str, Any]:
+    status = known.status
+    return {
+        "at": known.at,
+        "over": known.way,
+        "diskFree": status.disk_free,
+        "diskUsed": status.disk_used,
+        "temperature": status.degrees,
+        "voltage": None if status.millivolts is None else status.millivolts / 1000,
+        "booted": known.at - status.machine_uptime,
+        "agentStarted": known.at - status.uptime,
+        "starts": status.starts,
+        "links": _links(status),
+        "queued": status.queued,
+        "creditsToday": status.credits_today,
+        "creditsLeft": status.credits_left,
+        "clockFrom": None if status.clock == CLOCKS[0] else status.clock,
+        "deadLetters": status.dead_letters,
+        "partsDown": status.faults,
+        "trouble": status.trouble,
+    }
+
+
+def _links(status: KitStatus) -> dict[str, dict[str, Any]]:
+    found = zip(LINKS, status.links, status.signals, strict=True)
+    return {
+        name: {"state": state, "signal": bars} for name, state, bars in found if state != STATES[0]
+    }
+
+
+def _about(about: About, now: float) -> dict[str, Any]:
+    held = None
+    if about.throttled is not None:
+        held = dict(zip(("now", "sinceBoot"), throttling(about.throttled), strict=True))
+    return {
+        "at": about.at,
+        "system": about.system or None,
+        "bootCause": about.cause,
+        "startsOfDay": about.starts,
+        "throttling": held,
+        "clockAhead": about.clock,
+        "signals": {name: until_now(hours, about.at, now) for name, hours in about.signals.items()},
+    }
+
+
+def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: float) -> KitFigures:
+    next_word = shown["nextWord"]
+    overdue = next_word["due"] if next_word and next_word["state"] != "in time" else None
+    version = shown["version"] or ""
+    budget = None
+    if (account := shown["credits"]) is not None:
+        budget = _percent(account["perDay"] - account["spent"], account["perDay"])
+    if condition is None:
+        return KitFigures(version, budget=budget, overdue=overdue)
+    status, about = condition.status, condition.about
+    fresh = now - condition.at < FRESH
+    known = about if about is not None and now - about.at < FRESH else None
+    if status.credits_left is not None and day_of(condition.at) == day_of(now):
+        budget = _percent(status.credits_left, status.credits_left + status.credits_today)
+    bars = [] if known is None else _bars(known, now)
+    throttled = 0 if known is None else known.throttled or 0
+    return KitFigures(
+        version,
+        "" if about is None else about.system,
+        100 - status.disk_used,
+        status.degrees if fresh else None,
+        None if known is None else known.starts,
+        None if known is None else known.clock,
+        fresh and status.clock == CLOCKS[0],
+        median(bars) if bars else None,
+        len(bars),
+        budget,
+        _when(throttled, UNDER_VOLTAGE),
+        _when(throttled, CAPPED | THROTTLED),
+        status.faults if fresh else 0,
+        fresh and status.trouble,
+        overdue,
+    )
+
+
+def _bars(about: About, now: float) -> list[int]:
+    hours = about.signals.get("satellite", [])
+    return [bars for bars in until_now(hours, about.at, now) if bars is not None]
+
+
+def _when(throttled: int, bits: int) -> str:
+    if throttled & bits:
+        return "now"
+    return "before" if throttled >> SINCE_BOOT & bits else ""
+
+
+def _percent(part: int, whole: int) -> int | None:
+    return -(-100 * max(0, part) // whole) if whole > 0 else None

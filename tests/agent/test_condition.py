@@ -1,0 +1,346 @@
+"""What a kit knows of its machine and remembers of itself, and when it tells the hub."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from fieldagent.agent.agent import assembled
+from fieldagent.agent.channels.condition_news import AT_LATEST, EVERY, ConditionNews
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.kit_notes import KitNotes
+from fieldagent.agent.commands import acts
+from fieldagent.agent.condition import machine
+from fieldagent.agent.condition.logbook import DAY, HOUR, NAME, Logbook, median
+from fieldagent.agent.journal import commands
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.settings import parse
+from fieldagent.package.package import CommandOutcome
+from fieldagent.system.lived_time import Reading
+from fieldagent.wire.kit_condition import (
+    CAPPED,
+    CAUSES,
+    HOURS,
+    POWER,
+    RESET,
+    UNDER_VOLTAGE,
+    UNKNOWN,
+    WATCHDOG,
+    KitCondition,
+)
+from fieldagent.wire.kit_note import decode
+from tests.agent.test_remote_commands import ALL, NOW, at_work
+from tests.processes import PATIENCE
+from tests.wire.test_command import STATUS
+
+WATCHDOG0 = "sys/class/watchdog/watchdog0/bootstatus"
+RSTS = "proc/device-tree/chosen/bootloader/rsts"
+THROTTLED = "sys/devices/platform/soc/soc:firmware/get_throttled"
+ALARM = "sys/class/hwmon/hwmon1/in0_lcrit_alarm"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    monkeypatch.setattr(machine, "ROOT", tmp_path / "root")
+
+    def write(name: str, content: str | bytes) -> None:
+        file = tmp_path / "root" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return write
+
+
+def test_a_machine_that_tells_nothing(root: Callable[..., None]) -> None:
+    """As a PC in a container is."""
+    assert (machine.degrees(), machine.millivolts(), machine.throttled()) == (None, None, None)
+    assert (machine.system(), machine.reset()) == ("", UNKNOWN)
+
+
+def test_a_raspberry_pi(root: Callable[..., None]) -> None:
+    root("sys/class/thermal/thermal_zone0/temp", "61200\n")
+    root("sys/class/hwmon/hwmon1/in0_input", "4980\n")
+    root(THROTTLED, "50005\n")
+    root("etc/os-release", 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
+    root("etc/debian_version", "12.9\n")
+    root("etc/rpi-issue", "Raspberry Pi reference 2024-11-19\nGenerated using pi-gen\n")
+    root(RSTS, (0x1000).to_bytes(4))
+    assert (machine.degrees(), machine.millivolts()) == (61, 4_980)
+    assert machine.throttled() == 0x50005
+    assert machine.system() == "Debian 12.9, image 2024-11-19"
+    assert machine.reset() == POWER
+    # Its own reboots go by the watchdog, too, which may leave the older bit.
+    root(RSTS, (0x1020).to_bytes(4))
+    assert machine.reset() == RESET
+
+
+def test_other_machines(root: Callable[..., None]) -> None:
+    root("etc/os-release", 'ID=arch\nPRETTY_NAME="Arch Linux"\n')
+    root("sys/class/hwmon/hwmon1/name", "rpi_volt\n")
+    root(ALARM, "1\n")
+    root(WATCHDOG0, "32\n")
+    assert machine.system() == "Arch Linux"
+    assert machine.throttled() == UNDER_VOLTAGE
+    assert machine.reset() == WATCHDOG
+    root(WATCHDOG0, "16\n")
+    assert machine.reset() == POWER
+
+
+@pytest.mark.parametrize("told", ["", "nonsense\n", "-\n"])
+def test_what_linux_tells_amiss_is_not_known(root: Callable[..., None], told: str) -> None:
+    for name in (THROTTLED, WATCHDOG0, "sys/class/thermal/thermal_zone0/temp"):
+        root(name, told)
+    root("etc/os-release", b"PRETTY_NAME=\xff\x1b[2J\n")
+    root(RSTS, b"")
+    assert (machine.throttled(), machine.degrees()) == (None, None)
+    assert (machine.system(), machine.reset()) == ("", UNKNOWN)
+
+
+class Lived:
+    """Lived time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_790_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def start(folder: Path, boot: str, lived: Lived, reset: int = UNKNOWN, *commanded: str) -> Logbook:
+    book = Logbook(folder, boot, lived, reset=reset, commanded=commanded)
+    book.keep()
+    return book
+
+
+def test_why_the_machine_was_started(tmp_path: Path) -> None:
+    lived = Lived()
+
+    def cause(boot: str, reset: int = UNKNOWN, *commanded: str, leaves: bool = False) -> str:
+        book = start(tmp_path, boot, lived, reset, *commanded)
+        if leaves:
+            book.leave()
+        return CAUSES[book.cause]
+
+    assert cause("first") == "unknown"
+    assert cause("cut") == "cut-off"
+    assert cause("reset", RESET) == "reset"
+    # A start of the agent alone is none of the machine.
+    assert cause("reset") == "reset"
+    assert cause("dog", WATCHDOG) == "watchdog"
+    assert cause("power", POWER, leaves=True) == "power"
+    assert cause("in order", RESET) == "shutdown"
+    # The agent began after that, and was not stopped.
+    assert cause("power again", POWER) == "power"
+    assert cause("told", RESET, "power again") == "command"
+
+
+def test_a_first_start_has_the_hardwares_word_alone(tmp_path: Path) -> None:
+    assert start(tmp_path, "first", Lived(), POWER).cause == POWER
+
+
+def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
+    lived = Lived()
+    for _ in range(4):
+        book = start(tmp_path, "this", lived)
+        lived.now += DAY / 4
+    assert book.starts() == 3
+    known = json.loads((tmp_path / NAME).read_text())
+    (tmp_path / NAME).write_text(json.dumps({**known, "starts": [lived.now] * 300}))
+    assert start(tmp_path, "this", lived).starts() == 100
+    assert (tmp_path / NAME).stat().st_size < 4_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "7", '{"boot": "x"}', '{"boot": 1, "cause": 99, "starts": "", "hours": []}'],
+)
+def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path, content: str) -> None:
+    (tmp_path / NAME).write_text(content)
+    book = start(tmp_path, "this", Lived())
+    assert (book.cause, book.starts()) == (UNKNOWN, 1)
+    assert json.loads((tmp_path / NAME).read_text())["boot"] == "this"
+
+
+def test_a_disk_that_takes_nothing_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        book = start(tmp_path / "nowhere", "this", Lived())
+    assert book.starts() == 1 and "cannot be kept" in caplog.text
+
+
+def test_the_median_weighs_how_long_it_was_so() -> None:
+    signals = [(0.0, 5), (100.0, 1), (3_000.0, None), (3_500.0, 4)]
+    assert median(signals, 0, 3_600) == 1
+    assert median(signals, 3_000, 3_600) == 4
+    assert median(signals, 3_000, 3_500) is None
+    assert median(signals, 9_000, 9_100) == 4
+    assert median([], 0, 3_600) is None
+
+
+async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
+    tmp_path: Path, clock: MockClock
+) -> None:
+    lived, link = Lived(), ChannelLink()
+    lived.now -= lived.now % HOUR
+    book = start(tmp_path, "this", lived)
+    links = {"satellite": link, "cellular": ChannelLink()}
+    assert book.signals(links, trio.current_time()) == {}
+    for bars in (3, 0, None):
+        link.note_signal(bars)
+        assert book.to_hour() == HOUR
+        clock.jump(HOUR)
+        lived.now += HOUR
+        book.close_hour(links, trio.current_time())
+    book.keep()
+    link.note_signal(5)
+    clock.jump(60)
+    lived.now += 60
+    again = start(tmp_path, "this", lived)
+    (told,) = again.signals(links, trio.current_time()).values()
+    assert len(told) == HOURS and told[-5:] == [None, 3, 0, None, 5]
+    lived.now += 30 * HOUR
+    again.close_hour({}, trio.current_time())
+    assert again.signals({"satellite": ChannelLink()}, trio.current_time()) == {}
+
+
+async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
+    tmp_path: Path, clock: MockClock
+) -> None:
+    found = [KitCondition(STATUS)]
+    notes = KitNotes(tmp_path, {}, "", condition=ConditionNews(lambda: found[-1]))
+    notes.watch_until = trio.current_time()
+    told: list[tuple[float, Any]] = []
+
+    async def listen() -> None:
+        while True:
+            body = await notes.next()
+            told.append((trio.current_time() - began, decode(body)))
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listen)
+        await trio.sleep(EVERY / 2)
+        assert [at for at, _ in told] == [0]
+        # What stays within its tolerance is nothing new.
+        found.append(replace(found[-1], status=STATUS._replace(disk_used=64, uptime=9_000)))
+        await trio.sleep(3 * EVERY)
+        assert len(told) == 1
+        found.append(replace(found[-1], throttled=UNDER_VOLTAGE))
+        await trio.sleep(EVERY / 4)
+        assert len(told) == 1, "not before the hour is over"
+        await trio.sleep(EVERY)
+        assert told[1] == (4 * EVERY, replace(found[-1], signals={}))
+        await trio.sleep(AT_LATEST + EVERY)
+        assert len(told) == 3, "the hours of its signal are others"
+        nursery.cancel_scope.cancel()
+    notes.begin()
+    with trio.fail_after(1):
+        assert decode(await notes.next()) == told[-1][1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"system": "Debian 13.2"},
+        {"cause": POWER},
+        {"starts": 1},
+        {"throttled": 0},
+        {"throttled": CAPPED << 16},
+        {"clock": 31},
+        {"clock": None},
+        {"signals": {}},
+        {"signals": {"satellite": [*[None] * 22, 0, 3]}},
+        {"status": STATUS._replace(disk_used=66)},
+        {"status": STATUS._replace(degrees=70)},
+        {"status": STATUS._replace(degrees=None)},
+        {"status": STATUS._replace(millivolts=4_500)},
+        {"status": STATUS._replace(credits_left=0)},
+        {"status": STATUS._replace(clock="nobody")},
+        {"status": STATUS._replace(faults=2)},
+        {"status": STATUS._replace(trouble=True)},
+    ],
+)
+async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) -> None:
+    first = KitCondition(STATUS, clock=0, signals={"satellite": [None] * 23 + [3]})
+    found = [first]
+    news = ConditionNews(lambda: found[-1])
+    assert news.news() == first.encode()
+    found.append(replace(first, signals={"satellite": [*[None] * 22, 3, 4]}))
+    clock.jump(EVERY)
+    assert news.news() is None
+    found.append(replace(found[-1], **other))
+    clock.jump(EVERY)
+    assert news.news() == found[-1].encode()
+
+
+async def test_what_fails_in_it_ends_no_link(
+    clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As statvfs does on a disk that is dying."""
+    dying = [OSError("Input/output error")]
+
+    def look() -> KitCondition:
+        if dying:
+            raise dying.pop()
+        return KitCondition(STATUS)
+
+    news = ConditionNews(look)
+    assert news.news() is None and "cannot be told" in caplog.text
+    assert news.news() is None, "not before the hour is over"
+    clock.jump(EVERY)
+    assert news.news() == KitCondition(STATUS).encode()
+
+
+async def test_an_agent_with_a_hub_tells_all_that_it_knows(
+    tmp_path: Path, root: Callable[..., None], clock: MockClock
+) -> None:
+    root("etc/os-release", 'ID=debian\nVERSION_ID="13"\n')
+    text = f"state-directory={tmp_path}\nhub-address=https://hub.example.org\nhub-token=fa_t\n"
+    for boot, cause in (("one", "unknown"), ("two", "cut-off")):
+        reading = Reading(boot, 1_000.0, 1_790_000_000.0, "network")
+        journal = Journal(tmp_path / "journal.sqlite3", lambda reading=reading: reading)  # type: ignore[misc]
+        agent = assembled(parse(text, tmp_path), journal, print)
+        assert agent.logbook is not None
+        agent.logbook.keep()
+        told = agent.condition()
+        assert (told.system, CAUSES[told.cause]) == ("Debian 13", cause)
+        assert told.clock is not None and told.status.clock == "network"
+        assert decode(told.encode()) is not None
+        journal.close()
+    alone = assembled(
+        parse(f"state-directory={tmp_path}\n", tmp_path), Journal(tmp_path / "j"), print
+    )
+    assert alone.logbook is None
+    alone.parts.journal.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_start_after_a_reboot_is_known_to_be_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """One that nobody carried out explains no start."""
+    if fails:
+        monkeypatch.setattr(acts, "REBOOTED", 0.0)
+    async with at_work(tmp_path, ALL, "this") as kit:
+        assert kit.agent.logbook is not None
+        kit.agent.logbook.keep()
+        await kit.hears(NOW, "reboot")
+        if fails:
+            (answer,) = await kit.answered(1)
+            assert answer.outcome is CommandOutcome.FAILED
+        else:
+            with trio.fail_after(PATIENCE):
+                while not commands.boots_ended(kit.journal):
+                    await trio.sleep(0.01)
+    async with at_work(tmp_path, ALL, "the next") as kit:
+        assert kit.agent.logbook is not None
+        assert (CAUSES[kit.agent.logbook.cause] == "command") is not fails

@@ -1,0 +1,276 @@
+"""The fleet at the hub: what kits tell of themselves, and what is unlike the others. On both
+databases."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from fieldagent.cli.arguments import dispatch
+from fieldagent.hub.access import directory, revocation
+from fieldagent.hub.access.subject import Subject
+from fieldagent.hub.administration import deletion
+from fieldagent.hub.contract import Bearer
+from fieldagent.hub.fleet import unlike as judging
+from fieldagent.hub.fleet.unlike import TEXTS, KitFigures, unlike
+from fieldagent.hub.fleet.view import in_words, view
+from fieldagent.hub.records import commands, contact
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.wire import kit_status
+from fieldagent.wire.envelope import Entry
+from fieldagent.wire.kit_condition import POWER, UNDER_VOLTAGE, KitCondition
+from tests.hub.alps import Alps
+from tests.hub.field import START, Field, field_of
+from tests.hub.test_kit_commands import KIT, MO, give
+from tests.processes import PATIENCE, administer, hub, until
+from tests.wire.test_command import STATUS
+
+WELL = KitFigures("0.1.0+60", "Debian 13.1", 61, 50, 1, 0, False, 4.0, 24, 80)
+HEARD = [3] * 24
+TOLD = KitCondition(STATUS, "Debian 13.1", POWER, 1, 0, 0, {"satellite": HEARD})
+
+
+def said(fleet: list[KitFigures]) -> list[list[str]]:
+    return [[in_words(each) for each in those] for those in unlike(fleet)]
+
+
+def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
+    assert said([WELL] * 40) == [[]] * 40
+    assert said([]) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence", "bad"),
+    [
+        ({"version": "0.1.0+12"}, "runs 0.1.0+12; 39 of 40 run 0.1.0+60", False),
+        ({"system": "Debian 12.9"}, "its system is Debian 12.9; 39 of 40 have Debian 13.1", False),
+        ({"disk_free": 8}, "8 % of its disk is free; the others have 61 %", True),
+        ({"disk_free": 30}, "30 % of its disk is free; the others have 61 %", False),
+        ({"degrees": 70}, "its processor is at 70 °C; those of the others at 50 °C", False),
+        ({"degrees": 85}, "its processor is at 85 °C; those of the others at 50 °C", True),
+        ({"starts": 9}, "its agent was started 9 times in a day; those of the others: 1", True),
+        ({"satellite": 1.5}, "it hears satellites with 1.5 of 5; the others with 4", False),
+        ({"satellite": 0.0}, "it has seen no satellite for 24 hours", True),
+        ({"budget": 10}, "10 % of its budget of today is left; the others have 80 %", False),
+        ({"budget": 0}, "its budget of today is spent", True),
+        ({"clock": -7_200}, "its clock is behind by 2 h 0 min", True),
+        ({"clock": 61}, "its clock is ahead by 61 s", True),
+        ({"clock_untold": True}, "nobody has told it the time", True),
+        ({"weak_supply": "now"}, "its supply is too weak", True),
+        ({"weak_supply": "before"}, "its supply was too weak since it was started", True),
+        ({"slowed": "now"}, "its processor is slowed down, by heat or a weak supply", True),
+        ({"slowed": "before"}, "its processor was slowed down since it was started", True),
+        ({"parts_down": 2}, "parts of its agent are down: 2", True),
+        ({"trouble": True}, "its agent is in trouble: ask for its log", True),
+        ({"overdue": 0.0}, "a word of it was due by 1970-01-01T00:00:00Z", True),
+    ],
+)
+def test_one_of_forty_is_unlike(one: dict[str, Any], sentence: str, bad: bool) -> None:
+    found = unlike([WELL] * 39 + [replace(WELL, **one)])
+    assert found[:-1] == [[]] * 39
+    ((only,),) = found[-1:]
+    assert (in_words(only), only.bad) == (sentence, bad)
+
+
+def test_a_kit_or_two_are_judged_by_what_is_bad_in_any_fleet() -> None:
+    odd = replace(WELL, version="1", system="x", disk_free=30, degrees=70, satellite=1, budget=5)
+    assert said([odd, WELL]) == [[], []]
+    assert said([replace(WELL, disk_free=8)]) == [["8 % of its disk is free"]]
+    assert said([replace(odd, degrees=80, starts=5)]) == [
+        ["its processor is at 80 °C", "its agent was started 5 times in a day"]
+    ]
+
+
+def test_what_is_not_known_is_neither_judged_nor_compared() -> None:
+    assert said([WELL, WELL, KitFigures()]) == [[], [], []]
+    assert said([WELL, WELL, KitFigures("1")]) == [
+        [],
+        [],
+        ["runs 1; 2 of 3 run 0.1.0+60"],
+    ]
+
+
+def test_where_all_differ_none_is_unlike() -> None:
+    """No version is most kits', and warmth that spreads far is ordinary."""
+    spread = [replace(WELL, version=str(at), degrees=20 + 7 * at) for at in range(8)]
+    assert said(spread) == [[]] * 8
+
+
+def test_what_is_bad_comes_first() -> None:
+    (_, _, _, last) = said([WELL] * 3 + [replace(WELL, version="1", clock=90, disk_free=5)])
+    assert [each.split(";")[0] for each in last] == [
+        "5 % of its disk is free",
+        "its clock is ahead by 90 s",
+        "runs 1",
+    ]
+
+
+def test_every_sentence_is_told_in_the_console() -> None:
+    script = (Path(judging.__file__).parents[1] / "console/figures.js").read_text()
+    assert [text for text in TEXTS.values() if f'say("{text}"' not in script] == []
+
+
+async def noted(alps: Field, device: int, told: KitCondition) -> None:
+    def note(db: Db) -> None:
+        contact.note(db, device, "ip", alps.now)
+        contact.note_version(db, device, "0.1.0.dev123+gabc")
+
+    await alps.store.commit(note)
+    await alps.mailbox(device).take_note(told.encode())
+
+
+async def rows(alps: Field) -> list[dict[str, Any]]:
+    found = await alps.store.read(lambda db: view(db, 1, alps.now))
+    assert found["more"] == 0
+    kits: list[dict[str, Any]] = found["kits"]
+    return kits
+
+
+async def row(alps: Field, device: int) -> dict[str, Any]:
+    return next(each for each in await rows(alps) if each["id"] == device)
+
+
+async def test_a_kit_that_never_told_has_a_row_all_the_same(store: Store) -> None:
+    async with field_of(store) as alps:
+        found = await row(alps, KIT)
+        assert (found["status"], found["about"], found["unlike"]) == (None, None, [])
+
+
+async def test_what_a_kit_tells_is_its_row_and_the_next_takes_its_place(store: Store) -> None:
+    async with field_of(store) as alps:
+        await noted(alps, KIT, TOLD)
+        found = await row(alps, KIT)
+        assert (found["status"]["at"], found["status"]["over"]) == (alps.now, "ip")
+        assert (found["status"]["diskUsed"], found["status"]["temperature"]) == (61, 48)
+        assert found["status"]["booted"] == alps.now - 90_000
+        assert found["about"]["bootCause"] == "power"
+        assert found["about"]["throttling"] == {"now": [], "sinceBoot": []}
+        assert found["about"]["signals"] == {"satellite": HEARD}
+        assert found["unlike"] == []
+        alps.now += 5 * 3_600
+        assert (await row(alps, KIT))["about"]["signals"] == {"satellite": [3] * 19 + [None] * 5}
+        await noted(alps, KIT, KitCondition(STATUS, throttled=UNDER_VOLTAGE, clock=-3_600))
+        found = await row(alps, KIT)
+        assert found["about"]["at"] == alps.now and found["about"]["signals"] == {}
+        assert [each["what"] for each in found["unlike"]] == ["supply", "clock-behind"]
+        assert await alps.rows("SELECT count(*) FROM kit_condition") == [(1,)]
+        # What comes and goes is judged for a day; how full a disk is stays so.
+        await noted(alps, KIT, replace(TOLD, status=STATUS._replace(disk_used=97), clock=99))
+        alps.now += 2 * 86_400
+        assert [each["what"] for each in (await row(alps, KIT))["unlike"]] == ["disk"]
+
+
+async def test_an_answer_over_satellite_fills_the_same_row(store: Store) -> None:
+    async with field_of(store) as alps:
+        await noted(alps, KIT, TOLD)
+        alps.now += 7_200
+        number = await give(alps, "satellite")
+        await alps.satellite()
+        newer = STATUS._replace(disk_used=93, since=130)
+        for outcome, body in (
+            (CommandOutcome.DONE, kit_status.encode(newer)),
+            # A second answer counts for nothing.
+            (CommandOutcome.DONE, kit_status.encode(STATUS)),
+        ):
+            answer = Entry(70_000_000, CommandAnswer(number, outcome, body), int(START))
+            await alps.sends(KIT, answer, way=Bearer.SATELLITE, key=MO)
+        found = await row(alps, KIT)
+        assert (found["status"]["diskUsed"], found["status"]["at"]) == (93, alps.now)
+        assert found["status"]["over"] == "satellite"
+        # What only its link tells stays, with its own age.
+        assert found["about"]["at"] == alps.now - 7_200
+        assert found["version"] == "0.1.0+130"
+
+
+async def test_an_answer_of_a_later_form_changes_nothing(store: Store) -> None:
+    async with field_of(store) as alps:
+        await noted(alps, KIT, TOLD)
+        number = await give(alps, "ip")
+        answer = CommandAnswer(number, CommandOutcome.DONE, b"\x02" + bytes(31))
+
+        def note(db: Db) -> bool:
+            return commands.note_answer(db, KIT, answer, "ip", alps.now)
+
+        assert await alps.store.commit(note)
+        assert (await row(alps, KIT))["status"]["diskUsed"] == 61
+
+
+async def test_what_a_kit_forges_changes_nothing(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with field_of(store) as alps:
+        await noted(alps, KIT, TOLD)
+        forged = bytearray(TOLD.encode())
+        forged[forged.index(b"Debian")] = 0x1B
+        await alps.mailbox(KIT).take_note(bytes(forged))
+        assert (await row(alps, KIT))["about"]["system"] == "Debian 13.1"
+        assert "beyond its bounds" in caplog.text
+
+
+async def test_who_is_out_of_use_comes_last_and_who_is_removed_is_gone(store: Store) -> None:
+    async with field_of(store) as alps:
+        kits = [each["id"] for each in await rows(alps)]
+        for device in kits:
+            await noted(alps, device, TOLD)
+        odd = replace(TOLD, status=STATUS._replace(disk_used=97))
+        await noted(alps, kits[0], odd)
+        await noted(alps, kits[1], odd)
+        assert {each["id"] for each in (await rows(alps))[:2]} == {kits[0], kits[1]}
+        await alps.store.commit(lambda db: revocation.revoke(db, kits[0], "stolen", now=alps.now))
+        found = await rows(alps)
+        assert found[0]["id"] == kits[1]
+        assert (found[-1]["id"], found[-1]["revoked"], found[-1]["unlike"]) == (kits[0], True, [])
+        await alps.store.commit(
+            lambda db: directory.set_disabled(db, "device", kits[1], alps.now, now=alps.now)
+        )
+        assert {each["id"] for each in (await rows(alps))[-2:]} == {kits[0], kits[1]}
+        await alps.store.commit(
+            lambda db: deletion.end(db, Subject("device", kits[0], "kit"), alps.now)
+        )
+        assert kits[0] not in [each["id"] for each in await rows(alps)]
+        held = await alps.rows("SELECT count(*) FROM kit_condition WHERE device = ?", kits[0])
+        assert held == [(0,)]
+        await noted(alps, kits[0], TOLD)  # its link has not ended yet
+        assert kits[0] not in [each["id"] for each in await rows(alps)]
+
+
+def test_a_kit_that_told_nothing_has_a_line_in_the_shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    Alps(database)
+    assert dispatch(["hub", "fleet", "--database", database]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["kit", "heard", "next"]
+    assert line.split() == ["kit", "never", *["-"] * 11]
+
+
+def ask(address: str, **headers: str) -> Any:
+    with urlopen(Request(f"{address}/api/fleet", headers=headers), timeout=PATIENCE) as answer:
+        return json.load(answer)["kits"]
+
+
+def test_a_real_kit_tells_and_a_hub_that_was_down_still_knows(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    alps = Alps(database)
+    key = administer(database, "key", "add", "reader", "--read")["apiKey"]
+    proof = {**alps.proof, "x-api-key": key}
+    with hub(tmp_path, {"database": database}) as running:
+        with alps.kit(tmp_path, running.address):
+            until(lambda: ask(running.address, **proof)[0]["about"])
+        (kit,) = ask(running.address, **proof)
+        assert kit["status"]["over"] == "ip" and kit["status"]["clockFrom"]
+        assert kit["about"]["bootCause"] == "unknown" and kit["about"]["startsOfDay"] == 1
+        with alps.kit(tmp_path, running.address):
+            until(lambda: ask(running.address, **proof)[0]["about"]["startsOfDay"] == 2)
+    (shown,) = administer(database, "fleet")["kits"]
+    assert shown["about"]["startsOfDay"] == 2
+    with hub(tmp_path, {"database": database}) as running:
+        (kit,) = ask(running.address, **proof)
+        assert kit["status"]["at"] == shown["status"]["at"]

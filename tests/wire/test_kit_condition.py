@@ -1,0 +1,120 @@
+"""How a kit is, as a note of its link tells it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.wire import kit_status
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.kit_condition import (
+    HOURS,
+    KIND,
+    POWER,
+    THROTTLED,
+    UNDER_VOLTAGE,
+    UNKNOWN,
+    KitCondition,
+    throttling,
+)
+from fieldagent.wire.kit_note import decode
+from tests.wire.test_command import STATUS
+
+HEARD = [None] * 20 + [0, 3, None, 5]
+WHOLE = KitCondition(
+    STATUS, "Debian 13.1", POWER, 2, UNDER_VOLTAGE | THROTTLED << 16, -3, {"satellite": HEARD}
+)
+BYTES = 110
+"""What docs/ip-link.md promises at the most, with both channels."""
+
+
+def test_it_is_read_as_it_was_written_and_is_small() -> None:
+    assert decode(WHOLE.encode()) == WHOLE
+    assert decode(KitCondition(STATUS).encode()) == KitCondition(STATUS, signals={})
+    both = replace(WHOLE, signals={"satellite": HEARD, "cellular": HEARD})
+    assert decode(both.encode()) == both
+    assert len(KitCondition(STATUS, "Debian 13.1").encode()) <= 60
+    assert len(replace(both, clock=-1_700_000_000).encode()) <= BYTES
+
+
+def test_what_holds_now_and_held_is_told_apart() -> None:
+    assert WHOLE.throttled is not None
+    assert throttling(WHOLE.throttled) == (["under-voltage"], ["throttled"])
+    assert throttling(0) == ([], [])
+
+
+def test_what_is_beyond_a_bound_is_told_as_the_bound() -> None:
+    huge = replace(WHOLE, system="x" * 99, starts=10**9, throttled=2**40, clock=-(10**18))
+    read = decode(replace(huge, signals={"satellite": [99] * HOURS}).encode())
+    assert isinstance(read, KitCondition) and read.signals == {"satellite": [5] * HOURS}
+    assert (len(read.system), read.starts, read.throttled) == (60, 1_000, 0)
+
+
+def test_a_cause_of_a_later_version_is_not_known() -> None:
+    later = cbor2.loads(WHOLE.encode())
+    later[3] = 200
+    read = decode(cbor2.dumps([*later, "more"]))
+    assert read == replace(WHOLE, cause=UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (1, b"short"),
+        (1, bytes([1] + [255] * 31)),
+        (2, "two\nlines"),
+        (2, "x" * 61),
+        (2, "\x1b[2J"),
+        (3, -1),
+        (4, 1_001),
+        (4, True),
+        (5, -1),
+        (5, 2**32),
+        (6, 2**40 + 1),
+        (6, 1.5),
+        (7, None),
+        (7, [["satellite", b"\x60" * 12]]),
+        (7, [["satellite", b"\x00" * 11]]),
+        (7, [["radio", b"\x00" * 12]]),
+        (7, [["satellite", b"\x00" * 12]] * 3),
+    ],
+)
+def test_what_a_kit_could_forge_is_refused(place: int, value: Any) -> None:
+    forged = cbor2.loads(WHOLE.encode())
+    forged[place] = value
+    with pytest.raises(RemoteProtocolError):
+        decode(cbor2.dumps(forged))
+
+
+@pytest.mark.parametrize(("at", "value"), [(8, 101), (20, 3 << 4 | 6)])
+def test_a_status_beyond_its_bounds_is_refused(at: int, value: int) -> None:
+    """Percent, and bars."""
+    body = bytearray(kit_status.encode(STATUS))
+    body[at] = value
+    with pytest.raises(RemoteProtocolError):
+        kit_status.decode(bytes(body))
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.none(),
+            st.integers(),
+            st.binary(max_size=40),
+            st.text(),
+            st.lists(st.tuples(st.text(), st.binary(max_size=12)), max_size=3),
+        ),
+        max_size=9,
+    )
+)
+def test_any_note_of_that_kind_is_read_or_refused(members: list[Any]) -> None:
+    try:
+        read = decode(cbor2.dumps([KIND, *members]))
+    except RemoteProtocolError:
+        return
+    assert isinstance(read, KitCondition)
