@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "fieldagent"
 
-GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "webhook"]
+GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "webhook", "mqtt"]
 """What both programs use, lowest first: each may import those before it."""
 WINGS = ["agent", "hub"]
 """The two programs. Each stands on the ground, and neither names the other."""
@@ -35,6 +35,7 @@ PURE = {
     "agent.channels.air_pace",
     "agent.sms.arrivals",
     "agent.sms.parts_kept",
+    "mqtt.discovery",
     "agent.mqtt.documents",
     "agent.mqtt.topics",
     "agent.outbound.idle_time",

@@ -227,7 +227,7 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("mqtt-address=http://broker", "must be mqtts:// and a host"),
         ("mqtt-address=mqtt://a/b", "must be mqtts:// and a host"),
         ("mqtt-address=mqtt://a:b", "is not a URL"),
-        ("mqtt-address=mqtt://me:word@a", "goes into mqtt-user and mqtt-password"),
+        ("mqtt-address=mqtt://me:word@a", "user and password have settings of their own"),
         ("mqtt-user=me", "mqtt-user needs mqtt-address"),
         ("mqtt-address=mqtt://a\nmqtt-password=x", "mqtt-password needs mqtt-user"),
         ("mqtt-address=mqtt://a\nmqtt-name=a/b", "1 to 40 letters, digits"),

@@ -1,13 +1,5 @@
 """Decides what becomes of a command that came by MQTT, and puts it on disk.
 
-| came as                       | becomes                                                      |
-|-------------------------------|--------------------------------------------------------------|
-| text                          | a Message                                                    |
-| the JSON of `POST /api/package` | that Package; `key` in it is what Idempotency-Key is there |
-| retained                      | nothing: each connection would bring it again                |
-| longer than a packet may be   | nothing                                                      |
-| more than the hour's rate     | nothing                                                      |
-
 Whoever can publish at the broker can send, under any client id. So a sender is the last level of
 the topic, which the broker's own rules can keep for one. Only those of `mqtt-senders` use what
 costs, name people (on whose account that is delivered the kit cannot know), and replace what waits.
@@ -17,7 +9,6 @@ All of them together have one budget.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,20 +26,15 @@ from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.refusals import told_as_problems
 from fieldagent.http.problem import Problem
+from fieldagent.mqtt.commands import CommandGate, document_in, take_key
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package
-from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, read_package
-from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.system.rate import Rate
+from fieldagent.package.reading import ITEMS, read_package
 from fieldagent.wire.credit import CREDIT_BYTES
-from fieldagent.wire.mqtt import Published
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
 MARK = "mqtt "
 """What the Idempotency-Key of a Package begins with in the journal that came by MQTT."""
-BURST = 10
-"""Commands that may come at once after a long silence."""
-DROPS = ("retained", "too long", "too many")
 NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
@@ -70,39 +56,23 @@ class Door:
         self._intake = intake
         self._outboxes = outboxes
         self._has_sms = has_sms
-        self._rate = Rate(settings.commands_per_hour / 60, min(BURST, settings.commands_per_hour))
-        self._next = 0.0
+        self.gate = CommandGate(settings.commands_per_hour, journal.clock.now)
         self.purse = purse
-        self.counts = dict.fromkeys(("taken", "refused", *DROPS), 0)
-
-    def refuse_entry(self, came: Published) -> str:
-        """Return why it is not looked at, counted; empty where it is, and counts for the rate."""
-        if came.retained:
-            return self.drop("retained")
-        if came.skipped:
-            return self.drop("too long")
-        now = self._journal.clock.now()
-        self._next, wait = self._rate.admit(self._next, now)
-        return self.drop("too many") if wait else ""
-
-    def drop(self, why: str) -> str:
-        self.counts[why] += 1
-        return why
 
     async def take(self, sender: str, body: bytes) -> dict[str, Any]:
         """Return what the sender is told, once that is true on disk."""
         key = None
         try:
             with told_as_problems():
-                document = _document(body)
-                key = _key(document)
+                document = document_in(body)
+                key = take_key(document)
                 package = read_package(document, ITEMS)
                 standing, withheld = await self._accept(sender, key, package)
         except Problem as problem:
-            self.counts["refused"] += 1
+            self.gate.counts["refused"] += 1
             told = json.loads(problem.to_response().body)
             return {"accepted": False, "key": key, "problem": told}
-        self.counts["taken"] += 1
+        self.gate.counts["taken"] += 1
         told = {
             "accepted": True,
             "key": key,
@@ -192,24 +162,3 @@ class Door:
         if channel is Channel.CELLULAR and self._has_sms:
             return -(-cost.bytes // ENVELOPE_BYTES)
         return 0
-
-
-def _document(body: bytes) -> Any:
-    """Read JSON; what is no object is a message's text."""
-    if body.lstrip()[:1] == b"{":
-        return load_document(body)
-    if not body.strip():
-        # Who clears a retained message sends that to those who are there, too.
-        raise NotJson("nothing was queued: it is empty")
-    try:
-        return {"message": {"content": body.decode().strip()}}
-    except UnicodeDecodeError as error:
-        raise NotJson(f"the text is not UTF-8: byte {error.start} does not fit") from None
-
-
-def _key(document: Any) -> str | None:
-    """Take the key out of it."""
-    key = document.pop("key", None)
-    if key is None or (isinstance(key, str) and re.fullmatch(r"[\x21-\x7e]{1,200}", key)):
-        return key
-    raise InvalidPackage([Fault("must be 1 to 200 printable ASCII characters", "/key")])
