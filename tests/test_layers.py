@@ -29,6 +29,8 @@ PURE = {
     "wire",
     "webhook.schedule",
     "hub.webhook.flow",
+    "hub.bridge.mqtt.documents",
+    "hub.bridge.mqtt.topics",
     "hub.places.shape",
     "hub.places.crossing",
     "hub.report.week",

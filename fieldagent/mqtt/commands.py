@@ -56,11 +56,17 @@ class MqttCommand(NamedTuple):
 
 
 class CommandGate:
-    """Lets so many commands an hour in. `clock` is Unix time."""
+    """Lets so many commands an hour in. `clock` is Unix time; `note` is told why one is dropped."""
 
-    def __init__(self, per_hour: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        per_hour: int,
+        clock: Callable[[], float],
+        note: Callable[[str], object] = lambda why: None,
+    ) -> None:
         self._rate = Rate(per_hour / 60, min(BURST, per_hour))
         self._clock = clock
+        self._note = note
         self._next = 0.0
         self.counts = dict.fromkeys(("taken", "refused", *DROPS), 0)
 
@@ -75,6 +81,7 @@ class CommandGate:
 
     def drop(self, why: str) -> str:
         self.counts[why] += 1
+        self._note(why)
         return why
 
 

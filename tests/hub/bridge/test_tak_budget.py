@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.tak import inward, outward, records
 from fieldagent.hub.bridge.tak.inward import (
@@ -20,7 +21,8 @@ from fieldagent.hub.bridge.tak.inward import (
     TakOutcome,
     TakRules,
 )
-from fieldagent.hub.bridge.tak.records import HOLDS, OVER_AFTER, FreshItem, OutEvent
+from fieldagent.hub.bridge.tak.records import OVER_AFTER, FreshItem, OutEvent
+from fieldagent.hub.bridge.tenure import HOLDS
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
@@ -46,7 +48,7 @@ async def mountain(store: Store) -> AsyncIterator[Field]:
             await alps.store.commit(
                 lambda db: db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 9)")
             )
-        await alps.store.commit(lambda db: records.hold(db, "here", alps.now))
+        await alps.store.commit(lambda db: tenure.hold(db, records.NAME, "here", alps.now))
         yield alps
 
 
@@ -139,7 +141,7 @@ async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int |
 
     def take(db: Db) -> list[tuple[str, int | None]]:
         people = records.people(db, 1)
-        place = records.place(db)
+        place = tenure.place(db, records.NAME)
         fresh = records.fresh_items(db, 1, place, 100)
         whom = [(each, outward.person_for(each, people, rules.shares)) for each in fresh]
         found = [(each, person or None) for each, person in whom if person is not None]
@@ -290,7 +292,9 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
     async with field_of(store) as alps:
 
         async def hold(who: str, *, alone: bool = False) -> str:
-            return await store.commit(lambda db: records.hold(db, who, alps.now, alone=alone))
+            return await store.commit(
+                lambda db: tenure.hold(db, records.NAME, who, alps.now, alone=alone)
+            )
 
         identity = await hold("one")
         assert identity.startswith("FA-")
@@ -302,9 +306,9 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
         alps.now += 1
         assert await hold("other") == identity
         assert await hold("one") == ""
-        await store.commit(lambda db: records.let_go(db, "one"))
+        await store.commit(lambda db: tenure.let_go(db, records.NAME, "one"))
         assert await hold("one") == ""
-        await store.commit(lambda db: records.let_go(db, "other"))
+        await store.commit(lambda db: tenure.let_go(db, records.NAME, "other"))
         assert await hold("one") == identity
         assert await hold("third", alone=True) == identity
 

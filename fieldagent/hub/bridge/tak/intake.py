@@ -10,12 +10,13 @@ from functools import partial
 import trio
 
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.bridge.connecting import Lost
 from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.repeating import Alarm
 from fieldagent.hub.bridge.tak import inward, outward, records
 from fieldagent.hub.bridge.tak.door import Came, TakDoor
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakOutcome
-from fieldagent.hub.bridge.tak.site import Lost
-from fieldagent.hub.bridge.tak.users import Alarm, UserLink
+from fieldagent.hub.bridge.tak.users import UserLink
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import told_once

@@ -32,8 +32,6 @@ LEAST = 10.0
 """Seconds between two positions of one unit."""
 MOVED = 10.0
 """Metres that are news."""
-OFTEN, SELDOM, OFTEN_FOR = 10.0, 60.0, 6
-"""Seconds between two alerts, and after how many of them they come more rarely."""
 DAY = 86_400.0
 WORDS_MAX = 5_000
 """Characters of a message there: phones and servers take no event of any length."""
@@ -169,8 +167,3 @@ def alert_of(alert: OpenAlert, unit: TakUnit, user: KitUser, now: float) -> CotE
     known = user.latitude is not None and user.longitude is not None
     point = CotPoint(user.latitude or 0.0, user.longitude or 0.0) if known else NOWHERE
     return tak.alert(unit, point, at(now), cancels=alert.ends)
-
-
-def alert_again(times: int) -> float:
-    """Return the seconds from the alert that was the `times`th to the next."""
-    return OFTEN if times < OFTEN_FOR else SELDOM
