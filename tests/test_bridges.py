@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.mqtt import documents
+from fieldagent.hub.bridge.mqtt import documents as hub_documents
+from fieldagent.hub.bridge.mqtt import kind as hub_mqtt_kind
+from fieldagent.hub.bridge.mqtt.documents import KitItem
+from fieldagent.hub.bridge.mqtt.topics import topics_of
 from fieldagent.hub.bridge.tak import kind as tak_kind
 from fieldagent.hub.bridge.tak import outward
 from fieldagent.hub.bridge.tak.door import TakDoor
@@ -157,3 +161,30 @@ def test_every_setting_and_share_is_told_of() -> None:
     assert all(share.rstrip("s") in PAGE.lower() for share in tak_kind.SHARES)
     own = (ROOT / "docs/tak-server.md").read_text()
     assert all(key.name in own for key in phones_kind.KEYS)
+
+
+def test_the_hubs_mqtt_is_told_of() -> None:
+    part = PAGE.partition("## MQTT at the hub")[2]
+    kit = PAGE.partition("## MQTT at the kit")[2].partition("## MQTT at the hub")[0]
+    unnamed = [key.name for key in hub_mqtt_kind.KEYS if key.name not in part + kit]
+    assert not unnamed
+    assert all(f"`{share}`" in part for share in hub_mqtt_kind.SHARES)
+    assert all(f"`{kind}`" in part for kind in hub_documents.EVENT_TYPES)
+    topics = topics_of("fieldagent", "hub", "homeassistant")
+    told = {topics.online, topics.state, *(topics.kit(7, each) for each in ("state", "item"))}
+    assert all(f"`{topic.partition('/hub/')[2].replace('7', 'KIT')}`" in part for topic in told)
+    assert not [topic for topic in told if topics.address(topic)]
+
+
+@pytest.mark.parametrize("kind", ITEMS_OF_KIND)
+def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
+    item = KitItem(1, 0.0, 1, kind, False, False, "id")
+    every = {*hub_mqtt_kind.SHARES}
+    needed = {share for share in every if not hub_documents.is_shared(item, every - {share})}
+    assert len(needed) == 1
+    private = item._replace(private=True)
+    assert not hub_documents.is_shared(private, every - {"private"})
+    assert hub_documents.is_shared(private, every)
+    # An SOS is everybody's.
+    assert hub_documents.is_shared(private._replace(sos=True), {"incidents"})
+    assert hub_documents.event_type(item) in hub_documents.EVENT_TYPES
