@@ -96,14 +96,16 @@ class HubReporter:
             lambda db: records.happened_since(db, workspace, follower.place, follower.room)
         )
         self._happened = follower
-        now = self._host.clock()
+        before, now = follower.place, self._host.clock()
         fresh = follower.fresh([(each.number, each.at) for each in found], now)
         for each in found:
             if each.number in fresh:
                 topic = self._topics.kit(each.kit, "incident")
                 await session.publish(topic, compact(each.told))
-                self._alarms.setdefault(each.sos, Alarm()).note(self._host.clock())
-        if fresh:
+                if each.sos not in self._alarms:
+                    self._alarms[each.sos] = alarm = Alarm()
+                    alarm.note(now)
+        if follower.place > before:
             await persist(store, partial(records.keep_happened, up_to=follower.place))
 
     async def _tell_again(self, session: MqttSession) -> float:
@@ -144,7 +146,7 @@ class HubReporter:
             lambda db: records.fresh_items(db, workspace, follower.place, follower.room)
         )
         self._items = follower
-        now = self._host.clock()
+        before, now = follower.place, self._host.clock()
         fresh = follower.fresh([(item.id, item.accepted) for item, _ in found], now)
         told: list[tuple[KitItem, str]] = []
         for item, document in found:
@@ -152,7 +154,8 @@ class HubReporter:
                 body = {"event_type": documents.event_type(item), **document}
                 await session.publish(self._topics.kit(item.kit, "item"), compact(body))
                 told.append((item, self._topics.reached(item.kit, item.request_id)))
-        if fresh:
+        # With several hubs the place moves later than what is told.
+        if told or follower.place > before:
             note = partial(records.note_told, told=told, up_to=follower.place, now=now)
             await persist(store, note)
         return len(fresh) >= AT_ONCE
