@@ -17,15 +17,15 @@ from fieldagent.hub.bridge.mqtt.topics import topics_of
 from fieldagent.hub.bridge.tak import kind as tak_kind
 from fieldagent.hub.bridge.tak import outward
 from fieldagent.hub.bridge.tak.door import TakDoor
-from fieldagent.hub.bridge.tak.outward import ToldPosition
 from fieldagent.hub.bridge.tak.records import FreshItem, KitUser, OpenAlert, OutEvent
 from fieldagent.hub.bridge.tak_server import kind as phones_kind
 from fieldagent.package.package import Data, IncidentWord, Item, Location, Message, Said, Waypoint
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
-from fieldagent.wire import tak
+from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import CotPoint, encode
 from fieldagent.wire.tak import ChatReceipt, GeoChat, PlacedMarker, TakUnit
+from fieldagent.wire.tak_map import ToldPosition
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/bridges.md").read_text()
@@ -62,7 +62,7 @@ MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
 
 def shown() -> set[str]:
     """What shows where a user is, fresh or old, and takes away what is not true any more."""
-    user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), outward.FRESH + 1
+    user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH + 1
     old = outward.position(ADA, user, None, now, shared=True)
     told = ToldPosition(user, now, True)
     fresh = outward.position(ADA, user._replace(at=now), told, now, shared=True)

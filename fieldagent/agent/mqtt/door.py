@@ -19,7 +19,7 @@ from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.mqtt_settings import MqttSettings
-from fieldagent.agent.outbound.cost import Cost, costs
+from fieldagent.agent.outbound.affordable import Affordable, SpendingTerms, affordable
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.purse import DayPurse
@@ -30,8 +30,6 @@ from fieldagent.mqtt.commands import CommandGate, document_in, take_key
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package
 from fieldagent.package.reading import ITEMS, read_package
-from fieldagent.wire.credit import CREDIT_BYTES
-from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
 MARK = "mqtt "
 """What the Idempotency-Key of a Package begins with in the journal that came by MQTT."""
@@ -97,12 +95,12 @@ class Door:
             return await self._intake.accept(package, name), {}
         if package.sos:
             return await self._intake.accept(package, name), {}
-        package, withheld, price = self._affordable(sender, package)
-        await self._spend(price)
+        found = self._affordable(sender, package)
+        await self._spend(found.price)
         try:
-            return await self._intake.accept(package, name), withheld
+            return await self._intake.accept(found.package, name), found.withheld
         except Exception:
-            await self._spend(-price)
+            await self._spend(-found.price)
             raise
 
     async def _spend(self, amount: int) -> None:
@@ -127,38 +125,18 @@ class Door:
             if value is not None and not listed:
                 raise Problem(403, f"nothing was queued: {who}, and cannot say `{member}`")
 
-    def _affordable(self, sender: str, package: Package) -> tuple[Package, dict[str, str], int]:
-        """Return the Package on the channels that it may take, the others each with why, and what
-        it costs. Raises Problem where none is left."""
-        left = self.purse.left() or 0
-        price = 0
-        withheld: dict[str, str] = {}
+    def _affordable(self, sender: str, package: Package) -> Affordable:
+        """Raises Problem where no channel is left."""
+        listed = sender in self._settings.senders
+        terms = SpendingTerms(
+            "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
+            self.purse.left() or 0,
+            self._settings.credits_per_day,
+            "mqtt-credits-per-day lets MQTT cost",
+            self._has_sms,
+        )
         now = self._journal.clock.date(self._journal.clock.now())
-        found = costs(package, self._outboxes, now)
-        for channel, cost in found.items():
-            amount = self._price(channel, cost)
-            if amount and sender not in self._settings.senders:
-                withheld[channel] = NOT_LISTED.format(sender=sender or "the sender")
-            elif price + amount > left:
-                withheld[channel] = (
-                    f"it takes {amount} of the {left - price} left of"
-                    f" {self._settings.credits_per_day} that mqtt-credits-per-day lets MQTT cost"
-                )
-            else:
-                price += amount
-        if not withheld:
-            return package, {}, price
-        wanted = frozenset(found) if package.channels is None else package.channels
-        channels = wanted - {Channel(channel) for channel in withheld}
-        if not channels:
-            why = "; ".join(f"{channel}: {reason}" for channel, reason in withheld.items())
-            raise Problem(403, f"nothing was queued: {why}")
-        return replace(package, channels=channels), withheld, price
-
-    def _price(self, channel: Channel, cost: Cost) -> int:
-        """Return credits, of 50 bytes where bytes are paid for, and SMS; 0 of what costs none."""
-        if channel is Channel.SATELLITE:
-            return -(-cost.bytes // CREDIT_BYTES) if cost.by_bytes else cost.credits
-        if channel is Channel.CELLULAR and self._has_sms:
-            return -(-cost.bytes // ENVELOPE_BYTES)
-        return 0
+        found = affordable(package, self._outboxes, now, terms)
+        if not found.goes:
+            raise Problem(403, f"nothing was queued: {found.why}")
+        return found

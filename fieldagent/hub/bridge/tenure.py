@@ -21,11 +21,10 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import told_once
+from fieldagent.wire import tak_map
 
 log = logging.getLogger(__name__)
 
-PREFIX = "FA-"
-"""What the identities of every hub begin with, by which they know each other's."""
 HOLDS = 30.0
 """Seconds for which a process holds a bridge without saying that it lives."""
 RENEW = 10.0
@@ -100,7 +99,7 @@ def hold(db: Db, name: str, holder: str, now: float, *, alone: bool = False) -> 
         "INSERT INTO bridge (name, identity, place, happened) SELECT ?, ?, (SELECT"
         " coalesce(max(id), 0) FROM item), (SELECT coalesce(max(id), 0) FROM sos_event)"
         " WHERE true ON CONFLICT (name) DO NOTHING",
-        *(name, f"{PREFIX}{secrets.token_hex(4)}"),
+        *(name, f"{tak_map.PREFIX}{secrets.token_hex(4)}"),
     )
     rows = db.execute(
         "UPDATE bridge SET holder = ?, until = ? WHERE name = ? AND (holder = ? OR until <= ?)"

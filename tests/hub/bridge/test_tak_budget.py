@@ -28,6 +28,7 @@ from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Location, Message
 from fieldagent.package.reach import Rung
+from fieldagent.wire import tak_map
 from fieldagent.wire.cot import EVENT_BYTES_MAX, CotPoint, encode
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit, read_chat
@@ -185,7 +186,7 @@ async def test_a_callsign_that_looks_like_an_address_is_written_to_at_no_other_p
 
 
 def test_a_message_without_end_is_cut_and_says_so() -> None:
-    content = Message("é" * (outward.WORDS_MAX + 7))
+    content = Message("é" * (tak_map.WORDS_MAX + 7))
     out = OutEvent(1, 1, 1, None, "", "", "m-1", 0, content, 0.0)
     event = outward.event_of(out, UNIT, 0.0)
     assert event is not None
@@ -272,7 +273,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
 
 async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
     async with mountain(store) as alps:
-        placed = PlacedMarker("hut\u202e", "dry", CotPoint(46.5, 8.1), outward.at(alps.now), ())
+        placed = PlacedMarker("hut\u202e", "dry", CotPoint(46.5, 8.1), tak_map.at(alps.now), ())
         sent = SentMarker(BRAVO, "marker-1", placed)
 
         async def come() -> Any:
@@ -360,7 +361,7 @@ UNIT = TakUnit("FA-1-1", "Ada")
 def test_a_position_says_how_old_it_is() -> None:
     (fresh,) = outward.position(UNIT, USER, None, 1_000_060.0, shared=True)
     assert (fresh.how, fresh.start.timestamp()) == ("m-g", 1_000_000.0)
-    assert fresh.stale.timestamp() == 1_000_000.0 + outward.FRESH
+    assert fresh.stale.timestamp() == 1_000_000.0 + tak_map.FRESH
     now = 1_000_000.0 + 3 * 3_600 + 60
     old, beside = outward.position(UNIT, USER, None, now, shared=True)
     assert (old.uid, old.how) == ("FA-1-1", "m-g-l")
@@ -371,7 +372,7 @@ def test_a_position_says_how_old_it_is() -> None:
     name = beside.find("contact")
     assert name is not None
     assert (beside.uid, name.get("callsign")) == ("FA-1-1-last", "Ada 13:46Z")
-    told = outward.ToldPosition(USER, now, True)
+    told = tak_map.ToldPosition(USER, now, True)
     _, removed = outward.position(UNIT, USER._replace(at=now), told, now, shared=True)
     assert removed.type == "t-x-d-d"
     (hidden,) = outward.position(UNIT, USER, None, now, shared=False)
@@ -379,12 +380,12 @@ def test_a_position_says_how_old_it_is() -> None:
 
 
 def test_when_a_position_is_told_again() -> None:
-    due, told = outward.position_due, outward.ToldPosition(USER, 1_000_010.0, False)
+    due, told = tak_map.position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
     assert due(None, USER, 5.0) == 5.0
     moved = USER._replace(latitude=46.501, at=1_000_012.0)
-    assert due(told, moved, 1_000_012.0) == told.at + outward.LEAST
+    assert due(told, moved, 1_000_012.0) == told.at + tak_map.LEAST
     still = USER._replace(latitude=46.50001, at=1_000_012.0)
-    assert due(told, still, 1_000_012.0) == told.at + outward.FRESH / 2
-    later = 1_000_000.0 + outward.FRESH + 1
+    assert due(told, still, 1_000_012.0) == told.at + tak_map.FRESH / 2
+    later = 1_000_000.0 + tak_map.FRESH + 1
     assert due(told, USER, later) == later
-    assert due(told._replace(old=True, at=later), USER, later) == later + outward.SHOWN / 2
+    assert due(told._replace(old=True, at=later), USER, later) == later + tak_map.SHOWN / 2

@@ -18,9 +18,10 @@ from fieldagent.hub.records.ledger import stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item
 from fieldagent.package.reach import Rung
+from fieldagent.wire import tak_map
 
 NAME = "tak"
-PREFIX = tenure.PREFIX
+PREFIX = tak_map.PREFIX
 """What the uids of every hub's units begin with, by which they know each other's."""
 OVER_AFTER = 86_400.0
 """Seconds after which nothing is tried or told any more."""

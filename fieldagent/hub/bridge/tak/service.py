@@ -28,7 +28,6 @@ from fieldagent.hub.bridge.tak.door import Came, TakDoor
 from fieldagent.hub.bridge.tak.intake import TakIntake
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakRules
 from fieldagent.hub.bridge.tak.link import STEADY, wait_before
-from fieldagent.hub.bridge.tak.outward import ToldPosition
 from fieldagent.hub.bridge.tak.records import KitUser, OpenAlert, OutEvent, OwedTick
 from fieldagent.hub.bridge.tak.site import OpenSite, TakSession, TakSite
 from fieldagent.hub.bridge.tak.users import UserLink
@@ -39,9 +38,10 @@ from fieldagent.hub.store.contract import ANYTHING, Db
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.reach import Rung
 from fieldagent.system import waits
-from fieldagent.wire import tak
+from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import CotEvent
 from fieldagent.wire.tak import ChatReceipt, TakUnit
+from fieldagent.wire.tak_map import ToldPosition
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class _Bridge:
             link = self._links[user.member]
             if link.session is None or link.busy:
                 continue
-            due = outward.position_due(link.told, user, now)
+            due = tak_map.position_due(link.told, user, now)
             said: list[Saying] = []
             if due <= now:
                 said.append(self._position(link, user, now))
@@ -222,7 +222,7 @@ class _Bridge:
         events = outward.position(link.unit, user, link.told, now, shared=shared)
 
         def note(now: float) -> None:
-            link.told = ToldPosition(user, now, outward.is_old(user, now))
+            link.told = ToldPosition(user, now, tak_map.is_old(user, now))
 
         return Saying(events, note=note)
 
@@ -236,7 +236,7 @@ class _Bridge:
         for tick in work.ticks:
             if tick.member == user.member:
                 told = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
-                event = tak.receipt(told, TakUnit(tick.uid, tick.callsign), outward.at(now))
+                event = tak.receipt(told, TakUnit(tick.uid, tick.callsign), tak_map.at(now))
                 said.append(Saying([event], partial(_note_told, tick=tick)))
         return said
 

@@ -6,10 +6,10 @@ from dataclasses import field
 
 import trio
 
-from fieldagent.hub.bridge.tak.outward import ToldPosition
 from fieldagent.hub.bridge.tak.site import TakSession
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.tak import TakUnit
+from fieldagent.wire.tak_map import ToldPosition
 
 
 @dataclass(slots=True)
