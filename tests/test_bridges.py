@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.agent import tak_lan_settings
 from fieldagent.agent.mqtt import documents
+from fieldagent.agent.tak_lan import outward as lan
 from fieldagent.hub.bridge.mqtt import documents as hub_documents
 from fieldagent.hub.bridge.mqtt import kind as hub_mqtt_kind
 from fieldagent.hub.bridge.mqtt.documents import KitItem
@@ -164,7 +166,7 @@ def test_every_setting_and_share_is_told_of() -> None:
 
 
 def test_the_hubs_mqtt_is_told_of() -> None:
-    part = PAGE.partition("## MQTT at the hub")[2]
+    part = PAGE.partition("## MQTT at the hub")[2].partition("## TAK on the kit's own")[0]
     kit = PAGE.partition("## MQTT at the kit")[2].partition("## MQTT at the hub")[0]
     unnamed = [key.name for key in hub_mqtt_kind.KEYS if key.name not in part + kit]
     assert not unnamed
@@ -188,3 +190,22 @@ def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
     # An SOS is everybody's.
     assert hub_documents.is_shared(private._replace(sos=True), {"incidents"})
     assert hub_documents.event_type(item) in hub_documents.EVENT_TYPES
+
+
+def test_what_phones_on_the_kits_network_are_shown() -> None:
+    part = PAGE.partition("## TAK on the kit's own network")[2]
+    assert not [key.name for key in tak_lan_settings.KEYS if key.name not in part]
+    assert f"TCP port {lan.PORT}" in part
+    who = {"id": "7", "name": "Ben", "type": "User"}
+    become = {}
+    for kind, event in {
+        "message": {"type": "Message", "content": "word"},
+        "waypoint": {"type": "Waypoint", "latitude": "1", "longitude": "2", "name": "hut"},
+        "data": {"type": "Data", "data": "AA=="},
+    }.items():
+        body = {"requestId": "r", "payloads": [{"identity": who, "events": [event]}]}
+        shown_there = lan.arrived(json.dumps(body), 0.0)
+        become[kind] = None if shown_there is None else shown_there.type
+    assert become == {"message": tak.CHAT, "waypoint": tak.MARKER, "data": None}
+    assert lan.user_in(lan.unit_of("User", "7", "Ben").uid) == 7
+    assert lan.user_in(lan.unit_of("Device", "7", "hut").uid) is None

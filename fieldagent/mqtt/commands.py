@@ -55,7 +55,7 @@ class MqttCommand(NamedTuple):
         return self.came.number, self.came.topic, hashlib.blake2b(self.came.payload).digest()
 
 
-class CommandGate:
+class HourlyGate:
     """Lets so many commands an hour in. `clock` is Unix time; `note` is told why one is dropped."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Commands:
 
     def __init__(
         self,
-        gate: CommandGate,
+        gate: HourlyGate,
         carry_out: Callable[[MqttCommand], Awaitable[dict[str, Any]]],
         result_topic: Callable[[str], str],
     ) -> None:

@@ -26,7 +26,7 @@ from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.refusals import told_as_problems
 from fieldagent.http.problem import Problem
-from fieldagent.mqtt.commands import CommandGate, document_in, take_key
+from fieldagent.mqtt.commands import HourlyGate, document_in, take_key
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package
 from fieldagent.package.reading import ITEMS, read_package
@@ -54,7 +54,7 @@ class Door:
         self._intake = intake
         self._outboxes = outboxes
         self._has_sms = has_sms
-        self.gate = CommandGate(settings.commands_per_hour, journal.clock.now)
+        self.gate = HourlyGate(settings.commands_per_hour, journal.clock.now)
         self.purse = purse
 
     async def take(self, sender: str, body: bytes) -> dict[str, Any]:

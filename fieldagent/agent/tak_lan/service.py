@@ -40,9 +40,9 @@ TTL = 1
 """It goes into that network, and no further."""
 WAITS = (1.0, 5.0, 30.0, 60.0)
 """Seconds between two looks for a network that is away; the last for ever."""
-TURN_MAX = 10.0
-"""Seconds between two alerts of one SOS."""
-TURN_MIN = 1.0
+TURN_MIN, QUIET_MAX = 1.0, 9.0
+"""Seconds between two looks at least, and until the next where nothing is new: together those
+between two alerts of one SOS."""
 AGAIN = 30.0
 """Seconds between two positions of one unit: nobody keeps them for who comes later."""
 CANCELS = 3
@@ -124,7 +124,7 @@ class TakLan:
                 await self._say(speaking, event)
             await trio.sleep(TURN_MIN)
             if changes.newest(self._journal) == self._place:
-                with trio.move_on_after(TURN_MAX - TURN_MIN):
+                with trio.move_on_after(QUIET_MAX):
                     await self._journal.news()
 
     async def _say(self, speaking: trio.socket.SocketType, event: CotEvent) -> None:

@@ -14,7 +14,7 @@ import trio
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.mqtt import inward, records
-from fieldagent.hub.bridge.mqtt.inward import CommandInbox, HubMqttRules, Outcome
+from fieldagent.hub.bridge.mqtt.inward import BrokerOutcome, CommandInbox, HubMqttRules
 from fieldagent.hub.bridge.mqtt.kind import SHARES
 from fieldagent.hub.bridge.mqtt.outward import HubReporter
 from fieldagent.hub.bridge.mqtt.topics import CommandAddress, topics_of
@@ -50,7 +50,7 @@ async def alps_of(store: Store) -> AsyncIterator[Field]:
 
 async def command(
     alps: Field, body: Any, sender: str = "house", kit: int | None = None, name: str = "own"
-) -> Outcome:
+) -> BrokerOutcome:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     address = CommandAddress(sender, kit)
     return await alps.store.commit(

@@ -31,7 +31,7 @@ from fieldagent.hub.api.push_api import carriers_of, posting_of
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.mqtt import records
-from fieldagent.hub.bridge.mqtt.records import KnownCommand
+from fieldagent.hub.bridge.mqtt.records import StoredCommand
 from fieldagent.hub.bridge.mqtt.topics import CommandAddress, HubTopics
 from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.field.far_sizes import far_kits, hold_back
@@ -72,7 +72,7 @@ class CommandInbox(NamedTuple):
     topics: HubTopics
 
 
-class Outcome(NamedTuple):
+class BrokerOutcome(NamedTuple):
     became: Became
     told: Mapping[str, Any]
     """What its sender is told."""
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
 
 def carry_out(
     db: Db, inbox: CommandInbox, address: CommandAddress, body: bytes, own_key: str, now: float
-) -> Outcome:
+) -> BrokerOutcome:
     """Put what a command becomes into the database. `own_key` names one that has no key."""
     key = None
     try:
@@ -92,16 +92,16 @@ def carry_out(
         if known is not None:
             if known.digest != digest:
                 raise Problem(422, KEY_REUSED)
-            return Outcome(Became.REPEATED, known.outcome)
+            return BrokerOutcome(Became.REPEATED, known.outcome)
         member = records.member_of(db, inbox.workspace, name, now)
         if "acknowledge" in document:
             told, cost = _acknowledge(db, inbox, address, document, member, now), 0
         else:
             told, cost = _send(db, inbox, address, document, member, now)
         told = {"accepted": True, "key": key, **told}
-        command = KnownCommand(digest, told)
+        command = StoredCommand(digest, told)
         records.note_command(db, address.sender, key or own_key, command, cost, now)
-        return Outcome(Became.TAKEN, told)
+        return BrokerOutcome(Became.TAKEN, told)
     except NotJson as error:
         return _refused(Became.UNREADABLE, key, Problem(400, str(error)))
     except InvalidPackage as error:
@@ -112,9 +112,9 @@ def carry_out(
         return _refused(Became.REFUSED, key, problem)
 
 
-def _refused(became: Became, key: str | None, problem: Problem) -> Outcome:
+def _refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome:
     told = json.loads(problem.to_response().body)
-    return Outcome(became, {"accepted": False, "key": key, "problem": told})
+    return BrokerOutcome(became, {"accepted": False, "key": key, "problem": told})
 
 
 def _send(

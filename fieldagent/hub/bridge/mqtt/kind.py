@@ -107,19 +107,23 @@ def _faults(own: Own) -> list[str]:
     found = []
     if own["mqtt-address"] is None:
         found += [
-            f"{name} needs mqtt-address: set that too, or remove {name}"
+            _needs(name, "mqtt-address")
             for name in ("mqtt-workspace", "mqtt-user", "mqtt-ca-file")
             if own[name] is not None
         ]
     elif own["mqtt-workspace"] is None:
-        found.append("mqtt-address needs mqtt-workspace: set that too, or remove mqtt-address")
+        found.append(_needs("mqtt-address", "mqtt-workspace"))
     if own["mqtt-password-file"] is not None and own["mqtt-user"] is None:
-        found.append("mqtt-password-file needs mqtt-user: set that too, or remove it")
+        found.append(_needs("mqtt-password-file", "mqtt-user"))
     if own["mqtt-credits-per-day"] and not own["mqtt-senders"]:
-        found.append("mqtt-credits-per-day needs mqtt-senders: set that too, or remove it")
+        found.append(_needs("mqtt-credits-per-day", "mqtt-senders"))
     if own["mqtt-acknowledge"] == "on" and not own["mqtt-senders"]:
-        found.append("mqtt-acknowledge needs mqtt-senders: set that too, or remove it")
+        found.append(_needs("mqtt-acknowledge", "mqtt-senders"))
     return found
+
+
+def _needs(name: str, other: str) -> str:
+    return f"{name} needs {other}: set that too, or remove {name}"
 
 
 def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:

@@ -158,20 +158,20 @@ def kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
 # In.
 
 
-class KnownCommand(NamedTuple):
+class StoredCommand(NamedTuple):
     digest: bytes
     outcome: dict[str, Any]
 
 
-def known_command(db: Db, sender: str, key: str) -> KnownCommand | None:
+def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
     )
-    return KnownCommand(bytes(rows[0][0]), json.loads(rows[0][1])) if rows else None
+    return StoredCommand(bytes(rows[0][0]), json.loads(rows[0][1])) if rows else None
 
 
 def note_command(
-    db: Db, sender: str, key: str, command: KnownCommand, cost: int, now: float
+    db: Db, sender: str, key: str, command: StoredCommand, cost: int, now: float
 ) -> None:
     db.execute(
         "INSERT INTO mqtt_command (sender, key, digest, outcome, credits, at)"

@@ -17,14 +17,14 @@ from fieldagent.hub.bridge import connecting, tenure
 from fieldagent.hub.bridge.connecting import Lost
 from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.mqtt import inward, records
-from fieldagent.hub.bridge.mqtt.inward import CommandInbox, HubMqttRules, Outcome
+from fieldagent.hub.bridge.mqtt.inward import BrokerOutcome, CommandInbox, HubMqttRules
 from fieldagent.hub.bridge.mqtt.outward import HubReporter
 from fieldagent.hub.bridge.mqtt.topics import topics_of
 from fieldagent.hub.bridge.tenure import BridgePost
 from fieldagent.hub.escalation.mail import password_in
 from fieldagent.hub.store.persist import persist
 from fieldagent.mqtt import session
-from fieldagent.mqtt.commands import CommandGate, Commands, MqttCommand
+from fieldagent.mqtt.commands import Commands, HourlyGate, MqttCommand
 from fieldagent.mqtt.session import STEADY, BrokerLost, MqttClient, MqttSession, wait_before
 from fieldagent.system import waits
 from fieldagent.system.error_groups import first_error
@@ -61,14 +61,14 @@ async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
     """Work until cancelled, where and while no other process does."""
 
     async def work(identity: str, workspace: int) -> None:
-        await _Bridge(host, broker, rules, workspace).run()
+        await _BrokerBridge(host, broker, rules, workspace).run()
 
     await tenure.hold_and_work(
         host, BridgePost(records.NAME, rules.workspace, "mqtt-workspace"), work
     )
 
 
-class _Bridge:
+class _BrokerBridge:
     """The work of the process that holds the bridge."""
 
     def __init__(
@@ -79,7 +79,7 @@ class _Bridge:
         self._topics = topics_of(broker.prefix, broker.name, broker.discovery)
         self._inbox = CommandInbox(workspace, rules, self._topics)
         self._reporter = HubReporter(host, self._inbox, broker.name)
-        gate = CommandGate(
+        gate = HourlyGate(
             broker.commands_per_hour, host.clock, lambda why: host.note_events(BECAME[why])
         )
         self._commands = Commands(gate, self._carry_out, self._topics.result)
@@ -144,7 +144,7 @@ class _Bridge:
         own_key, now = f"own {secrets.token_hex(8)}", self._host.clock()
         body = command.came.payload
         try:
-            outcome: Outcome = await persist(
+            outcome: BrokerOutcome = await persist(
                 self._host.store,
                 lambda db: inward.carry_out(db, self._inbox, address, body, own_key, now),
             )
