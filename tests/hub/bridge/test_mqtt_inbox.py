@@ -77,6 +77,9 @@ async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> Non
         assert (await command(alps, place, name="c")).became is Became.TAKEN
         assert [text for _, text in said(await collect(alps.mailbox(1)))] == ["for Ada"]
         assert [text for _, text in said(await collect(alps.mailbox(2)))] == ["come down"]
+        # A commit that broke, and was stored all the same, is tried once more.
+        again = await command(alps, "for Ada", kit=1, name="a")
+        assert (again.became, again.told) == (Became.REPEATED, taken.told)
         # One voice for each sender that is listed, and one for all others.
         await command(alps, "x", "stranger", 1, "d")
         await command(alps, "x", "other", 1, "e")
