@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+MULTICAST = ipaddress.ip_network("239.2.3.1/32")
+"""Of TAK, which goes out by the interface that a socket was given: in tests that is the loopback
+one, and a kit has `tak-lan` there."""
 NAMES = ("", "localhost")
 REPORT = "FIELDAGENT_TESTS_LEFT"
 """Names the file in which started programs say what they would have sent."""
@@ -89,7 +92,7 @@ def _is_here(host: str) -> bool:
     except ValueError:
         return host in NAMES
     mapped = getattr(address, "ipv4_mapped", None)
-    return any((mapped or address) in network for network in HERE)
+    return any((mapped or address) in network for network in (*HERE, MULTICAST))
 
 
 def _refuse(event: str, where: Any) -> None:

@@ -9,19 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.agent import tak_lan_settings
 from fieldagent.agent.mqtt import documents
+from fieldagent.agent.tak_lan import outward as lan
+from fieldagent.hub.bridge.mqtt import documents as hub_documents
+from fieldagent.hub.bridge.mqtt import kind as hub_mqtt_kind
+from fieldagent.hub.bridge.mqtt.documents import KitItem
+from fieldagent.hub.bridge.mqtt.topics import topics_of
 from fieldagent.hub.bridge.tak import kind as tak_kind
 from fieldagent.hub.bridge.tak import outward
 from fieldagent.hub.bridge.tak.door import TakDoor
-from fieldagent.hub.bridge.tak.outward import ToldPosition
 from fieldagent.hub.bridge.tak.records import FreshItem, KitUser, OpenAlert, OutEvent
 from fieldagent.hub.bridge.tak_server import kind as phones_kind
 from fieldagent.package.package import Data, IncidentWord, Item, Location, Message, Said, Waypoint
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
-from fieldagent.wire import tak
+from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import CotPoint, encode
 from fieldagent.wire.tak import ChatReceipt, GeoChat, PlacedMarker, TakUnit
+from fieldagent.wire.tak_map import ToldPosition
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/bridges.md").read_text()
@@ -58,7 +64,7 @@ MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
 
 def shown() -> set[str]:
     """What shows where a user is, fresh or old, and takes away what is not true any more."""
-    user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), outward.FRESH + 1
+    user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH + 1
     old = outward.position(ADA, user, None, now, shared=True)
     told = ToldPosition(user, now, True)
     fresh = outward.position(ADA, user._replace(at=now), told, now, shared=True)
@@ -157,3 +163,49 @@ def test_every_setting_and_share_is_told_of() -> None:
     assert all(share.rstrip("s") in PAGE.lower() for share in tak_kind.SHARES)
     own = (ROOT / "docs/tak-server.md").read_text()
     assert all(key.name in own for key in phones_kind.KEYS)
+
+
+def test_the_hubs_mqtt_is_told_of() -> None:
+    part = PAGE.partition("## MQTT at the hub")[2].partition("## TAK on the kit's own")[0]
+    kit = PAGE.partition("## MQTT at the kit")[2].partition("## MQTT at the hub")[0]
+    unnamed = [key.name for key in hub_mqtt_kind.KEYS if key.name not in part + kit]
+    assert not unnamed
+    assert all(f"`{share}`" in part for share in hub_mqtt_kind.SHARES)
+    assert all(f"`{kind}`" in part for kind in hub_documents.EVENT_TYPES)
+    topics = topics_of("fieldagent", "hub", "homeassistant")
+    told = {topics.online, topics.state, *(topics.kit(7, each) for each in ("state", "item"))}
+    assert all(f"`{topic.partition('/hub/')[2].replace('7', 'KIT')}`" in part for topic in told)
+    assert not [topic for topic in told if topics.address(topic)]
+
+
+@pytest.mark.parametrize("kind", ITEMS_OF_KIND)
+def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
+    item = KitItem(1, 0.0, 1, kind, False, False, "id")
+    every = {*hub_mqtt_kind.SHARES}
+    needed = {share for share in every if not hub_documents.is_shared(item, every - {share})}
+    assert len(needed) == 1
+    private = item._replace(private=True)
+    assert not hub_documents.is_shared(private, every - {"private"})
+    assert hub_documents.is_shared(private, every)
+    # An SOS is everybody's.
+    assert hub_documents.is_shared(private._replace(sos=True), {"incidents"})
+    assert hub_documents.event_type(item) in hub_documents.EVENT_TYPES
+
+
+def test_what_phones_on_the_kits_network_are_shown() -> None:
+    part = PAGE.partition("## TAK on the kit's own network")[2]
+    assert not [key.name for key in tak_lan_settings.KEYS if key.name not in part]
+    assert f"TCP port {lan.PORT}" in part
+    who = {"id": "7", "name": "Ben", "type": "User"}
+    become = {}
+    for kind, event in {
+        "message": {"type": "Message", "content": "word"},
+        "waypoint": {"type": "Waypoint", "latitude": "1", "longitude": "2", "name": "hut"},
+        "data": {"type": "Data", "data": "AA=="},
+    }.items():
+        body = {"requestId": "r", "payloads": [{"identity": who, "events": [event]}]}
+        shown_there = lan.arrived(json.dumps(body), 0.0)
+        become[kind] = None if shown_there is None else shown_there.type
+    assert become == {"message": tak.CHAT, "waypoint": tak.MARKER, "data": None}
+    assert lan.user_in(lan.unit_of("User", "7", "Ben").uid) == 7
+    assert lan.user_in(lan.unit_of("Device", "7", "hut").uid) is None

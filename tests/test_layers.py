@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "fieldagent"
 
-GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "webhook"]
+GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "webhook", "mqtt"]
 """What both programs use, lowest first: each may import those before it."""
 WINGS = ["agent", "hub"]
 """The two programs. Each stands on the ground, and neither names the other."""
@@ -29,6 +29,8 @@ PURE = {
     "wire",
     "webhook.schedule",
     "hub.webhook.flow",
+    "hub.bridge.mqtt.documents",
+    "hub.bridge.mqtt.topics",
     "hub.places.shape",
     "hub.places.crossing",
     "hub.fleet.unlike",
@@ -36,8 +38,10 @@ PURE = {
     "agent.channels.air_pace",
     "agent.sms.arrivals",
     "agent.sms.parts_kept",
+    "mqtt.discovery",
     "agent.mqtt.documents",
     "agent.mqtt.topics",
+    "agent.tak_lan.outward",
     "agent.outbound.idle_time",
     "agent.outbound.collapse",
     "agent.outbound.queue",
@@ -154,6 +158,7 @@ INSIDE = {
             "sms",
             "people_settings",
             "mqtt_settings",
+            "tak_lan_settings",
             "air_settings",
             "relay_settings",
             "page_settings",
@@ -166,7 +171,7 @@ INSIDE = {
             "watchdog",
             "clock_offer",
         ),
-        *("outbound", "refusals", "events", "inbound", "mesh", "people", "mqtt"),
+        *("outbound", "refusals", "events", "inbound", "mesh", "people", "mqtt", "tak_lan"),
         *("condition", "assembly", "drivers", "commands", "api", "agent"),
     ],
     "cli": [

@@ -117,6 +117,7 @@ class Agent:
             "faults": self._faults(),
             "mesh": None if self.parts.people is None else self.parts.people.status(),
             "mqtt": None if self.parts.mqtt is None else self.parts.mqtt.status(),
+            "takLan": None if self.parts.tak_lan is None else self.parts.tak_lan.status(),
         }
 
     def _notices(self) -> list[str]:
@@ -353,6 +354,8 @@ async def _run_parts(
         if (mqtt := agent.parts.mqtt) is not None:
             notes = agent.supervisor.notes("MQTT")
             nursery.start_soon(keep, "MQTT", partial(mqtt.run, agent.status, notes))
+        if agent.parts.tak_lan is not None:
+            nursery.start_soon(keep, "TAK on the network", agent.parts.tak_lan.run)
         if agent.parts.station is not None:
             nursery.start_soon(keep, "the rounds on the air", agent.parts.station.repeating.run)
         await _serve_api(agent, listeners, stopping, task_status)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fieldagent.agent.mesh.station import Station, StationTerms
     from fieldagent.agent.mqtt.service import MqttService, Publisher
     from fieldagent.agent.people.service import PeopleService
+    from fieldagent.agent.tak_lan.service import TakLan
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
@@ -72,6 +73,7 @@ class Parts:
     station: Station | None
     people: PeopleService | None
     mqtt: MqttService | None
+    tak_lan: TakLan | None
     proof_keys: Sequence[bytes]
     """What this kit and the hub alone share, for words about its incidents; the first is used."""
     incident_status: Callable[[], dict[str, Any]]
@@ -129,6 +131,14 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
     people = _people(settings, journal, intake, cancellation, inbox, outboxes, people_link)
+    incidents = partial(
+        incident_status,
+        journal,
+        queues,
+        outboxes,
+        every=settings.sos_repeat,
+        until=settings.sos_until,
+    )
     return Parts(
         journal,
         Events(journal),
@@ -144,15 +154,9 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         station,
         people,
         _mqtt(settings, journal, intake, inbox, outboxes, publisher),
+        _tak_lan(settings, journal, intake, outboxes, incidents),
         _proof_keys(settings),
-        partial(
-            incident_status,
-            journal,
-            queues,
-            outboxes,
-            every=settings.sos_repeat,
-            until=settings.sos_until,
-        ),
+        incidents,
         settings.satellite_credit_price,
     )
 
@@ -237,6 +241,25 @@ def _mqtt(
     has_sms = settings.sms.port is not None
     door = Door(settings.mqtt, journal, intake, outboxes, purse, has_sms=has_sms)
     return MqttService(settings.mqtt, journal, inbox, publisher, door)
+
+
+def _tak_lan(
+    settings: Settings,
+    journal: Journal,
+    intake: Intake,
+    outboxes: Mapping[Channel, ChannelOutbox],
+    incidents: Callable[[], dict[str, Any]],
+) -> TakLan | None:
+    if settings.tak_lan.address is None:
+        return None
+    from fieldagent.agent.outbound.purse import TAK_LAN, DayPurse
+    from fieldagent.agent.tak_lan.door import LanDoor
+    from fieldagent.agent.tak_lan.service import TakLan
+
+    purse = DayPurse(journal, TAK_LAN, settings.tak_lan.credits_per_day)
+    has_sms = settings.sms.port is not None
+    door = LanDoor(settings.tak_lan, journal, intake, outboxes, purse, has_sms=has_sms)
+    return TakLan(settings.tak_lan, journal, door, incidents)
 
 
 def air_keys(masters: Sequence[bytes]) -> list[bytes]:

@@ -34,6 +34,7 @@ NEVER = {
     "mqtt-address": "all that comes in would go there, and what is sent come from there",
     "mqtt-ca-file": "it says whom the kit takes for its broker",
     "mqtt-password": _SECRET,
+    "tak-lan": "phones in that network would read what comes in, and write by the kit",
     "satellite-key": _SECRET,
     "radio-key": _SECRET,
     "sms-pin": _SECRET,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-from fieldagent.system.properties import (
-    Key,
-    WrongProperty,
-    absolute_path,
-    one_of,
-    text,
-    url_parts,
-    whole,
+from fieldagent.mqtt.place import (
+    broker_address,
+    discovery_prefix,
+    host_of,
+    is_secure,
+    levels,
+    one_level,
+    port_of,
+    senders,
 )
-
-PORTS = {"mqtt": 1883, "mqtts": 8883}
-"""As IANA has them."""
+from fieldagent.system.properties import Key, absolute_path, one_of, text, whole
 
 
 class MqttSettings(NamedTuple):
@@ -44,55 +41,22 @@ class MqttSettings(NamedTuple):
 
     @property
     def host(self) -> str:
-        return urlsplit(self.address or "").hostname or ""
+        return host_of(self.address or "")
 
     @property
     def port(self) -> int:
-        where = urlsplit(self.address or "")
-        return where.port or PORTS[where.scheme]
+        return port_of(self.address or "")
 
     @property
     def secure(self) -> bool:
         """Whether it is spoken to in TLS."""
-        return (self.address or "").startswith("mqtts:")
-
-
-def _address(value: str) -> str:
-    parts = url_parts(value, *PORTS)
-    if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise WrongProperty(
-            "must be mqtts:// and a host, or mqtt:// without TLS, with a port perhaps, not"
-            f" {value!r}"
-        )
-    if parts.username is not None:
-        raise WrongProperty("holds a user: that goes into mqtt-user and mqtt-password")
-    return value.rstrip("/")
-
-
-def _one_level(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", value):
-        raise WrongProperty(f"must be 1 to 40 letters, digits, - and _, not {value!r}")
-    return value
-
-
-def _levels(value: str) -> str:
-    if len(value) > 200 or not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", value):
-        raise WrongProperty(f"must be letters, digits, - and _, with / between, not {value!r}")
-    return value
-
-
-def _discovery(value: str) -> str:
-    return "" if value == "none" else _levels(value)
-
-
-def _senders(value: str) -> frozenset[str]:
-    return frozenset(_one_level(each) for each in value.replace(",", " ").split())
+        return is_secure(self.address or "")
 
 
 KEYS = (
     Key(
         "mqtt-address",
-        _address,
+        broker_address,
         None,
         "an MQTT broker that other programs take messages and state from, and send by, such as"
         " mqtt://127.0.0.1 or mqtts://host:8883 (docs/bridges.md)",
@@ -106,18 +70,18 @@ KEYS = (
         "PEM file of the authority that signed a private broker's certificate, instead of the"
         " system's",
     ),
-    Key("mqtt-name", _one_level, "kit", "what this kit is called in topics: no two the same (kit)"),
-    Key("mqtt-prefix", _levels, "fieldagent", "what its topics begin with (fieldagent)"),
+    Key("mqtt-name", one_level, "kit", "what this kit is called in topics: no two the same (kit)"),
+    Key("mqtt-prefix", levels, "fieldagent", "what its topics begin with (fieldagent)"),
     Key(
         "mqtt-discovery",
-        _discovery,
+        discovery_prefix,
         "homeassistant",
         "prefix under which Home Assistant looks for devices; none: it is told nothing"
         " (homeassistant)",
     ),
     Key(
         "mqtt-senders",
-        _senders,
+        senders,
         frozenset[str](),
         "who may use what costs, name people, and raise an SOS where mqtt-sos lets them: the names"
         " behind send/ in the topic, which the broker's own rules must keep for them (nobody)",

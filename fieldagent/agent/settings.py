@@ -18,6 +18,7 @@ from fieldagent.agent import (
     mqtt_settings,
     page_settings,
     relay_settings,
+    tak_lan_settings,
 )
 from fieldagent.agent.channels.healing import (
     HealingStep,
@@ -32,6 +33,7 @@ from fieldagent.agent.radios.known import RADIOS, own_keys, radio, unfit
 from fieldagent.agent.satellites.known import MODEMS, modem
 from fieldagent.agent.sms import settings as sms_settings
 from fieldagent.agent.sms.settings import SmsSettings
+from fieldagent.agent.tak_lan_settings import TakLanSettings
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
@@ -113,6 +115,7 @@ class Settings:
     radio_bit_rate: int | None
     mesh: PeopleSettings
     mqtt: MqttSettings
+    tak_lan: TakLanSettings
     fan_out: FanOut
     fan_out_until: str
     fan_out_head_start: int
@@ -446,6 +449,7 @@ KEYS = (
     *air_settings.KEYS,
     *PEOPLE_KEYS,
     *mqtt_settings.KEYS,
+    *tak_lan_settings.KEYS,
     Key(
         "fan-out",
         _fan_out,
@@ -563,6 +567,7 @@ EXAMPLES = {
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     **sms_settings.EXAMPLES,
     **mqtt_settings.EXAMPLES,
+    **tak_lan_settings.EXAMPLES,
     **air_settings.EXAMPLES,
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",
@@ -623,6 +628,8 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     sms_keys = sms_settings.KEYS
     values["sms"] = SmsSettings(*(values.pop(key.attribute) for key in sms_keys))
     values["mesh"] = PeopleSettings(*(values.pop(key.attribute) for key in PEOPLE_KEYS))
+    lan_keys = tak_lan_settings.KEYS
+    values["tak_lan"] = TakLanSettings(*(values.pop(key.attribute) for key in lan_keys))
     values["mqtt"] = MqttSettings(*(values.pop(key.attribute) for key in mqtt_settings.KEYS))
     values["radio_own"] = {key.name: values.pop(key.attribute) for key in own}
     faults += _incomplete(pairs, values)
@@ -646,6 +653,7 @@ NEEDS = {
     "cellular-recovery-command": "hub-address",
     **sms_settings.NEEDS,
     **mqtt_settings.NEEDS,
+    **tak_lan_settings.NEEDS,
     "radio-port": "radio-station",
     "satellite-heal": "satellite-port",
     "satellite-recovery-command": "satellite-port",

@@ -42,3 +42,15 @@ async def let_finish(work: Callable[[], Awaitable[None]]) -> None:
             nursery.start_soon(begin_to_count)
             await work()
         nursery.cancel_scope.cancel()
+
+
+async def either(one: trio.Event, other: trio.Event) -> None:
+    """Return once one of the two is set."""
+    async with trio.open_nursery() as nursery:
+
+        async def wait(event: trio.Event) -> None:
+            await event.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(wait, one)
+        nursery.start_soon(wait, other)

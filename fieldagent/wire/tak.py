@@ -30,6 +30,8 @@ PING, PONG = "t-x-c-t", "t-x-c-t-r"
 GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
 """How a position was found."""
 EVERYBODY = "All Chat Rooms"
+BY_SERVER = "*:-1:stcp"
+"""The endpoint of a unit that is reached by the server alone."""
 ALERT_SUFFIX = "-9-1-1"
 """Of an alert's uid, behind that of the unit whose it is."""
 FLOW = "_flow-tags_"
@@ -112,12 +114,18 @@ def _flow(through: str, now: datetime) -> CotElement:
     return CotElement(FLOW, {through: f"{now.astimezone(UTC).isoformat(timespec='seconds')}"})
 
 
-def unit(who: TakUnit, seen: Sighting, now: datetime, program: Mapping[str, str]) -> CotEvent:
+def unit(
+    who: TakUnit,
+    seen: Sighting,
+    now: datetime,
+    program: Mapping[str, str],
+    endpoint: str = BY_SERVER,
+) -> CotEvent:
     """Return where a unit is or was. `program`: `device`, `platform`, `os` and `version`, by which
-    a server takes whoever sends this for that unit."""
+    a server takes whoever sends this for that unit; `endpoint`: where what is for it goes."""
     detail = (
         CotElement("takv", program),
-        _element("contact", callsign=who.callsign, endpoint="*:-1:stcp"),
+        _element("contact", callsign=who.callsign, endpoint=endpoint),
         _element("__group", name="Cyan", role="Team Member"),
         _element("precisionlocation", geopointsrc="GPS", altsrc="???"),
         _element("uid", Droid=who.callsign),

@@ -91,6 +91,11 @@ GOOD = {
     "mqtt-credits-per-day": "5",
     "mqtt-commands-per-hour": "10",
     "mqtt-sos": "on",
+    "tak-lan": "192.168.4.1",
+    "tak-lan-name": "Hut 7",
+    "tak-lan-allow": "LEAD 1, COOK",
+    "tak-lan-credits-per-day": "5",
+    "tak-lan-messages-per-hour": "20",
     "fan-out": "cheapest",
     "fan-out-until": "heard",
     "fan-out-head-start": "300",
@@ -122,6 +127,7 @@ def test_every_key_is_read() -> None:
     assert (settings.mqtt.host, settings.mqtt.port) == ("broker.hut.example", 8884)
     assert settings.mqtt.secure
     assert settings.mqtt.sos == "on"
+    assert settings.tak_lan.allow == {"LEAD 1", "COOK"}
     assert settings.mqtt.senders == {"home-assistant", "node_red"}
     assert settings.mqtt.place == ("alps/west", "hut_7", "")
     assert settings.satellite_key == (bytes(32), b"\xff" * 32)
@@ -227,13 +233,19 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("mqtt-address=http://broker", "must be mqtts:// and a host"),
         ("mqtt-address=mqtt://a/b", "must be mqtts:// and a host"),
         ("mqtt-address=mqtt://a:b", "is not a URL"),
-        ("mqtt-address=mqtt://me:word@a", "goes into mqtt-user and mqtt-password"),
+        ("mqtt-address=mqtt://me:word@a", "user and password have settings of their own"),
         ("mqtt-user=me", "mqtt-user needs mqtt-address"),
         ("mqtt-address=mqtt://a\nmqtt-password=x", "mqtt-password needs mqtt-user"),
         ("mqtt-address=mqtt://a\nmqtt-name=a/b", "1 to 40 letters, digits"),
         ("mqtt-address=mqtt://a\nmqtt-prefix=/a", "with / between"),
         ("mqtt-address=mqtt://a\nmqtt-senders=a #", "1 to 40 letters, digits"),
         ("mqtt-address=mqtt://a\nmqtt-sos=yes", "must be off or on"),
+        ("tak-lan=wlan0", "must be this kit's IPv4 address in that network"),
+        ("tak-lan=0.0.0.0", "must be this kit's IPv4 address in that network"),
+        ("tak-lan=239.2.3.1", "must be this kit's IPv4 address in that network"),
+        ("tak-lan=10.0.0.1\ntak-lan-name=a\\tb", "1 to 40 printable characters"),
+        ("tak-lan=10.0.0.1\ntak-lan-allow=,", "names nobody"),
+        ("tak-lan-allow=COOK", "tak-lan-allow needs tak-lan"),
         ("x=\\u12", "u"),
     ],
 )

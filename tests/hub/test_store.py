@@ -318,6 +318,9 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
 
 OF_VERSION_36 = """
 DROP TABLE kit_condition;
+DROP TABLE mqtt_item;
+DROP TABLE mqtt_command;
+ALTER TABLE bridge DROP COLUMN happened;
 DROP TABLE tak_invitation;
 DROP TABLE radio_key;
 DROP TABLE radio_key_kit;

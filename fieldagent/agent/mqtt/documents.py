@@ -9,20 +9,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldagent import __version__
 from fieldagent.agent.mqtt.topics import MqttTopics
+from fieldagent.mqtt import discovery as shown
+from fieldagent.mqtt.discovery import CONSUMER
 from fieldagent.package.package import Location
 from fieldagent.package.writing import write_timestamp
 
 EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "incident")
 """Of what comes in."""
-CONSUMER = "home-assistant"
-"""The sender in whose name Home Assistant sends."""
 LINKED = ("ready", "busy")
-
-
-def compact(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dict[str, Any]:
@@ -73,58 +68,18 @@ def inbound(body: str) -> bytes:
 def discovery(topics: MqttTopics, name: str, channels: Sequence[str]) -> dict[str, Any]:
     """Return the message by which Home Assistant (2024.11 or later) makes this kit a device.
     `channels` are those that are configured, in small letters."""
-    device = topics.device
     parts: dict[str, dict[str, Any]] = {
-        "sos": _flag("SOS open", "sos", "safety"),
-        "waiting": _number("Packages to send", "waiting"),
-        "last_inbound": {
-            "platform": "sensor",
-            "name": "Last message",
-            "device_class": "timestamp",
-            "value_template": "{{ value_json.lastInbound }}",
-        },
-        "mqtt_credits_left": _number("Credits left by MQTT", "mqttCreditsLeft"),
-        "position": {
-            "platform": "device_tracker",
-            "name": "Position",
-            "source_type": "gps",
-            "json_attributes_topic": topics.position,
-        },
-        "inbound": {
-            "platform": "event",
-            "name": "Message",
-            "event_types": list(EVENT_TYPES),
-            "state_topic": topics.inbound,
-        },
-        "send": {
-            "platform": "notify",
-            "name": "Send",
-            "command_topic": f"{topics.send}/{CONSUMER}",
-        },
+        "sos": shown.flag("SOS open", "sos", "safety"),
+        "waiting": shown.number("Packages to send", "waiting"),
+        "last_inbound": shown.moment("Last message", "lastInbound"),
+        "mqtt_credits_left": shown.number("Credits left by MQTT", "mqttCreditsLeft"),
+        "position": shown.tracker(topics.position),
+        "inbound": shown.event(topics.inbound, EVENT_TYPES),
+        "send": shown.notify(f"{topics.send}/{CONSUMER}"),
     }
     for channel in channels:
         parts |= _of_channel(channel)
-    for key, part in parts.items():
-        part["unique_id"] = f"{device}_{key}"
-    return {
-        "device": {
-            "identifiers": [device],
-            "name": f"fieldagent {name}",
-            "manufacturer": "fieldagent",
-            "sw_version": __version__,
-        },
-        "origin": {"name": "fieldagent", "sw_version": __version__},
-        "components": parts,
-        "state_topic": topics.state,
-        "availability": [
-            {
-                "topic": topics.online,
-                "payload_available": "online",
-                "payload_not_available": "offline",
-            }
-        ],
-        "qos": 1,
-    }
+    return shown.announcement(topics.device, name, parts, state=topics.state, online=topics.online)
 
 
 def _of_channel(channel: str) -> dict[str, dict[str, Any]]:
@@ -138,25 +93,7 @@ def _of_channel(channel: str) -> dict[str, dict[str, Any]]:
         return {channel: linked}
     return {
         channel: linked,
-        "satellite_bars": _number("Satellite signal", "satelliteBars"),
-        "credits_today": _number("Credits today", "creditsToday"),
-        "credits_left": _number("Credits left", "creditsLeft"),
-    }
-
-
-def _flag(name: str, member: str, device_class: str) -> dict[str, Any]:
-    return {
-        "platform": "binary_sensor",
-        "name": name,
-        "device_class": device_class,
-        "value_template": f"{{{{ 'ON' if value_json.{member} else 'OFF' }}}}",
-    }
-
-
-def _number(name: str, member: str) -> dict[str, Any]:
-    return {
-        "platform": "sensor",
-        "name": name,
-        "state_class": "measurement",
-        "value_template": f"{{{{ value_json.{member} }}}}",
+        "satellite_bars": shown.number("Satellite signal", "satelliteBars"),
+        "credits_today": shown.number("Credits today", "creditsToday"),
+        "credits_left": shown.number("Credits left", "creditsLeft"),
     }

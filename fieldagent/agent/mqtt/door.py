@@ -1,13 +1,5 @@
 """Decides what becomes of a command that came by MQTT, and puts it on disk.
 
-| came as                       | becomes                                                      |
-|-------------------------------|--------------------------------------------------------------|
-| text                          | a Message                                                    |
-| the JSON of `POST /api/package` | that Package; `key` in it is what Idempotency-Key is there |
-| retained                      | nothing: each connection would bring it again                |
-| longer than a packet may be   | nothing                                                      |
-| more than the hour's rate     | nothing                                                      |
-
 Whoever can publish at the broker can send, under any client id. So a sender is the last level of
 the topic, which the broker's own rules can keep for one. Only those of `mqtt-senders` use what
 costs, name people (on whose account that is delivered the kit cannot know), and replace what waits.
@@ -17,7 +9,6 @@ All of them together have one budget.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,27 +19,20 @@ from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.mqtt_settings import MqttSettings
-from fieldagent.agent.outbound.cost import Cost, costs
+from fieldagent.agent.outbound.affordable import Affordable, SpendingTerms, affordable
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.refusals import told_as_problems
 from fieldagent.http.problem import Problem
+from fieldagent.mqtt.commands import HourlyGate, document_in, take_key
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package
-from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, read_package
-from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.system.rate import Rate
-from fieldagent.wire.credit import CREDIT_BYTES
-from fieldagent.wire.mqtt import Published
-from fieldagent.wire.sms_frame import ENVELOPE_BYTES
+from fieldagent.package.reading import ITEMS, read_package
 
 MARK = "mqtt "
 """What the Idempotency-Key of a Package begins with in the journal that came by MQTT."""
-BURST = 10
-"""Commands that may come at once after a long silence."""
-DROPS = ("retained", "too long", "too many")
 NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
@@ -70,39 +54,23 @@ class Door:
         self._intake = intake
         self._outboxes = outboxes
         self._has_sms = has_sms
-        self._rate = Rate(settings.commands_per_hour / 60, min(BURST, settings.commands_per_hour))
-        self._next = 0.0
+        self.gate = HourlyGate(settings.commands_per_hour, journal.clock.now)
         self.purse = purse
-        self.counts = dict.fromkeys(("taken", "refused", *DROPS), 0)
-
-    def refuse_entry(self, came: Published) -> str:
-        """Return why it is not looked at, counted; empty where it is, and counts for the rate."""
-        if came.retained:
-            return self.drop("retained")
-        if came.skipped:
-            return self.drop("too long")
-        now = self._journal.clock.now()
-        self._next, wait = self._rate.admit(self._next, now)
-        return self.drop("too many") if wait else ""
-
-    def drop(self, why: str) -> str:
-        self.counts[why] += 1
-        return why
 
     async def take(self, sender: str, body: bytes) -> dict[str, Any]:
         """Return what the sender is told, once that is true on disk."""
         key = None
         try:
             with told_as_problems():
-                document = _document(body)
-                key = _key(document)
+                document = document_in(body)
+                key = take_key(document)
                 package = read_package(document, ITEMS)
                 standing, withheld = await self._accept(sender, key, package)
         except Problem as problem:
-            self.counts["refused"] += 1
+            self.gate.counts["refused"] += 1
             told = json.loads(problem.to_response().body)
             return {"accepted": False, "key": key, "problem": told}
-        self.counts["taken"] += 1
+        self.gate.counts["taken"] += 1
         told = {
             "accepted": True,
             "key": key,
@@ -127,12 +95,12 @@ class Door:
             return await self._intake.accept(package, name), {}
         if package.sos:
             return await self._intake.accept(package, name), {}
-        package, withheld, price = self._affordable(sender, package)
-        await self._spend(price)
+        found = self._affordable(sender, package)
+        await self._spend(found.price)
         try:
-            return await self._intake.accept(package, name), withheld
+            return await self._intake.accept(found.package, name), found.withheld
         except Exception:
-            await self._spend(-price)
+            await self._spend(-found.price)
             raise
 
     async def _spend(self, amount: int) -> None:
@@ -157,59 +125,18 @@ class Door:
             if value is not None and not listed:
                 raise Problem(403, f"nothing was queued: {who}, and cannot say `{member}`")
 
-    def _affordable(self, sender: str, package: Package) -> tuple[Package, dict[str, str], int]:
-        """Return the Package on the channels that it may take, the others each with why, and what
-        it costs. Raises Problem where none is left."""
-        left = self.purse.left() or 0
-        price = 0
-        withheld: dict[str, str] = {}
+    def _affordable(self, sender: str, package: Package) -> Affordable:
+        """Raises Problem where no channel is left."""
+        listed = sender in self._settings.senders
+        terms = SpendingTerms(
+            "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
+            self.purse.left() or 0,
+            self._settings.credits_per_day,
+            "mqtt-credits-per-day lets MQTT cost",
+            self._has_sms,
+        )
         now = self._journal.clock.date(self._journal.clock.now())
-        found = costs(package, self._outboxes, now)
-        for channel, cost in found.items():
-            amount = self._price(channel, cost)
-            if amount and sender not in self._settings.senders:
-                withheld[channel] = NOT_LISTED.format(sender=sender or "the sender")
-            elif price + amount > left:
-                withheld[channel] = (
-                    f"it takes {amount} of the {left - price} left of"
-                    f" {self._settings.credits_per_day} that mqtt-credits-per-day lets MQTT cost"
-                )
-            else:
-                price += amount
-        if not withheld:
-            return package, {}, price
-        wanted = frozenset(found) if package.channels is None else package.channels
-        channels = wanted - {Channel(channel) for channel in withheld}
-        if not channels:
-            why = "; ".join(f"{channel}: {reason}" for channel, reason in withheld.items())
-            raise Problem(403, f"nothing was queued: {why}")
-        return replace(package, channels=channels), withheld, price
-
-    def _price(self, channel: Channel, cost: Cost) -> int:
-        """Return credits, of 50 bytes where bytes are paid for, and SMS; 0 of what costs none."""
-        if channel is Channel.SATELLITE:
-            return -(-cost.bytes // CREDIT_BYTES) if cost.by_bytes else cost.credits
-        if channel is Channel.CELLULAR and self._has_sms:
-            return -(-cost.bytes // ENVELOPE_BYTES)
-        return 0
-
-
-def _document(body: bytes) -> Any:
-    """Read JSON; what is no object is a message's text."""
-    if body.lstrip()[:1] == b"{":
-        return load_document(body)
-    if not body.strip():
-        # Who clears a retained message sends that to those who are there, too.
-        raise NotJson("nothing was queued: it is empty")
-    try:
-        return {"message": {"content": body.decode().strip()}}
-    except UnicodeDecodeError as error:
-        raise NotJson(f"the text is not UTF-8: byte {error.start} does not fit") from None
-
-
-def _key(document: Any) -> str | None:
-    """Take the key out of it."""
-    key = document.pop("key", None)
-    if key is None or (isinstance(key, str) and re.fullmatch(r"[\x21-\x7e]{1,200}", key)):
-        return key
-    raise InvalidPackage([Fault("must be 1 to 200 printable ASCII characters", "/key")])
+        found = affordable(package, self._outboxes, now, terms)
+        if not found.goes:
+            raise Problem(403, f"nothing was queued: {found.why}")
+        return found

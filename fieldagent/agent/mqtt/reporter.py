@@ -18,13 +18,13 @@ from fieldagent.agent.journal import changes, inbound, outbound, places
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mqtt import documents
-from fieldagent.agent.mqtt.documents import compact
 from fieldagent.agent.mqtt.door import MARK
-from fieldagent.agent.mqtt.session import MqttSession
 from fieldagent.agent.mqtt.topics import MqttTopics
 from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.outbound.reach import reached
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
+from fieldagent.mqtt.discovery import compact
+from fieldagent.mqtt.session import MqttSession
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Location
 from fieldagent.package.writing import clock_time
@@ -52,7 +52,7 @@ class Reporter:
         self._announce = trio.Event()
 
     async def run(self, session: MqttSession, status: Callable[[], Mapping[str, Any]]) -> None:
-        """Until cancelled. Raises Unreachable."""
+        """Until cancelled. Raises BrokerLost."""
         async with trio.open_nursery() as nursery:
             if self._topics.config:
                 nursery.start_soon(self._keep_announced, session, status)

@@ -3,65 +3,40 @@
 1. What comes in is handed over while there is a session, by the journal as to any hook: it is done
    with once the broker has acknowledged it, and handed over again where the session or the agent
    ended before that.
-2. A command is acknowledged once what became of it is on disk. Of one that comes again in the next
-   session, as its acknowledgement was lost, nothing becomes a second time.
+2. What comes as commands goes through `fieldagent.mqtt.commands`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import random
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import trio
 
-from fieldagent.agent.channels.connecting import Unreachable
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mqtt import documents
-from fieldagent.agent.mqtt.documents import compact
+from fieldagent.agent.mqtt.connecting import connected
 from fieldagent.agent.mqtt.door import Door
 from fieldagent.agent.mqtt.reporter import Reporter
-from fieldagent.agent.mqtt.session import MqttSession, client_of, connected
 from fieldagent.agent.mqtt.topics import topics_of
 from fieldagent.agent.mqtt_settings import MqttSettings
+from fieldagent.mqtt.commands import Commands, MqttCommand
+from fieldagent.mqtt.session import STEADY, BrokerLost, MqttSession, wait_before
 from fieldagent.system import waits
 from fieldagent.system.error_groups import first_error
-from fieldagent.system.seldom import Seldom
 from fieldagent.system.supervisor import Note
-from fieldagent.system.wording import counted
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.wire.mqtt import Published, Will
 
 log = logging.getLogger(__name__)
 
-WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Seconds between two tries to reach the broker, and up to half as many more by chance; the last
-for ever."""
-STEADY = 60.0
-"""Seconds that a session must have lasted for the waits to begin anew."""
-WAITING_MAX = 32
-"""Commands that wait for the disk."""
-REMEMBERED = 64
-"""Commands of the last session that are known again."""
 HOOK = "MQTT"
 """What the journal knows the broker by, as it knows a hook."""
-
-
-class MqttCommand(NamedTuple):
-    sender: str
-    came: Published
-
-    @property
-    def identity(self) -> tuple[int | None, str, bytes]:
-        """Return what tells it from every other of one session (2.3.1 and 3.3.1.1)."""
-        return self.came.number, self.came.topic, hashlib.blake2b(self.came.payload).digest()
 
 
 class Publisher:
@@ -77,7 +52,7 @@ class Publisher:
             return HandoverResult(HandoverOutcome.FAILED, "the broker is away")
         try:
             await self.session.publish(self._topic, documents.inbound(delivery.body))
-        except Unreachable as lost:
+        except BrokerLost as lost:
             return HandoverResult(HandoverOutcome.FAILED, lost.reason)
         return HandoverResult(HandoverOutcome.HANDED)
 
@@ -100,9 +75,7 @@ class MqttService:
         self._door = door
         self._topics = topics_of(*settings.place)
         self._reporter = Reporter(journal, self._topics, settings.name, door.purse)
-        self._dropped = Seldom(trio.current_time)
-        self._handled: deque[object] = deque(maxlen=REMEMBERED)
-        self._handled_before: list[object] = []
+        self._commands = Commands(door.gate, self._carry_out, self._topics.result)
         self.link = ChannelLink()
 
     async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
@@ -112,36 +85,31 @@ class MqttService:
             began = trio.current_time()
             try:
                 await self._work(status, note_fault)
-            except* Unreachable as lost:
+            except* BrokerLost as lost:
                 self._tell_lost(first_error(lost))
             finally:
                 self._publisher.session = None
             if trio.current_time() - began >= STEADY:
                 tries = 0
-            pause = WAITS[min(tries, len(WAITS) - 1)]
-            await waits.sleep(pause * random.uniform(1, 1.5))
+            await waits.sleep(wait_before(tries))
             tries += 1
 
     def _tell_lost(self, error: BaseException) -> None:
-        assert isinstance(error, Unreachable)
-        if (self.link.state, self.link.reason) != (error.state, error.reason):
+        assert isinstance(error, BrokerLost)
+        state = LinkState.FAULT if error.fault else LinkState.NO_SERVICE
+        if (self.link.state, self.link.reason) != (state, error.reason):
             log.warning("MQTT: %s", error.reason)
-        self.link.state, self.link.reason = error.state, error.reason
+        self.link.state, self.link.reason = state, error.reason
 
     async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
-        """Work with the broker until the session is lost. Raises Unreachable."""
+        """Work with the broker until the session is lost. Raises BrokerLost."""
         will = Will(self._topics.online, b"offline")
-        async with connected(
-            self._settings, client=client_of(self._settings), will=will
-        ) as session:
-            if self._handled:
-                self._handled_before = [*self._handled]
-                self._handled.clear()
-            put, get = trio.open_memory_channel[MqttCommand](WAITING_MAX)
+        async with connected(self._settings, will) as session:
+            self._commands.begin()
             async with trio.open_nursery() as nursery:
                 # What comes is heard from the start: the broker sends what waited for us at once.
-                nursery.start_soon(session.run, partial(self._take, session, put))
-                nursery.start_soon(self._carry_out, session, get)
+                nursery.start_soon(session.run, partial(self._take, session))
+                nursery.start_soon(self._commands.run, session)
                 await session.publish(self._topics.online, b"online", retain=True)
                 await session.subscribe(self._topics.filters())
                 self._publisher.session = session
@@ -151,50 +119,18 @@ class MqttService:
                 nursery.start_soon(run_hook, hook, self._journal, self._inbox, note_fault)
                 nursery.start_soon(self._reporter.run, session, status)
 
-    async def _take(
-        self, session: MqttSession, put: trio.MemorySendChannel[MqttCommand], came: Published
-    ) -> None:
+    async def _take(self, session: MqttSession, came: Published) -> None:
         """Judge what came before anything is made of it."""
         if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
             self._reporter.announce()
         sender = self._topics.sender(came.topic)
-        if sender is not None and self._admit(put, MqttCommand(sender, came)):
+        if sender is not None and self._commands.admit(MqttCommand(sender, came)):
             return
         if came.number is not None:
             await session.acknowledge(came.number)
 
-    def _admit(self, put: trio.MemorySendChannel[MqttCommand], command: MqttCommand) -> bool:
-        """Return whether it waits to be carried out from here on."""
-        if command.came.again and command.identity in self._handled_before:
-            # This acknowledgement may be lost, too.
-            self._handled.append(command.identity)
-            return False
-        why = self._door.refuse_entry(command.came)
-        if not why:
-            try:
-                put.send_nowait(command)
-                return True
-            except trio.WouldBlock:
-                why = self._door.drop("too many")
-        if count := self._dropped.note():
-            log.warning("MQTT: %s dropped, the last as %s", counted(count, "command"), why)
-        return False
-
-    async def _carry_out(
-        self, session: MqttSession, get: trio.MemoryReceiveChannel[MqttCommand]
-    ) -> None:
-        async for command in get:
-            told: dict[str, Any] = {}
-
-            async def take(command: MqttCommand = command, told: dict[str, Any] = told) -> None:
-                told |= await self._door.take(command.sender, command.came.payload)
-                if command.came.number is not None:
-                    self._handled.append(command.identity)
-
-            await waits.let_finish(take)
-            if command.came.number is not None:
-                await session.acknowledge(command.came.number)
-            await session.publish(self._topics.result(command.sender), compact(told))
+    async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
+        return await self._door.take(command.sender, command.came.payload)
 
     def status(self) -> dict[str, Any]:
         """Return how the broker is reached, and what came from it."""
@@ -204,7 +140,7 @@ class MqttService:
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
-            "commands": dict(self._door.counts),
+            "commands": dict(self._door.gate.counts),
             "inboundWaiting": waiting[0][0],
             "creditsToday": self._door.purse.spent(),
             "creditsPerDay": self._settings.credits_per_day,

@@ -7,7 +7,7 @@ from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.budget import Budget, DayLimit
 from fieldagent.wire.credit import Tariff
 
-SMS, MQTT = "SMS", "MQTT"
+SMS, MQTT, TAK_LAN = "SMS", "MQTT", "TAK"
 """Under which the journal books them, beside the channels."""
 
 

@@ -131,7 +131,11 @@ ROUTING: Mapping[str, Field] = {
 
 def parse_push(body: bytes) -> Push:
     """Raises NotJson, or InvalidPackage with every fault in it."""
-    document = load_document(body)
+    return read_push(load_document(body))
+
+
+def read_push(document: Any) -> Push:
+    """Raises InvalidPackage with every fault in it."""
     item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}
     one, group = push["target"], push.get("group")

@@ -110,7 +110,9 @@ class HubApi:
             if isinstance(parsed, Problem):
                 return parsed
             problem = not_allowed(caller, parsed, members_of(db, [parsed]))
-            posting = problem or self._posting(db, parsed, _carriers(db, [parsed]), now)
+            posting = problem or posting_of(
+                db, parsed, carriers_of(db, [parsed]), now, self._time_to_live
+            )
             return posting if isinstance(posting, Problem) else costs(db, posting, now)
 
         found = await self._store.read(look)
@@ -160,12 +162,12 @@ class HubApi:
             for problem, each in zip(too_many, asked, strict=True)
         ]
         allowed = zip(refusals, asked, strict=True)
-        carriers = _carriers(db, [each.push for refusal, each in allowed if refusal is None])
+        carriers = carriers_of(db, [each.push for refusal, each in allowed if refusal is None])
         postings: dict[PushRequest, ledger.Posting] = {}
         far: dict[PushRequest, FarKits] = {}
         for at, each in enumerate(asked):
             if refusals[at] is None:
-                found = self._posting(db, each.push, carriers, now)
+                found = posting_of(db, each.push, carriers, now, self._time_to_live)
                 if isinstance(found, Problem):
                     refusals[at] = found
                     continue
@@ -214,53 +216,56 @@ class HubApi:
             hold_back(db, item, far[each])
         return [(each, request) for each, (_, request) in zip(asked, entered, strict=True)]
 
-    def _posting(
-        self, db: Db, push: Push, carriers: Mapping[tuple[int, int], int], now: float
-    ) -> ledger.Posting | Problem:
-        """A Problem where its group is none of the workspace, or has nobody in it."""
-        posting = self._plain_posting(push, now)
-        if push.target is not None and push.group is None:
-            carrier = carriers.get((push.workspace, push.target))
-            if carrier is not None:
-                # That kit is told for whom it is: it is not its own user's.
-                return replace(posting, device=carrier, to=push.target)
-        if push.group is None:
-            return posting
-        named = -push.group if isinstance(push.group, int) else f"group:{push.group}"
-        found = people.resolve(db, push.workspace, named)
-        if found.why:
-            return Problem(403, f"targetGroup: {found.why}")
-        # Its kits are told for whom it is: a person there may be in several groups.
-        assert found.team is not None
-        return replace(
-            posting,
-            team=found.team,
-            audience=found.audience | ({push.target} if push.target is not None else set()),
-            over_satellite=found.over_satellite,
-            addressee=found.words,
-            to=-found.team,
-        )
 
-    def _plain_posting(self, push: Push, now: float) -> ledger.Posting:
-        timestamp = push.timestamp or recorded(push.item)
-        life = push.time_to_live or self._time_to_live
-        return ledger.Posting(
-            push.workspace,
-            push.source,
-            push.item,
-            int(now if timestamp is None else timestamp.timestamp()),
-            priority=push.priority,
-            sos=push.sos,
-            target=push.target,
-            collapse_key=push.collapse_key,
-            expires=None if push.sos else now + life,
-            contact=push.contact,
-            asks=push.asks,
-        )
+def posting_of(
+    db: Db, push: Push, carriers: Mapping[tuple[int, int], int], now: float, time_to_live: float
+) -> ledger.Posting | Problem:
+    """Return what a push becomes; a Problem where its group is none of the workspace, or has nobody
+    in it. `time_to_live`: seconds, of one that does not say how long."""
+    posting = _plain_posting(push, now, time_to_live)
+    if push.target is not None and push.group is None:
+        carrier = carriers.get((push.workspace, push.target))
+        if carrier is not None:
+            # That kit is told for whom it is: it is not its own user's.
+            return replace(posting, device=carrier, to=push.target)
+    if push.group is None:
+        return posting
+    named = -push.group if isinstance(push.group, int) else f"group:{push.group}"
+    found = people.resolve(db, push.workspace, named)
+    if found.why:
+        return Problem(403, f"targetGroup: {found.why}")
+    # Its kits are told for whom it is: a person there may be in several groups.
+    assert found.team is not None
+    return replace(
+        posting,
+        team=found.team,
+        audience=found.audience | ({push.target} if push.target is not None else set()),
+        over_satellite=found.over_satellite,
+        addressee=found.words,
+        to=-found.team,
+    )
 
 
-def _carriers(db: Db, pushes: Collection[Push]) -> dict[tuple[int, int], int]:
-    """By workspace and member, the kit that reaches a target who has a radio and no kit."""
+def _plain_posting(push: Push, now: float, time_to_live: float) -> ledger.Posting:
+    timestamp = push.timestamp or recorded(push.item)
+    life = push.time_to_live or time_to_live
+    return ledger.Posting(
+        push.workspace,
+        push.source,
+        push.item,
+        int(now if timestamp is None else timestamp.timestamp()),
+        priority=push.priority,
+        sos=push.sos,
+        target=push.target,
+        collapse_key=push.collapse_key,
+        expires=None if push.sos else now + life,
+        contact=push.contact,
+        asks=push.asks,
+    )
+
+
+def carriers_of(db: Db, pushes: Collection[Push]) -> dict[tuple[int, int], int]:
+    """Return by workspace and member the kit that reaches a target who has a radio and no kit."""
     targets: dict[int, set[int]] = {}
     for push in pushes:
         if push.target is not None and push.group is None:

@@ -36,6 +36,8 @@ class Became(StrEnum):
     REFUSED = "refused"
     """It cannot be used: nobody here is meant, or it has no words."""
     UNREADABLE = "unreadable"
+    RETAINED = "retained"
+    """The server keeps it for whoever comes: it is no news."""
     PASSED = "passed"
     """It went on to phones alone, at the hub's own server."""
     OTHER = "other"

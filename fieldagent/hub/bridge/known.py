@@ -10,6 +10,7 @@ from fieldagent.system.named_object import named_object
 
 BRIDGES = {
     "tak": "fieldagent.hub.bridge.tak.kind:KIND",
+    "mqtt": "fieldagent.hub.bridge.mqtt.kind:KIND",
     "phones": "fieldagent.hub.bridge.tak_server.kind:KIND",
 }
 

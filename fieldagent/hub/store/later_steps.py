@@ -319,4 +319,25 @@ CREATE TABLE kit_condition ( -- how a kit is, as it told last
 """
 """Each kit was asked by itself."""
 
-FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}{_FENCES}{_ROUTES}{_QUIET}{_LANGUAGE}{_CONDITION}"
+_MQTT = """
+ALTER TABLE bridge ADD COLUMN happened {int} NOT NULL DEFAULT 0; -- to incidents, as `place`
+CREATE TABLE mqtt_item ( -- whose way a broker is told of
+    item {int} PRIMARY KEY REFERENCES item ON DELETE CASCADE,
+    topic TEXT NOT NULL,
+    steps {int} NOT NULL DEFAULT 0, -- of its way, that the broker has
+    at {real} NOT NULL
+);
+CREATE TABLE mqtt_command ( -- that a broker has brought
+    sender TEXT NOT NULL,
+    key TEXT NOT NULL, -- its own, or one that we gave it
+    digest {blob} NOT NULL, -- of its body
+    outcome TEXT NOT NULL, -- JSON: what its sender is told
+    credits {int} NOT NULL DEFAULT 0, -- that it may cost
+    at {real} NOT NULL,
+    PRIMARY KEY (sender, key)
+);
+CREATE INDEX mqtt_command_at ON mqtt_command (at);
+"""
+"""The hub was at no MQTT broker."""
+
+FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}{_FENCES}{_ROUTES}{_QUIET}{_LANGUAGE}{_CONDITION}{_MQTT}"

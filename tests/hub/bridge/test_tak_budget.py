@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.tak import inward, outward, records
 from fieldagent.hub.bridge.tak.inward import (
@@ -20,12 +21,14 @@ from fieldagent.hub.bridge.tak.inward import (
     TakOutcome,
     TakRules,
 )
-from fieldagent.hub.bridge.tak.records import HOLDS, OVER_AFTER, FreshItem, OutEvent
+from fieldagent.hub.bridge.tak.records import OVER_AFTER, FreshItem, OutEvent
+from fieldagent.hub.bridge.tenure import HOLDS
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Location, Message
 from fieldagent.package.reach import Rung
+from fieldagent.wire import tak_map
 from fieldagent.wire.cot import EVENT_BYTES_MAX, CotPoint, encode
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit, read_chat
@@ -46,7 +49,7 @@ async def mountain(store: Store) -> AsyncIterator[Field]:
             await alps.store.commit(
                 lambda db: db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 9)")
             )
-        await alps.store.commit(lambda db: records.hold(db, "here", alps.now))
+        await alps.store.commit(lambda db: tenure.hold(db, records.NAME, "here", alps.now))
         yield alps
 
 
@@ -139,7 +142,7 @@ async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int |
 
     def take(db: Db) -> list[tuple[str, int | None]]:
         people = records.people(db, 1)
-        place = records.place(db)
+        place = tenure.place(db, records.NAME)
         fresh = records.fresh_items(db, 1, place, 100)
         whom = [(each, outward.person_for(each, people, rules.shares)) for each in fresh]
         found = [(each, person or None) for each, person in whom if person is not None]
@@ -183,7 +186,7 @@ async def test_a_callsign_that_looks_like_an_address_is_written_to_at_no_other_p
 
 
 def test_a_message_without_end_is_cut_and_says_so() -> None:
-    content = Message("é" * (outward.WORDS_MAX + 7))
+    content = Message("é" * (tak_map.WORDS_MAX + 7))
     out = OutEvent(1, 1, 1, None, "", "", "m-1", 0, content, 0.0)
     event = outward.event_of(out, UNIT, 0.0)
     assert event is not None
@@ -270,7 +273,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
 
 async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
     async with mountain(store) as alps:
-        placed = PlacedMarker("hut\u202e", "dry", CotPoint(46.5, 8.1), outward.at(alps.now), ())
+        placed = PlacedMarker("hut\u202e", "dry", CotPoint(46.5, 8.1), tak_map.at(alps.now), ())
         sent = SentMarker(BRAVO, "marker-1", placed)
 
         async def come() -> Any:
@@ -290,7 +293,9 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
     async with field_of(store) as alps:
 
         async def hold(who: str, *, alone: bool = False) -> str:
-            return await store.commit(lambda db: records.hold(db, who, alps.now, alone=alone))
+            return await store.commit(
+                lambda db: tenure.hold(db, records.NAME, who, alps.now, alone=alone)
+            )
 
         identity = await hold("one")
         assert identity.startswith("FA-")
@@ -302,9 +307,9 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
         alps.now += 1
         assert await hold("other") == identity
         assert await hold("one") == ""
-        await store.commit(lambda db: records.let_go(db, "one"))
+        await store.commit(lambda db: tenure.let_go(db, records.NAME, "one"))
         assert await hold("one") == ""
-        await store.commit(lambda db: records.let_go(db, "other"))
+        await store.commit(lambda db: tenure.let_go(db, records.NAME, "other"))
         assert await hold("one") == identity
         assert await hold("third", alone=True) == identity
 
@@ -356,7 +361,7 @@ UNIT = TakUnit("FA-1-1", "Ada")
 def test_a_position_says_how_old_it_is() -> None:
     (fresh,) = outward.position(UNIT, USER, None, 1_000_060.0, shared=True)
     assert (fresh.how, fresh.start.timestamp()) == ("m-g", 1_000_000.0)
-    assert fresh.stale.timestamp() == 1_000_000.0 + outward.FRESH
+    assert fresh.stale.timestamp() == 1_000_000.0 + tak_map.FRESH
     now = 1_000_000.0 + 3 * 3_600 + 60
     old, beside = outward.position(UNIT, USER, None, now, shared=True)
     assert (old.uid, old.how) == ("FA-1-1", "m-g-l")
@@ -367,7 +372,7 @@ def test_a_position_says_how_old_it_is() -> None:
     name = beside.find("contact")
     assert name is not None
     assert (beside.uid, name.get("callsign")) == ("FA-1-1-last", "Ada 13:46Z")
-    told = outward.ToldPosition(USER, now, True)
+    told = tak_map.ToldPosition(USER, now, True)
     _, removed = outward.position(UNIT, USER._replace(at=now), told, now, shared=True)
     assert removed.type == "t-x-d-d"
     (hidden,) = outward.position(UNIT, USER, None, now, shared=False)
@@ -375,12 +380,12 @@ def test_a_position_says_how_old_it_is() -> None:
 
 
 def test_when_a_position_is_told_again() -> None:
-    due, told = outward.position_due, outward.ToldPosition(USER, 1_000_010.0, False)
+    due, told = tak_map.position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
     assert due(None, USER, 5.0) == 5.0
     moved = USER._replace(latitude=46.501, at=1_000_012.0)
-    assert due(told, moved, 1_000_012.0) == told.at + outward.LEAST
+    assert due(told, moved, 1_000_012.0) == told.at + tak_map.LEAST
     still = USER._replace(latitude=46.50001, at=1_000_012.0)
-    assert due(told, still, 1_000_012.0) == told.at + outward.FRESH / 2
-    later = 1_000_000.0 + outward.FRESH + 1
+    assert due(told, still, 1_000_012.0) == told.at + tak_map.FRESH / 2
+    later = 1_000_000.0 + tak_map.FRESH + 1
     assert due(told, USER, later) == later
-    assert due(told._replace(old=True, at=later), USER, later) == later + outward.SHOWN / 2
+    assert due(told._replace(old=True, at=later), USER, later) == later + tak_map.SHOWN / 2

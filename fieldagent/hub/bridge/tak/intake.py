@@ -10,16 +10,17 @@ from functools import partial
 import trio
 
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.bridge.connecting import Lost
 from fieldagent.hub.bridge.contract import Became, BridgeHost
-from fieldagent.hub.bridge.tak import inward, outward, records
+from fieldagent.hub.bridge.repeating import Alarm
+from fieldagent.hub.bridge.tak import inward, records
 from fieldagent.hub.bridge.tak.door import Came, TakDoor
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakOutcome
-from fieldagent.hub.bridge.tak.site import Lost
-from fieldagent.hub.bridge.tak.users import Alarm, UserLink
+from fieldagent.hub.bridge.tak.users import UserLink
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import told_once
-from fieldagent.wire import tak
+from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import CotEvent
 from fieldagent.wire.tak import GeoChat, TakUnit
 
@@ -128,6 +129,6 @@ class TakIntake:
         reply = GeoChat(link.unit, to, str(uuid.uuid4()), f"[hub] {why}")
         try:
             if link.session is not None:
-                await link.session.say([tak.chat(reply, outward.at(self._host.clock()))])
+                await link.session.say([tak.chat(reply, tak_map.at(self._host.clock()))])
         except Lost as lost:
             log.debug("not said to the TAK server: %s", lost)

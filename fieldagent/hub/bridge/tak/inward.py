@@ -13,27 +13,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from fieldagent.hub.api.sos_desk import GRACE
+from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.bridge.tak import records
 from fieldagent.hub.bridge.tak.site import FindPerson
-from fieldagent.hub.escalation import words_down
 from fieldagent.hub.escalation.notice import visible
-from fieldagent.hub.field import cost
-from fieldagent.hub.records import ledger
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message, Waypoint
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit
 
 PRIORITY = 10
 TEXT_BYTES_MAX = 2_000
 NAME_MAX, NOTES_MAX, CALLSIGN_MAX, UID_MAX = 40, 200, 40, 100
-SMS_CREDITS = 1
-"""What counts for an SMS."""
 NOT_ALLOWED = "waits for a link: who wrote it at the TAK server is not in tak-allow"
 SPENT = "waits for a link: tak-credits-per-day is spent"
-NO_DISTANCE = "waits for a link: it is too long, or too dear, for satellite and SMS"
 
 
 class TakRules(NamedTuple):
@@ -111,43 +106,8 @@ def _take(
     if row is None:
         return TakOutcome(Became.REPEATED)
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER)
-    price, why = _price(db, posting, now)
-    if price and person.callsign not in rules.allow:
-        why = NOT_ALLOWED
-    elif price and not why and records.spent_today(db, now) + price > rules.credits_per_day:
-        why = SPENT
-    free = not price or bool(why)
-    entered = ledger.enter(db, posting, now=now, grace=GRACE)
-    if free:
-        # A link that ends before it has left must not make it cost.
-        ledger.keep_from_costing(db, entered.item, why)
-    records.note_entered(db, row, entered.item, 0 if free else price)
-    return TakOutcome(Became.TAKEN, f"The message {why}." if why else "")
-
-
-def _price(db: Db, posting: Posting, now: float) -> tuple[int, str]:
-    """Return what it may cost now, 0 where each kit of its addressee has a link; and why it goes
-    over nothing that costs, whoever wrote it."""
-    price = 0
-    devices = cost.costs(db, posting, now)
-    by_sms = _heard_by_sms(db, [int(each["id"]) for each in devices])
-    for device in devices:
-        over = device["satellite"]
-        if device["linked"]:
-            continue
-        if over is not None:
-            price += over["credits"]
-        if device["id"] in by_sms:
-            price += SMS_CREDITS
-        is_text = isinstance(posting.item, Message)
-        if is_text and price and words_down.too_much(db, posting, int(device["id"]), now):
-            return price, NO_DISTANCE
-    return price, ""
-
-
-def _heard_by_sms(db: Db, devices: list[int]) -> set[int]:
-    if not devices:
-        return set()
-    which, some = one_of(db, devices)
-    rows = db.execute(f"SELECT device FROM contact WHERE way = 'sms' AND device {which}", *some)
-    return {device for (device,) in rows}
+    left = rules.credits_per_day - records.spent_today(db, now)
+    allowance = Allowance(person.callsign in rules.allow, left, NOT_ALLOWED, SPENT)
+    paid = spending.enter_within(db, posting, allowance, now)
+    records.note_entered(db, row, paid.entered.item, paid.credits)
+    return TakOutcome(Became.TAKEN, f"The message {paid.why}." if paid.why else "")

@@ -21,9 +21,9 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from fieldagent.http import tls
-from fieldagent.http.secure import secured
+from fieldagent.hub.bridge.connecting import Lost, open_stream
 from fieldagent.hub.bridge.tak import records
-from fieldagent.hub.bridge.tak.site import Lost, TakSite
+from fieldagent.hub.bridge.tak.site import TakSite
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.wording import reason_of
 from fieldagent.wire import tak
@@ -108,28 +108,14 @@ async def connected(
     """Raises Lost."""
     stream: trio.abc.Stream | None = None
     with trio.move_on_after(CONNECT_MAX):
-        stream = await _open(server, context)
+        name = server.name or ""
+        stream = await open_stream(server.host, server.port, context, "tak-ca-file", name)
     if stream is None:
         raise Lost(f"{server.host}:{server.port} does not answer within {CONNECT_MAX:g} s")
     try:
         yield stream
     finally:
         await trio.aclose_forcefully(stream)
-
-
-async def _open(server: TakServer, context: ssl.SSLContext | None) -> trio.abc.Stream:
-    try:
-        plain = await trio.open_tcp_stream(server.host, server.port)
-    except OSError as error:
-        raise Lost(f"{server.host}:{server.port}: {reason_of(error)}") from error
-    if context is None:
-        return plain
-    try:
-        return await secured(plain, context, server.name or server.host)
-    except trio.BrokenResourceError as error:
-        fault = tls.fault(error.__cause__, "tak-ca-file")
-        text = fault or "the server broke off the handshake"
-        raise Lost(f"{server.host}:{server.port}: {text}") from error
 
 
 class StreamSession:

@@ -7,23 +7,22 @@ says that it was taken; its writer is owed the ticks that `delivered` and `read`
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
+from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import words_down
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.ledger import stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item
 from fieldagent.package.reach import Rung
+from fieldagent.wire import tak_map
 
 NAME = "tak"
-PREFIX = "FA-"
+PREFIX = tak_map.PREFIX
 """What the uids of every hub's units begin with, by which they know each other's."""
-HOLDS = 30.0
-"""Seconds for which a process holds the bridge without saying that it lives."""
 OVER_AFTER = 86_400.0
 """Seconds after which nothing is tried or told any more."""
 AGAIN = (60.0, 300.0, 900.0, 3_600.0)
@@ -31,33 +30,6 @@ AGAIN = (60.0, 300.0, 900.0, 3_600.0)
 PEOPLE_MAX = 500
 """People at the server who are members here."""
 SERVER = "the TAK server"
-
-
-def hold(db: Db, holder: str, now: float, *, alone: bool = False) -> str:
-    """Hold the bridge for this process, which says so again before HOLDS; return its identity at
-    the server, or nothing where another holds it. It begins with what comes from now on. `alone`:
-    nobody else can."""
-    db.execute(
-        "INSERT INTO bridge (name, identity, place) SELECT ?, ?, coalesce(max(id), 0) FROM item"
-        " WHERE true ON CONFLICT (name) DO NOTHING",
-        *(NAME, f"{PREFIX}{secrets.token_hex(4)}"),
-    )
-    rows = db.execute(
-        "UPDATE bridge SET holder = ?, until = ? WHERE name = ? AND (holder = ? OR until <= ?)"
-        " RETURNING identity",
-        *(holder, now + HOLDS, NAME, holder, inf if alone else now),
-    )
-    return str(rows[0][0]) if rows else ""
-
-
-def let_go(db: Db, holder: str) -> None:
-    db.execute("UPDATE bridge SET until = 0 WHERE name = ? AND holder = ?", NAME, holder)
-
-
-def place(db: Db) -> int:
-    """Return up to which item all have been looked at."""
-    ((found,),) = db.execute("SELECT place FROM bridge WHERE name = ?", NAME)
-    return int(found)
 
 
 # Who is where.
@@ -205,7 +177,7 @@ def line_up(db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, n
             " AND inward = 0)",
             *(person, now, now, item.id),
         )
-    db.execute("UPDATE bridge SET place = ? WHERE name = ? AND place < ?", up_to, NAME, up_to)
+    tenure.keep_place(db, NAME, up_to)
 
 
 class OutEvent(NamedTuple):

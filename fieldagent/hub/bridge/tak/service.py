@@ -11,36 +11,37 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import trio
 
-from fieldagent.hub.access import directory
-from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api.event_stream import AT_ONCE as AT_ONE_LOOK
 from fieldagent.hub.api.event_stream import UNSETTLED, Follower
+from fieldagent.hub.bridge import tenure
+from fieldagent.hub.bridge.connecting import Lost
 from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.repeating import Alarm
 from fieldagent.hub.bridge.tak import outward, records
 from fieldagent.hub.bridge.tak.door import Came, TakDoor
 from fieldagent.hub.bridge.tak.intake import TakIntake
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakRules
 from fieldagent.hub.bridge.tak.link import STEADY, wait_before
-from fieldagent.hub.bridge.tak.outward import ToldPosition
 from fieldagent.hub.bridge.tak.records import KitUser, OpenAlert, OutEvent, OwedTick
-from fieldagent.hub.bridge.tak.site import Lost, OpenSite, TakSession, TakSite
-from fieldagent.hub.bridge.tak.users import Alarm, UserLink
+from fieldagent.hub.bridge.tak.site import OpenSite, TakSession, TakSite
+from fieldagent.hub.bridge.tak.users import UserLink
+from fieldagent.hub.bridge.tenure import BridgePost
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import ANYTHING, Db
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.reach import Rung
 from fieldagent.system import waits
-from fieldagent.wire import tak
+from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import CotEvent
 from fieldagent.wire.tak import ChatReceipt, TakUnit
+from fieldagent.wire.tak_map import ToldPosition
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,6 @@ TURN_MAX = 30.0
 """Seconds after which it is looked in any case."""
 LOOK_BACK = 300.0
 """Seconds between two looks at what has become too old."""
-RENEW = 10.0
-"""Seconds between two words that this process holds the bridge."""
 AT_ONCE = 500
 """Rows of one turn."""
 WAITING_MAX = 64
@@ -78,49 +77,13 @@ class Saying(NamedTuple):
 
 async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
     """Work until cancelled, where and while no other process does."""
-    holder = uuid.uuid4().hex
-    hold = partial(records.hold, holder=holder, alone=not host.store.shared)
-    while True:
-        identity, workspace = "", None
-        with told_once():
-            identity = await host.store.commit(lambda db: hold(db, now=host.clock()))
-        if identity:
-            workspace = await _workspace(host, rules)
-        if workspace is None:
-            await trio.sleep(RENEW)
-            continue
-        try:
-            async with trio.open_nursery() as nursery:
-                if host.store.shared:
-                    nursery.start_soon(_renew, host, holder, nursery.cancel_scope)
-                async with open_site(workspace) as site:
-                    await _Bridge(host, site, rules, identity, workspace).run()
-        finally:
-            host.note_link(False)
 
+    async def work(identity: str, workspace: int) -> None:
+        async with open_site(workspace) as site:
+            await _Bridge(host, site, rules, identity, workspace).run()
 
-async def _workspace(host: BridgeHost, rules: TakRules) -> int | None:
-    try:
-        return await host.store.read(lambda db: directory.workspace_of(db, rules.workspace))
-    except Refused as refused:
-        log.error("tak-workspace: %s", refused)
-        return None
-
-
-async def _renew(host: BridgeHost, holder: str, scope: trio.CancelScope) -> None:
-    """While this process cannot say that it lives, another may take over: it stops before that."""
-    said = trio.current_time()
-    try:
-        while trio.current_time() - said < records.HOLDS - RENEW:
-            await trio.sleep(RENEW)
-            held = ""
-            with told_once():
-                held = await host.store.commit(lambda db: records.hold(db, holder, host.clock()))
-            said = trio.current_time() if held else said
-        scope.cancel()
-    finally:
-        with trio.move_on_after(1.0, shield=True), told_once():
-            await host.store.commit(lambda db: records.let_go(db, holder))
+    post = BridgePost(records.NAME, rules.workspace, "tak-workspace")
+    await tenure.hold_and_work(host, post, work)
 
 
 class _Bridge:
@@ -154,7 +117,7 @@ class _Bridge:
 
     async def run(self) -> None:
         store = self._host.store
-        start = await store.read(records.place)
+        start = await store.read(partial(tenure.place, name=records.NAME))
         follower = Follower(start, UNSETTLED if store.shared else 0.0)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._intake.run)
@@ -170,7 +133,7 @@ class _Bridge:
                     soonest = 0.0 if more else soonest
                 await trio.sleep(REST)
                 with waits.move_on_after(soonest - REST):
-                    await _either(written, done)
+                    await waits.either(written, done)
 
     # Out.
 
@@ -239,7 +202,7 @@ class _Bridge:
             link = self._links[user.member]
             if link.session is None or link.busy:
                 continue
-            due = outward.position_due(link.told, user, now)
+            due = tak_map.position_due(link.told, user, now)
             said: list[Saying] = []
             if due <= now:
                 said.append(self._position(link, user, now))
@@ -259,7 +222,7 @@ class _Bridge:
         events = outward.position(link.unit, user, link.told, now, shared=shared)
 
         def note(now: float) -> None:
-            link.told = ToldPosition(user, now, outward.is_old(user, now))
+            link.told = ToldPosition(user, now, tak_map.is_old(user, now))
 
         return Saying(events, note=note)
 
@@ -273,7 +236,7 @@ class _Bridge:
         for tick in work.ticks:
             if tick.member == user.member:
                 told = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
-                event = tak.receipt(told, TakUnit(tick.uid, tick.callsign), outward.at(now))
+                event = tak.receipt(told, TakUnit(tick.uid, tick.callsign), tak_map.at(now))
                 said.append(Saying([event], partial(_note_told, tick=tick)))
         return said
 
@@ -384,14 +347,3 @@ def _note_told(db: Db, now: float, *, tick: OwedTick) -> None:
 
 def _note_alerted(db: Db, now: float, *, alert: OpenAlert) -> None:
     records.note_alerted(db, alert, now)
-
-
-async def _either(one: trio.Event, other: trio.Event) -> None:
-    async with trio.open_nursery() as nursery:
-
-        async def wait(event: trio.Event) -> None:
-            await event.wait()
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(wait, one)
-        nursery.start_soon(wait, other)

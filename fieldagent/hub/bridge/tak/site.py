@@ -12,10 +12,6 @@ from fieldagent.wire.cot import CotEvent
 from fieldagent.wire.tak import TakUnit
 
 
-class Lost(Exception):
-    """There is no connection; the text says why, and what to do where somebody can."""
-
-
 class TakSession(Protocol):
     """What one user says there, and hears. Raises Lost once that is over."""
 

@@ -7,15 +7,13 @@ our will, so that "offline" is said in one way whatever has ended us.
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, TypeAlias
 
 import trio
 
-from fieldagent.agent.channels.connecting import ServerPlace, Unreachable, open_stream
-from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.mqtt_settings import MqttSettings
 from fieldagent.system.error_groups import first_error
 from fieldagent.wire import mqtt
 from fieldagent.wire.errors import RemoteProtocolError
@@ -32,58 +30,87 @@ NUMBERS = 65_535
 """Of packets, from 1."""
 RECEIVE_MAX = 16_384
 
+WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+"""Seconds between two tries to reach the broker, and up to half as many more by chance; the last
+for ever."""
+STEADY = 60.0
+"""Seconds that a session must have lasted for the waits to begin anew."""
+
 REFUSALS: dict[int, str] = {
     ConnectCode.VERSION: "the broker does not speak MQTT 3.1.1",
     ConnectCode.IDENTIFIER: "the broker does not take the client id {client}: correct mqtt-name",
     ConnectCode.UNAVAILABLE: "the broker says that it cannot serve now",
-    ConnectCode.CREDENTIALS: "the broker refuses the password: correct mqtt-user and mqtt-password",
+    ConnectCode.CREDENTIALS: "the broker refuses the password: correct mqtt-user and {password}",
     ConnectCode.NOT_AUTHORIZED: (
-        "the broker lets nobody in who is not known to it: correct mqtt-user and mqtt-password"
+        "the broker lets nobody in who is not known to it: correct mqtt-user and {password}"
     ),
 }
 
 
-def client_of(settings: MqttSettings) -> str:
-    """Return the id by which a broker knows this kit again."""
-    return f"fieldagent-{settings.name}"
+class BrokerLost(Exception):
+    """There is no session; the text says why and, of a `fault`, what to do."""
+
+    def __init__(self, reason: str, *, fault: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fault = fault
+        """It stays so until somebody mends it."""
+
+
+class MqttClient(NamedTuple):
+    """Who we are at a broker."""
+
+    id: str
+    """By which a broker knows us again."""
+    who: str
+    """For people: "this kit"."""
+    password_setting: str
+    user: str | None = None
+    password: str | None = None
+
+
+OpenStream: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
+"""Connects to the broker, in TLS perhaps. Raises BrokerLost."""
+
+
+def wait_before(tries: int) -> float:
+    """Return the seconds before the next try, after so many in a row."""
+    return WAITS[min(tries, len(WAITS) - 1)] * random.uniform(1, 1.5)
 
 
 @asynccontextmanager
 async def connected(
-    settings: MqttSettings, *, client: str, will: Will | None = None
+    open_stream: OpenStream, client: MqttClient, will: Will | None = None
 ) -> AsyncIterator[MqttSession]:
-    """Without a will it is a look at the broker, which keeps nothing of it. Raises Unreachable."""
-    place = ServerPlace(
-        settings.host, settings.port, settings.secure, "mqtt-ca-file", settings.ca_file
-    )
+    """Without a will it is a look at the broker, which keeps nothing of it. Raises BrokerLost."""
     stream = None
     with trio.move_on_after(ANSWER_MAX):
-        stream = await open_stream(place)
+        stream = await open_stream()
     if stream is None:
-        text = f"{settings.host} does not answer within {ANSWER_MAX:g} s"
-        raise Unreachable(LinkState.NO_SERVICE, text)
+        raise BrokerLost(f"the broker does not answer within {ANSWER_MAX:g} s")
     try:
-        session = MqttSession(stream)
+        session = MqttSession(stream, client)
         hello = mqtt.connect(
-            client,
+            client.id,
             KEEPALIVE,
             clean=will is None,
             will=will,
-            user=settings.user,
-            password=settings.password,
+            user=client.user,
+            password=client.password,
         )
-        await session.open(hello, client)
+        await session.open(hello)
         yield session
     finally:
         await trio.aclose_forcefully(stream)
 
 
 class MqttSession:
-    """`open`, then `run`, beside which the others may be called. All raise Unreachable once the
+    """`open`, then `run`, beside which the others may be called. All raise BrokerLost once the
     connection is lost."""
 
-    def __init__(self, stream: trio.abc.Stream) -> None:
+    def __init__(self, stream: trio.abc.Stream, client: MqttClient) -> None:
         self._stream = stream
+        self._client = client
         self._reader = mqtt.PacketReader()
         self._early: list[FromBroker] = []
         """What came behind the CONNACK."""
@@ -92,20 +119,20 @@ class MqttSession:
         """By the number of what is not acknowledged."""
         self._refused: set[int] = set()
         self._last_number = 0
-        self._lost: Unreachable | None = None
+        self._lost: BrokerLost | None = None
         self._ended = trio.Event()
 
-    async def open(self, hello: bytes, client: str) -> None:
+    async def open(self, hello: bytes) -> None:
         with trio.move_on_after(ANSWER_MAX):
             await self._send(hello)
             answer, *self._early = await self._receive()
             if not isinstance(answer, mqtt.Connack):
-                raise Unreachable(LinkState.FAULT, "what answers there is no MQTT broker")
+                raise BrokerLost("what answers there is no MQTT broker", fault=True)
             if answer.code != ConnectCode.ACCEPTED:
-                raise _refusal(answer.code, client)
+                raise _refusal(answer.code, self._client)
             return
         text = f"the broker does not answer within {ANSWER_MAX:g} s"
-        raise Unreachable(LinkState.NO_SERVICE, text)
+        raise BrokerLost(text)
 
     async def run(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
         """Hand what comes to `take`, which waits for nothing that the broker says."""
@@ -115,17 +142,17 @@ class MqttSession:
                 nursery.start_soon(self._hear, take)
                 await self._ended.wait()
                 nursery.cancel_scope.cancel()
-        except* Unreachable as lost:
+        except* BrokerLost as lost:
             self._lose(first_error(lost))
         finally:
-            self._lose(Unreachable(LinkState.NO_SERVICE, "the agent leaves the broker"))
+            self._lose(BrokerLost("we leave the broker"))
         assert self._lost is not None
         raise self._lost
 
     def _lose(self, why: BaseException) -> None:
         """The first reason stays. Whoever waits for the broker is told."""
         if self._lost is None:
-            assert isinstance(why, Unreachable)
+            assert isinstance(why, BrokerLost)
             self._lost = why
         self._ended.set()
         for answered in self._waiting.values():
@@ -149,7 +176,7 @@ class MqttSession:
     async def _listen(self) -> list[FromBroker]:
         with trio.move_on_after(KEEPALIVE):
             return await self._receive()
-        raise Unreachable(LinkState.NO_SERVICE, f"the broker has been silent for {KEEPALIVE} s")
+        raise BrokerLost(f"the broker has been silent for {KEEPALIVE} s")
 
     def _note(self, packet: FromBroker) -> None:
         if isinstance(packet, mqtt.Puback | mqtt.Suback):
@@ -160,7 +187,7 @@ class MqttSession:
             if waits is not None:
                 waits.set()
         elif isinstance(packet, mqtt.Connack):
-            raise Unreachable(LinkState.FAULT, "the broker greets a second time")
+            raise BrokerLost("the broker greets a second time", fault=True)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Returns once the broker has it."""
@@ -173,8 +200,8 @@ class MqttSession:
             await self._send(mqtt.subscribe(number, filters))
             await self._wait(answered, ANSWER_MAX, "has not answered a subscription")
             if number in self._refused:
-                text = f"the broker lets this kit not subscribe to {', '.join(filters)}"
-                raise Unreachable(LinkState.FAULT, f"{text}: correct its access rules")
+                text = f"the broker lets {self._client.who} not subscribe to {', '.join(filters)}"
+                raise BrokerLost(f"{text}: correct its access rules", fault=True)
 
     async def acknowledge(self, number: int) -> None:
         await self._send(mqtt.puback(number))
@@ -202,7 +229,7 @@ class MqttSession:
             if self._lost is not None:
                 raise self._lost
             return
-        lost = Unreachable(LinkState.NO_SERVICE, f"the broker {lacks} within {most:g} s")
+        lost = BrokerLost(f"the broker {lacks} within {most:g} s")
         self._lose(lost)
         raise lost
 
@@ -211,7 +238,7 @@ class MqttSession:
         async with self._sending:
             if self._lost is not None:
                 raise self._lost
-            lost = Unreachable(LinkState.NO_SERVICE, "the broker takes nothing any more")
+            lost = BrokerLost("the broker takes nothing any more")
             try:
                 with trio.move_on_after(ANSWER_MAX):
                     await self._stream.send_all(packet)
@@ -220,7 +247,7 @@ class MqttSession:
                 self._lose(lost)
                 raise
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                lost = Unreachable(LinkState.NO_SERVICE, "the connection to the broker broke off")
+                lost = BrokerLost("the connection to the broker broke off")
             self._lose(lost)
             raise lost
 
@@ -232,19 +259,19 @@ class MqttSession:
                 data = await self._stream.receive_some(RECEIVE_MAX)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 text = "the connection to the broker broke off"
-                raise Unreachable(LinkState.NO_SERVICE, text) from error
+                raise BrokerLost(text) from error
             if not data:
-                raise Unreachable(LinkState.NO_SERVICE, "the broker closed the connection")
+                raise BrokerLost("the broker closed the connection")
             try:
                 found += self._reader.receive_data(data)
             except RemoteProtocolError as error:
                 text = f"what the broker says makes no sense: {error}"
-                raise Unreachable(LinkState.FAULT, text) from error
+                raise BrokerLost(text, fault=True) from error
         return found
 
 
-def _refusal(code: int, client: str) -> Unreachable:
-    if code == ConnectCode.UNAVAILABLE:
-        return Unreachable(LinkState.NO_SERVICE, REFUSALS[ConnectCode.UNAVAILABLE])
-    words = REFUSALS.get(code, f"the broker refuses this kit with the unknown code {code}")
-    return Unreachable(LinkState.FAULT, words.format(client=client))
+def _refusal(code: int, client: MqttClient) -> BrokerLost:
+    unknown = f"the broker refuses {client.who} with the unknown code {code}"
+    words = REFUSALS.get(code, unknown)
+    text = words.format(client=client.id, password=client.password_setting)
+    return BrokerLost(text, fault=code != ConnectCode.UNAVAILABLE)

@@ -1,0 +1,42 @@
+"""How the kit comes to its broker, and who it is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from fieldagent.agent.channels.connecting import ServerPlace, Unreachable, open_stream
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.mqtt_settings import MqttSettings
+from fieldagent.mqtt import session
+from fieldagent.mqtt.session import BrokerLost, MqttClient, MqttSession
+from fieldagent.wire.mqtt import Will
+
+
+@asynccontextmanager
+async def connected(
+    settings: MqttSettings, will: Will | None = None, *, suffix: str = ""
+) -> AsyncIterator[MqttSession]:
+    """`suffix` tells this session from the agent's own. Raises BrokerLost."""
+    client = MqttClient(
+        f"fieldagent-{settings.name}{suffix}",
+        "this kit",
+        "mqtt-password",
+        settings.user,
+        settings.password,
+    )
+    async with session.connected(partial(_open, settings), client, will) as found:
+        yield found
+
+
+async def _open(settings: MqttSettings) -> trio.abc.Stream:
+    place = ServerPlace(
+        settings.host, settings.port, settings.secure, "mqtt-ca-file", settings.ca_file
+    )
+    try:
+        return await open_stream(place)
+    except Unreachable as error:
+        raise BrokerLost(error.reason, fault=error.state is LinkState.FAULT) from error

@@ -1,0 +1,214 @@
+"""What the hub knows of a broker in the database: what it has told there, and what came from there.
+
+A row of `mqtt_item` is an item whose way is told, up to how many steps; one of `mqtt_command` is
+what was carried out, and what that may cost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fieldagent.hub.access import people
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.api import reading, sos_desk
+from fieldagent.hub.api.standing import reached
+from fieldagent.hub.bridge import tenure
+from fieldagent.hub.bridge.mqtt import documents
+from fieldagent.hub.bridge.mqtt.documents import KitItem, OpenIncident
+from fieldagent.hub.escalation import words_down
+from fieldagent.hub.records import sos
+from fieldagent.hub.store.contract import Db
+
+NAME = "mqtt"
+DAY = 86_400.0
+KITS_MAX = 500
+"""Kits whose state is told, the newest."""
+WAYS_MAX = 500
+"""Items whose way is told, the newest of a day."""
+REMEMBERED = 7 * DAY
+"""Seconds for which a command is known by its key."""
+OPEN_MAX = 200
+
+
+# Out.
+
+
+def happened(db: Db) -> int:
+    """Return up to which event of incidents all have been told."""
+    ((found,),) = db.execute("SELECT happened FROM bridge WHERE name = ?", NAME)
+    return int(found)
+
+
+def keep_happened(db: Db, up_to: int) -> None:
+    db.execute("UPDATE bridge SET happened = ? WHERE name = ? AND happened < ?", up_to, NAME, up_to)
+
+
+def fresh_items(
+    db: Db, workspace: int, after: int, limit: int
+) -> list[tuple[KitItem, dict[str, Any]]]:
+    """Return the next items of kits, each with what `GET /api/items` has of it."""
+    rows = db.execute(
+        "SELECT id, accepted, source_device, kind, sos, target IS NOT NULL OR team IS NOT NULL,"
+        " request_id FROM item WHERE workspace = ? AND id > ? AND source_device IS NOT NULL"
+        " AND restored IS NULL ORDER BY id LIMIT ?",
+        *(workspace, after, limit),
+    )
+    found = [
+        KitItem(id_, float(accepted), kit, kind, bool(urgent), bool(private), request_id)
+        for id_, accepted, kit, kind, urgent, private, request_id in rows
+    ]
+    told = {each.number: each.as_json() for each in reading.items(db, [each.id for each in found])}
+    return [(each, told[each.id]) for each in found]
+
+
+def note_told(db: Db, told: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
+    """The broker has these items, and all up to `up_to`; with the topics of their ways."""
+    for item, topic in told:
+        if item.has_way:
+            follow(db, item.id, topic, now)
+    tenure.keep_place(db, NAME, up_to)
+
+
+def follow(db: Db, item: int, topic: str, now: float) -> None:
+    """Have the way of an item be told from now on."""
+    db.execute(
+        "INSERT INTO mqtt_item (item, topic, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        *(item, topic, now),
+    )
+
+
+class ItemWay(NamedTuple):
+    """How far an item has come."""
+
+    item: int
+    topic: str
+    request_id: str
+    steps: list[dict[str, Any]]
+    stored: int
+    """How many steps that are."""
+
+
+def news_of_ways(db: Db, now: float) -> list[ItemWay]:
+    """Return the ways of which the broker lacks a step."""
+    rows = db.execute(
+        "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
+        " WHERE reached.item = mqtt_item.item) + (SELECT count(*) FROM delivery"
+        " WHERE delivery.item = mqtt_item.item AND delivery.state = 'stored') FROM mqtt_item"
+        " JOIN item ON item.id = mqtt_item.item WHERE at > ? ORDER BY mqtt_item.item DESC LIMIT ?",
+        *(now - DAY, WAYS_MAX),
+    )
+    news = [row for row in rows if row[4] > row[3]]
+    found = reached(db, [row[0] for row in news])
+    return [
+        ItemWay(item, topic, request_id, found[item], count)
+        for item, topic, request_id, _, count in news[::-1]
+    ]
+
+
+def note_way(db: Db, way: ItemWay) -> None:
+    db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", way.stored, way.item)
+
+
+def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
+    rows = db.execute(
+        "SELECT id, device, kind, state FROM sos WHERE workspace = ? AND state <> 'closed'"
+        " ORDER BY id DESC LIMIT ?",
+        *(workspace, OPEN_MAX),
+    )
+    return [OpenIncident._make(row) for row in rows[::-1]]
+
+
+def told_of(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
+    """Return what is told again of an incident; None where somebody has answered meanwhile."""
+    found = sos.named(db, workspace, id_)
+    if found is None or found.state != "open":
+        return None
+    return documents.incident(sos_desk.shown(db, found), None, repeat)
+
+
+class Happened(NamedTuple):
+    """What has happened to an incident."""
+
+    number: int
+    at: float
+    sos: int
+    kit: int
+    told: dict[str, Any]
+
+
+def happened_since(db: Db, workspace: int, after: int, limit: int) -> list[Happened]:
+    events = []
+    for number, at in sos.events_behind(db, workspace, after, limit):
+        found = sos.of_event(db, number)
+        assert found is not None, "its timeline has it"
+        told = documents.incident(sos_desk.shown(db, found), sos_desk.event_of(db, number), 0)
+        events.append(Happened(number, at, found.id, found.device, told))
+    return events
+
+
+def kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
+    """Return the kits of a workspace, as `GET /api/devices` has them."""
+    bridge = Caller(0, "MQTT", workspace, frozenset(), 0, people.INTEGRATION, "MQTT", "", False)
+    found, _ = reading.devices(db, bridge, reading.END, KITS_MAX, now)
+    return found[::-1]
+
+
+# In.
+
+
+class StoredCommand(NamedTuple):
+    digest: bytes
+    outcome: dict[str, Any]
+
+
+def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
+    rows = db.execute(
+        "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
+    )
+    return StoredCommand(bytes(rows[0][0]), json.loads(rows[0][1])) if rows else None
+
+
+def note_command(
+    db: Db, sender: str, key: str, command: StoredCommand, cost: int, now: float
+) -> None:
+    db.execute(
+        "INSERT INTO mqtt_command (sender, key, digest, outcome, credits, at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        *(sender, key, command.digest, json.dumps(command.outcome), cost, now),
+    )
+
+
+def spent_today(db: Db, now: float) -> int:
+    """Return the credits that what came by MQTT may have cost this UTC day."""
+    ((spent,),) = db.execute(
+        "SELECT coalesce(sum(credits), 0) FROM mqtt_command WHERE at >= ?", now - now % DAY
+    )
+    return int(spent)
+
+
+def member_of(db: Db, workspace: int, sender: str, now: float) -> int:
+    """Return as whom kits are shown what a sender writes: a member without a way in, made when they
+    write for the first time."""
+    name = words_down.voice_name(f"{sender} (MQTT)" if sender else "MQTT")
+    rows = db.execute(
+        "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
+        " WHERE workspace = ? AND name = ? AND type = ? ORDER BY member.id LIMIT 1",
+        *(workspace, name, people.INTEGRATION),
+    )
+    return int(rows[0][0]) if rows else words_down.add_voice(db, workspace, name, now)
+
+
+def user_of(db: Db, workspace: int, kit: int) -> int | None:
+    """Return the user of a kit that is in use."""
+    rows = db.execute(
+        "SELECT member FROM device WHERE id = ? AND workspace = ? AND disabled IS NULL",
+        *(kit, workspace),
+    )
+    return int(rows[0][0]) if rows else None
+
+
+def forget(db: Db, now: float) -> None:
+    db.execute("DELETE FROM mqtt_item WHERE at <= ?", now - DAY)
+    db.execute("DELETE FROM mqtt_command WHERE at <= ?", now - REMEMBERED)

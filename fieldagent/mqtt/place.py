@@ -1,0 +1,62 @@
+"""How settings of both programs name a broker, and levels of its topics."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from fieldagent.system.properties import WrongProperty, url_parts
+
+PORTS = {"mqtt": 1883, "mqtts": 8883}
+"""As IANA has them."""
+
+
+def broker_address(value: str) -> str:
+    """Return it without a slash at its end. Raises WrongProperty."""
+    parts = url_parts(value, *PORTS)
+    if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise WrongProperty(
+            "must be mqtts:// and a host, or mqtt:// without TLS, with a port perhaps, not"
+            f" {value!r}"
+        )
+    if parts.username is not None:
+        raise WrongProperty("holds a user: user and password have settings of their own")
+    return value.rstrip("/")
+
+
+def host_of(address: str) -> str:
+    return urlsplit(address).hostname or ""
+
+
+def port_of(address: str) -> int:
+    where = urlsplit(address)
+    return where.port or PORTS[where.scheme]
+
+
+def is_secure(address: str) -> bool:
+    """Return whether it is spoken to in TLS."""
+    return address.startswith("mqtts:")
+
+
+def one_level(value: str) -> str:
+    """Raises WrongProperty."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", value):
+        raise WrongProperty(f"must be 1 to 40 letters, digits, - and _, not {value!r}")
+    return value
+
+
+def levels(value: str) -> str:
+    """Raises WrongProperty."""
+    if len(value) > 200 or not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", value):
+        raise WrongProperty(f"must be letters, digits, - and _, with / between, not {value!r}")
+    return value
+
+
+def discovery_prefix(value: str) -> str:
+    """Return the empty text for `none`. Raises WrongProperty."""
+    return "" if value == "none" else levels(value)
+
+
+def senders(value: str) -> frozenset[str]:
+    """Raises WrongProperty."""
+    return frozenset(one_level(each) for each in value.replace(",", " ").split())
