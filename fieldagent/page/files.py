@@ -45,6 +45,7 @@ _SHARED = {
     "picture.js": (__package__, "picture.js"),
     "stream.js": (__package__, "stream.js"),
     "text.js": (__package__, "text.js"),
+    "world.js": (__package__, "world.js"),
     "leaflet.css": ("xstatic.pkg.leaflet", "data/leaflet.css"),
     "leaflet.js": ("xstatic.pkg.leaflet", "data/leaflet.js"),
 }

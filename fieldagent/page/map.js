@@ -10,6 +10,8 @@ const STEPS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 
 const OWN = "";
 
 let chart, marks, grid;
+/** Longitude around which places are drawn, so that none is beyond an edge of the map for others. */
+let middle = 0;
 let fitted = false;
 
 /** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
@@ -81,14 +83,19 @@ function drawGrid() {
   grid.clearLayers();
   const seen = chart.getBounds();
   const [south, north] = [Math.max(-85, seen.getSouth()), Math.min(85, seen.getNorth())];
-  const [west, east] = [Math.max(-180, seen.getWest()), Math.min(180, seen.getEast())];
+  const [west, east] = [seen.getWest(), seen.getEast()];
   const step = STEPS.find(each => (east - west) / each <= LINES) ?? 90;
   const edge = chart.containerPointToLatLng([4, chart.getSize().y - 44]);
   for (let at = Math.ceil(west / step) * step; at <= east; at += step)
-    line([[south, at], [north, at]], [edge.lat, at], degrees(at, step));
+    line([[south, at], [north, at]], [edge.lat, at], degrees(at - turned(at), step));
   for (let at = Math.ceil(south / step) * step; at < north; at += step)
     line([[at, west], [at, east]], [at, Math.max(west, edge.lng)], degrees(at, step));
 }
+
+/** Degrees of whole turns by which a longitude is from where it is named. */
+const turned = (longitude, from = 0) => 360 * Math.round((longitude - from) / 360);
+
+const near = ([latitude, longitude]) => [latitude, longitude - turned(longitude, middle)];
 
 const degrees = (at, step) => `${at.toFixed(Math.max(0, -Math.floor(Math.log10(step))))}°`;
 
@@ -133,15 +140,16 @@ export const placed = ({ geometry: { coordinates: [longitude, latitude] }, prope
 
 function draw(people) {
   marks.clearLayers();
-  const all = [];
+  const all = [], newest = people.get(OWN) ?? [...people.values()][0];
+  middle = (newest?.track.at(-1) ?? newest?.marked[0])?.place[1] ?? 0;
   for (const [sender, { name, track, marked }] of people) {
     const whose = sender === OWN ? "own" : "other";
-    const places = track.map(each => each.place);
-    all.push(...places, ...marked.map(each => each.place));
+    const places = track.map(each => near(each.place));
+    all.push(...places, ...marked.map(each => near(each.place)));
     L.polyline(places, { className: `track ${whose}`, interactive: false }).addTo(marks);
     const last = track.at(-1);
-    if (last) spot(last.place, kindOf(last, whose), last.blurred ? 14 : 8, titleOf(last, name));
-    for (const each of marked) spot(each.place, "mark", 6, each.name);
+    if (last) spot(near(last.place), kindOf(last, whose), last.blurred ? 14 : 8, titleOf(last, name));
+    for (const each of marked) spot(near(each.place), "mark", 6, each.name);
   }
   if (all.length && !fitted) {
     fitted = true;
@@ -174,7 +182,7 @@ export function entry(key, name, each) {
   const where = placeInWords(each.place.map(degree => degree.toFixed(5)));
   const button = element("button", { type: "button", id: `place-${plain(key)}` }, say("Show"));
   button.setAttribute("aria-label", say("Show {name} on the map", { name: plain(name) }));
-  button.onclick = () => chart?.setView(each.place, Math.max(chart.getZoom(), 13));
+  button.onclick = () => chart?.setView(near(each.place), Math.max(chart.getZoom(), 13));
   const words = element("span", {}, element("b", {}, name), ` ${where} · ${moment(each.at)}`,
     each.seen ? ` · ${each.seen}` : "", each.blurred ? ` · ${say("blurred on purpose")}` : "",
     each.notes ? ` · ${each.notes}` : "");

@@ -23,6 +23,7 @@ NAMES = (
     "sos.js",
     "start.js",
     "worker.js",
+    "world.json",
 )
 
 

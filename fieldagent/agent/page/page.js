@@ -13,6 +13,7 @@ import { lookAtPeople } from "./people.js";
 import { setUpForm, showChoice } from "./send.js";
 import { showAlarms, staleAt } from "./sos.js";
 import { by, moment, tell } from "./text.js";
+import { drawWorld } from "./world.js";
 
 // As what it imports does.
 await spoken;
@@ -91,7 +92,7 @@ by("help").href = `/help/${language}.html`;
 setUpChoices();
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
-setUpMap(call).catch(refused).finally(() => { lookAtPlaces(); keepPage(); });
+setUpMap(call, on => drawWorld(on).catch(() => {})).catch(refused).finally(() => { lookAtPlaces(); keepPage(); });
 listen((what, told) => {
   if (what === "alive") return lives();
   if (what === "away") note(false);
@@ -112,6 +113,8 @@ async function keepPage() {
   if (!kept) return;
   const files = performance.getEntriesByType("resource").map(each => each.name)
     .filter(name => new URL(name).pathname.startsWith("/page/"));
+  // What is loaded by need, and was needed once.
+  if (await caches.match(new URL("world.json", import.meta.url))) files.push(new URL("world.json", import.meta.url).href);
   (await navigator.serviceWorker.ready).active.postMessage([
     ...["/", by("help").pathname, "/help/handbook.css"].map(path => location.origin + path), ...new Set(files),
   ]);

@@ -6,6 +6,8 @@ const KEPT = "page";
 const ANSWERS = 4_000;
 
 self.addEventListener("install", () => self.skipWaiting());
+// What the first visit loads by need passes by here, too.
+self.addEventListener("activate", event => event.waitUntil(self.clients.claim()));
 
 // The page tells what it consists of, once all of it is there.
 self.addEventListener("message", event => event.waitUntil(keep(event.data)));
