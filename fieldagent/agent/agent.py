@@ -52,6 +52,7 @@ from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
+from fieldagent.page.map_tiles import CarriedMap
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.price import Price
@@ -67,6 +68,8 @@ HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
 SOON, ROOM_EVERY = 5.0, 60.0
 """Seconds until what can wait is looked at after a start, and between two looks at the disk."""
+MAP_EVERY = 600.0
+"""Seconds between two looks at `map-file`."""
 AWAY_EVERY = 10.0
 """Seconds between two tries to go back to the disk."""
 NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
@@ -82,6 +85,7 @@ class Agent:
     supervisor: Supervisor
     left_overs: LeftOvers
     update_news: UpdateNews
+    carried_map: CarriedMap
     started: float
 
     def status(self) -> dict[str, Any]:
@@ -119,7 +123,7 @@ class Agent:
         updates = self.update_news.notices()
         people = [] if self.parts.people is None else self.parts.people.notices()
         air = self.parts.outboxes[Channel.RADIO].link.air_time.notice() if station else ""
-        mine = [each for each in (trouble, air) if each]
+        mine = [each for each in (trouble, air, self.carried_map.trouble) if each]
         return [*away, *mine, *heard, *people, *kept, *updates]
 
     def _clock(self) -> dict[str, Any]:
@@ -244,7 +248,10 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
         journal.clock,
         has_hub=settings.hub_address is not None,
     )
-    return Agent(settings, parts, Progress(now), supervisor, LeftOvers(journal), news, now())
+    carried = CarriedMap(settings.map_file)
+    return Agent(
+        settings, parts, Progress(now), supervisor, LeftOvers(journal), news, carried, now()
+    )
 
 
 async def run(
@@ -347,7 +354,7 @@ async def _serve_api(
     judge = router(
         [
             *LocalApi(agent.parts, agent).routes(),
-            *map_tiles.routes(settings.map_file),
+            *map_tiles.routes(agent.carried_map),
             *canned.routes(settings.canned_messages),
         ]
     )
@@ -430,6 +437,15 @@ def _in_memory_alone(agent: Agent) -> bool:
     """Whether something waits that only the journal in memory has."""
     handed = agent.parts.journal.read("SELECT 1 FROM handover WHERE state = 'waiting' LIMIT 1")
     return bool(handed or agent.status()["sos"]["active"])
+
+
+async def _look_at_map(agent: Agent) -> None:
+    """A card may be pulled out at any time, and nobody may look at the page."""
+    if agent.carried_map.path is None:
+        await trio.sleep_forever()
+    while True:
+        await agent.carried_map.about()
+        await trio.sleep(MAP_EVERY)
 
 
 async def _look_through(agent: Agent) -> None:
@@ -523,6 +539,7 @@ KEEPERS = {
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,
     "the look through the journal": _look_through,
+    "the map": _look_at_map,
     "the watchdog": _show_life,
     "the time from gpsd": _take_time,
     "the event stream": _tell_events,

@@ -26,8 +26,8 @@ KEYS = (
         "map-file",
         absolute_path,
         None,
-        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the page draws its map with; a"
-        " grid otherwise",
+        "a PMTiles or MBTiles file that the page draws its map with, raster or vector"
+        " (docs/maps.md); coastlines and a grid otherwise",
     ),
     Key(
         "page-listen",

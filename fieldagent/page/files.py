@@ -48,6 +48,7 @@ _SHARED = {
     "world.js": (__package__, "world.js"),
     "leaflet.css": ("xstatic.pkg.leaflet", "data/leaflet.css"),
     "leaflet.js": ("xstatic.pkg.leaflet", "data/leaflet.js"),
+    "protomaps-leaflet.js": ("fieldagent.page.protomaps_leaflet", "protomaps-leaflet.js"),
 }
 """By its name, where each file lies that both pages have: package, and path in it."""
 

@@ -1,7 +1,7 @@
 // Who was where, and what was marked: over the map that is carried along, or a grid.
 
 import { placeInWords } from "./choices.js";
-import { say } from "./language.js";
+import { language, say } from "./language.js";
 import { UNIT, by, element, moment, plain, put, tell } from "./text.js";
 
 const NEWEST = 500;
@@ -33,7 +33,8 @@ export async function setUpMap(call, under = () => {}) {
   const { map, trouble } = await call("GET", "/api/map");
   tell("map-trouble", trouble ?? "");
   if (map) {
-    tiles(map).addTo(chart);
+    if (map.vector) await drawVectors(map);
+    else tiles(map).addTo(chart);
     tell("map-source", `${map.name} ${map.attribution}`.replace(/<[^>]*>/g, " ").trim());
     if (map.bounds && !fitted) chart.fitBounds(boundsOf(map));
   } else {
@@ -45,21 +46,43 @@ export async function setUpMap(call, under = () => {}) {
   return chart;
 }
 
+const beside = name => new URL(name, import.meta.url).href;
+
+const there = node => new Promise((resolve, reject) => {
+  node.onload = resolve;
+  node.onerror = reject;
+});
+
 /** Leaflet and what it looks like, which lie beside this file. They are the largest part of a page,
  * and not the first that somebody needs. */
 function load() {
-  const beside = name => new URL(name, import.meta.url).href;
   const style = name => element("link", { rel: "stylesheet", href: beside(name) });
   const [theirs, ours] = [style("leaflet.css"), style("map.css")];
   const script = element("script", { src: beside("leaflet.js") });
-  const there = Promise.all([theirs, ours, script].map(each => new Promise((resolve, reject) => {
-    each.onload = resolve;
-    each.onerror = reject;
-  })));
+  const loaded = Promise.all([theirs, ours, script].map(there));
   // What the page says of the same things comes after what Leaflet says.
   document.head.prepend(theirs);
   document.head.append(ours, script);
-  return there;
+  return loaded;
+}
+
+/** A map in vectors, in the language of the page, light or dark as that is: now and whenever it
+ * changes. */
+async function drawVectors(map) {
+  const script = element("script", { src: beside("protomaps-leaflet.js") });
+  document.head.append(script);
+  await there(script);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  let drawn = null;
+  const draw = () => {
+    drawn?.remove();
+    drawn = protomapsL.leafletLayer({
+      url: map.address, maxDataZoom: map.highest, maxZoom: 18, lang: language,
+      flavor: dark.matches ? "dark" : "light", attribution: "",
+    }).addTo(chart);
+  };
+  dark.addEventListener("change", draw);
+  draw();
 }
 
 const boundsOf = ({ bounds: [west, south, east, north] }) => [[south, west], [north, east]];

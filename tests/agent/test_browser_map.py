@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.browser import browser, faults, keep, look_of, page
+from tests.page.test_map_file import write_vectors
 from tests.processes import Agent, agent, until
 
 
@@ -72,6 +73,45 @@ def test_coasts_are_there_without_any_network(chromium: Any, tmp_path: Path) -> 
             shown.reload(wait_until="commit")
             shown.locator("#away", has_text="does not answer").wait_for()
             assert is_kept(shown)
+
+
+COLOURS = """() => {
+  const drawn = document.querySelector("#map canvas.leaflet-tile-loaded");
+  if (!drawn) return [];
+  const { width, height } = drawn, ink = drawn.getContext("2d");
+  return [0.25, 0.75].map(share => ink.getImageData(width * share, height / 2, 1, 1).data.join());
+}"""
+"""In the west and in the east of a tile."""
+
+
+def greens(colours: list[str]) -> list[int]:
+    return sorted(int(each.split(",")[1]) for each in colours)
+
+
+def test_a_region_in_vectors_is_drawn_light_and_dark(chromium: Any, tmp_path: Path) -> None:
+    place = tmp_path / "alps.pmtiles"
+    write_vectors(place)
+    settings: dict[str, str | None] = {"satellite-port": None, "map-file": str(place)}
+    with agent(tmp_path, settings) as kit, page(chromium, kit.port, "1280-light") as shown:
+        shown.locator("#map canvas.leaflet-tile-loaded").first.wait_for()
+        shown.locator("#map-source", has_text="Alps").wait_for()
+        until(lambda: len({*shown.evaluate(COLOURS)}) == 2)
+        light = shown.evaluate(COLOURS)
+        shown.locator("#map").scroll_into_view_if_needed()
+        keep(shown, "vectors-1280-light")
+        shown.emulate_media(color_scheme="dark")
+        until(lambda: {*shown.evaluate(COLOURS)}.isdisjoint({*light, "0,0,0,0"}))
+        until(lambda: len({*shown.evaluate(COLOURS)}) == 2)
+        assert greens(shown.evaluate(COLOURS))[-1] < 100 < greens(light)[0]
+        keep(shown, "vectors-1280-dark")
+        assert not faults(shown)
+        # Somebody pulls the card out.
+        place.unlink()
+        shown.reload()
+        shown.locator("#map-trouble", has_text="is not there: copy it there").wait_for()
+        shown.locator("#map").scroll_into_view_if_needed()
+        shown.locator("#map path.grid").first.wait_for(state="attached")
+        shown.locator("#map-source", has_text="Natural Earth").wait_for()
 
 
 def is_kept(shown: Any) -> bool:

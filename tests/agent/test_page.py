@@ -20,14 +20,14 @@ from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
-BY_NEED = ("world.json",)
-"""What is loaded once somebody looks at the map."""
+BY_NEED = ("world.json", "protomaps-leaflet.js")
+"""What is loaded once somebody looks at the map, or where that is in vectors."""
 COASTS_MAX = 80_000
 SHARED = (
     *("choices.js", "coordinates.js", "language.js"),
     *("map.css", "map.js", "picture.js", "stream.js", "text.js", "world.js"),
 )
-FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js")
+FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js", "protomaps-leaflet.js")
 PATHS = ["/", "/worker.js", *(f"/page/{name}" for name in FILES)]
 FOLDERS = [Path(str(files(each))) for each in (page, console, "fieldagent.page")]
 

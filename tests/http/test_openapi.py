@@ -37,6 +37,7 @@ from fieldagent.hub.tracker.service import TrackerDoor
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
 from fieldagent.page import map_tiles
+from fieldagent.page.map_tiles import CarriedMap
 from tests import offline
 from tests.processes import administer, agent, hub
 
@@ -62,7 +63,7 @@ def description(name: str) -> Any:
 def routes(name: str) -> list[Route]:
     nothing = Mock()
     if name == "local":
-        whole = LocalApi(nothing, nothing).routes() + map_tiles.routes(None)
+        whole = LocalApi(nothing, nothing).routes() + map_tiles.routes(CarriedMap(None))
         return [*whole, *canned.routes(())]
     api = HubApi(nothing, nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
     read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
