@@ -14,7 +14,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import clock_offer, gpsd
-from fieldagent.agent.api import canned
+from fieldagent.agent.api import canned, track
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
@@ -43,6 +43,7 @@ from fieldagent.agent.outbound.missing_fragments import keep_asking
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
+from fieldagent.agent.tracking import Tracking
 from fieldagent.agent.update_news import UpdateNews
 from fieldagent.agent.watchdog import keep_fed
 from fieldagent.http.guard import loopback_guard
@@ -86,6 +87,7 @@ class Agent:
     left_overs: LeftOvers
     update_news: UpdateNews
     carried_map: CarriedMap
+    tracking: Tracking
     started: float
 
     def status(self) -> dict[str, Any]:
@@ -112,6 +114,7 @@ class Agent:
             "faults": self._faults(),
             "mesh": None if self.parts.people is None else self.parts.people.status(),
             "mqtt": None if self.parts.mqtt is None else self.parts.mqtt.status(),
+            "track": self.tracking.status(),
         }
 
     def _notices(self) -> list[str]:
@@ -248,9 +251,17 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
         journal.clock,
         has_hub=settings.hub_address is not None,
     )
-    carried = CarriedMap(settings.map_file)
+    tracking = Tracking(settings.state_directory)
     return Agent(
-        settings, parts, Progress(now), supervisor, LeftOvers(journal), news, carried, now()
+        settings,
+        parts,
+        Progress(now),
+        supervisor,
+        LeftOvers(journal),
+        news,
+        CarriedMap(settings.map_file),
+        tracking,
+        now(),
     )
 
 
@@ -355,6 +366,7 @@ async def _serve_api(
         [
             *LocalApi(agent.parts, agent).routes(),
             *map_tiles.routes(agent.carried_map),
+            *track.routes(agent.parts, agent.tracking),
             *canned.routes(settings.canned_messages),
         ]
     )

@@ -9,7 +9,7 @@ const LINES = 5;
 const STEPS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45];
 const OWN = "";
 
-let chart, marks, grid;
+let chart, marks, grid, only = null;
 /** Longitude around which places are drawn, so that none is beyond an edge of the map for others. */
 let middle = 0;
 let fitted = false;
@@ -118,7 +118,8 @@ function drawGrid() {
 /** Degrees of whole turns by which a longitude is from where it is named. */
 const turned = (longitude, from = 0) => 360 * Math.round((longitude - from) / 360);
 
-const near = ([latitude, longitude]) => [latitude, longitude - turned(longitude, middle)];
+/** The same place, on that side of the map on which the others are. */
+export const near = ([latitude, longitude]) => [latitude, longitude - turned(longitude, middle)];
 
 const degrees = (at, step) => `${at.toFixed(Math.max(0, -Math.floor(Math.log10(step))))}°`;
 
@@ -131,6 +132,16 @@ export function label(place, text, name) {
   const html = element("span", {}, text);
   const icon = L.divIcon({ className: name, html, iconSize: null });
   return L.marker(place, { icon, interactive: false, keyboard: false });
+}
+
+/** Shows that layer of Leaflet's in the place of who is where, or them again. */
+export function showOnly(layer) {
+  only?.remove();
+  only = layer;
+  if (!chart) return;
+  if (layer) marks.remove();
+  else marks.addTo(chart);
+  layer?.addTo(chart);
 }
 
 /** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is,

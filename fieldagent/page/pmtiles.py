@@ -80,7 +80,7 @@ def read_header(content: bytes) -> Header:
     return Header(root, metadata, leaves, tiles, inner, outer, tile_type, lowest, highest, bounds)
 
 
-class Directory(NamedTuple):
+class TileDirectory(NamedTuple):
     """Columns of its entries, in the order of their tiles' numbers."""
 
     numbers: array[int]
@@ -90,13 +90,13 @@ class Directory(NamedTuple):
     offsets: array[int]
 
 
-class Found(NamedTuple):
+class FoundTile(NamedTuple):
     span: Span
     is_leaf: bool
     """Another directory, in which to look on; its offset is from the first of those."""
 
 
-def read_directory(content: bytes) -> Directory:
+def read_directory(content: bytes) -> TileDirectory:
     """Raises WrongArchive."""
     numbers = _Numbers(content)
     count = numbers.next()
@@ -115,17 +115,17 @@ def read_directory(content: bytes) -> Directory:
             offsets[at] = _bounded(offsets[at - 1] + lengths[at - 1])
         else:
             raise WrongArchive("has a directory whose first entry lies nowhere")
-    return Directory(*columns)
+    return TileDirectory(*columns)
 
 
-def find(directory: Directory, number: int) -> Found | None:
+def find(directory: TileDirectory, number: int) -> FoundTile | None:
     at = bisect_right(directory.numbers, number) - 1
     if at < 0:
         return None
     run = directory.runs[at]
     if run and number >= directory.numbers[at] + run:
         return None
-    return Found(Span(directory.offsets[at], directory.lengths[at]), is_leaf=not run)
+    return FoundTile(Span(directory.offsets[at], directory.lengths[at]), is_leaf=not run)
 
 
 def tile_number(zoom: int, x: int, y: int) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fieldagent.page import pmtiles, tiles
-from fieldagent.page.pmtiles import HEADER, Directory, Header, Span, WrongArchive
+from fieldagent.page.pmtiles import HEADER, Header, Span, TileDirectory, WrongArchive
 from fieldagent.page.tiles import TILE_BYTES, MapAbout, Tile, UnusableMap
 from fieldagent.system.wording import reason_of
 
@@ -86,7 +86,7 @@ def _header(file: BinaryIO) -> Header:
     return header
 
 
-def _directory(path: Path, file: BinaryIO, compression: int, span: Span) -> Directory:
+def _directory(path: Path, file: BinaryIO, compression: int, span: Span) -> TileDirectory:
     stat = os.fstat(file.fileno())
     known_by = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
     return _read_directory(path, known_by, compression, span)
@@ -95,7 +95,7 @@ def _directory(path: Path, file: BinaryIO, compression: int, span: Span) -> Dire
 @lru_cache(KEPT)
 def _read_directory(
     path: Path, known_by: tuple[int, ...], compression: int, span: Span
-) -> Directory:
+) -> TileDirectory:
     with path.open("rb") as file:
         content = _part(file, span, PART_BYTES)
     return pmtiles.read_directory(pmtiles.unpacked(content, compression))

@@ -13,13 +13,14 @@ import { lookAtPeople } from "./people.js";
 import { setUpForm, showChoice } from "./send.js";
 import { showAlarms, staleAt } from "./sos.js";
 import { by, moment, tell } from "./text.js";
+import { lookAtTrack, setUpTrack } from "./track.js";
 import { drawWorld } from "./world.js";
 
 // As what it imports does.
 await spoken;
 
 const PAUSE = 500;
-const AROUND_EVERY = 30_000;
+const AROUND_EVERY = 30_000, TRACK_PAUSE = 5_000;
 let lastAnswer = 0;
 let gone = false;
 let stale = 0;
@@ -75,6 +76,8 @@ const lookAtConversation = seldom(async () => {
 
 const lookAtPlaces = seldom(() => lookAtMap(call, handhelds), PAUSE, refused);
 
+const lookAtDay = seldom(lookAtTrack, TRACK_PAUSE, refused);
+
 const lookWhoThereIs = seldom(lookAtPeople, 30_000, refused);
 
 export function lookAtAll() {
@@ -82,6 +85,7 @@ export function lookAtAll() {
   lookAtPlaces();
   lookAtState();
   lookAtConversation();
+  lookAtDay();
 }
 
 // Over plain HTTP it is this machine's own, which nobody signs in to.
@@ -92,13 +96,15 @@ by("help").href = `/help/${language}.html`;
 setUpChoices();
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
-setUpMap(call, on => drawWorld(on).catch(() => {})).catch(refused).finally(() => { lookAtPlaces(); keepPage(); });
+setUpMap(call, on => drawWorld(on).catch(() => {})).catch(refused).then(chart => setUpTrack(chart ?? null, refused))
+  .finally(() => { lookAtPlaces(); keepPage(); });
 listen((what, told) => {
   if (what === "alive") return lives();
   if (what === "away") note(false);
   if (what !== "inbound") lookAtState();
   if (what !== "away") lookAtConversation();
   if (!["away", "link"].includes(what)) lookAtPlaces();
+  if (what !== "away") lookAtDay();
   // With a link comes the directory.
   if (["connected", "link"].includes(what)) lookWhoThereIs();
   if (what === "package") lookAt(told.id).catch(() => {});
@@ -116,6 +122,6 @@ async function keepPage() {
   // What is loaded by need, and was needed once.
   if (await caches.match(new URL("world.json", import.meta.url))) files.push(new URL("world.json", import.meta.url).href);
   (await navigator.serviceWorker.ready).active.postMessage([
-    ...["/", by("help").pathname, "/help/handbook.css"].map(path => location.origin + path), ...new Set(files),
+    ...["/", "/track", by("help").pathname, "/help/handbook.css"].map(path => location.origin + path), ...new Set(files),
   ]);
 }

@@ -14,7 +14,7 @@ self.addEventListener("message", event => event.waitUntil(keep(event.data)));
 
 self.addEventListener("fetch", event => {
   const { pathname } = new URL(event.request.url);
-  const isKept = pathname === "/" || ["/page/", "/help/"].some(folder => pathname.startsWith(folder));
+  const isKept = ["/", "/track"].includes(pathname) || ["/page/", "/help/"].some(folder => pathname.startsWith(folder));
   if (event.request.method === "GET" && isKept)
     event.respondWith(answer(event));
 });
