@@ -38,6 +38,13 @@ KEYS = (
     ),
     Key("page-port", whole(1, 65535, "port"), PAGE_PORT, f"port of that ({PAGE_PORT})"),
     Key(
+        "page-portal-port",
+        whole(1, 65535, "port"),
+        None,
+        "port at which phones that join the kit's own network are told, over plain HTTP, where the"
+        " page is (docs/field-kit.md#the-kit-as-an-access-point); none otherwise",
+    ),
+    Key(
         "canned-messages",
         _canned,
         _canned(CANNED),

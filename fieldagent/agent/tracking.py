@@ -21,7 +21,7 @@ GAP = 2.0
 """Times the interval without a position that make a gap."""
 
 
-class Pace(NamedTuple):
+class TrackerPace(NamedTuple):
     """What a tracker told."""
 
     interval: float
@@ -43,7 +43,7 @@ class Pace(NamedTuple):
 class Tracking:
     def __init__(self, state_directory: Path) -> None:
         self._place = state_directory / CHOSEN
-        self.tracker: Pace | None = None
+        self.tracker: TrackerPace | None = None
         self.chosen = _kept(self._place)
 
     def choose(self, interval: int | None) -> None:

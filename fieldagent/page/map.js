@@ -134,14 +134,11 @@ export function label(place, text, name) {
   return L.marker(place, { icon, interactive: false, keyboard: false });
 }
 
-/** Shows that layer of Leaflet's in the place of who is where, or them again. */
+/** Shows that layer of Leaflet's in the place of who is where. */
 export function showOnly(layer) {
   only?.remove();
-  only = layer;
-  if (!chart) return;
-  if (layer) marks.remove();
-  else marks.addTo(chart);
-  layer?.addTo(chart);
+  only = layer.addTo(chart);
+  marks.remove();
 }
 
 /** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is,

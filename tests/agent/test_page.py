@@ -20,8 +20,8 @@ from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
-BY_NEED = ("world.json", "protomaps-leaflet.js")
-"""What is loaded once somebody looks at the map, or where that is in vectors."""
+BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js")
+"""What is loaded once somebody looks at the map, where that is in vectors, and at /track."""
 COASTS_MAX = 80_000
 SHARED = (
     *("choices.js", "coordinates.js", "language.js"),

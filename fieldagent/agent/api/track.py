@@ -15,7 +15,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import places
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.refusals import told_as_problems
-from fieldagent.agent.tracking import LONGEST, SHORTEST, Pace, Tracking
+from fieldagent.agent.tracking import LONGEST, SHORTEST, TrackerPace, Tracking
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
@@ -102,7 +102,7 @@ def _gaps(track: list[Placed], pause: float, now: datetime) -> Iterator[tuple[fl
         yield moments[-1], None
 
 
-def _in_json(told: Pace) -> dict[str, Any]:
+def _in_json(told: TrackerPace) -> dict[str, Any]:
     return {
         "interval": told.interval,
         "movingInterval": told.moving_interval,
@@ -189,7 +189,7 @@ async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
     if faults:
         raise Problem(422, detail="this is no tracker's", errors=faults)
     clock = parts.journal.clock
-    tracking.tracker = Pace(
+    tracking.tracker = TrackerPace(
         float(body["interval"]),
         float(body["movingInterval"]),
         float(body["satelliteFactor"]),

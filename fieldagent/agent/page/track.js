@@ -1,12 +1,11 @@
-// The track of a day with its gaps, when the next position is due, and the pace of the tracker, at an
-// address of its own.
+// The track of a day with its gaps, when the next position is due, and the pace of the tracker: what
+// the page shows at /track.
 
 import { Away, call } from "./agent.js";
 import { counted, say, term } from "./language.js";
 import { near, showOnly } from "./map.js";
 import { age, by, element, moment, put, tell } from "./text.js";
 
-const ADDRESS = "/track", ALL_ELSE = ["state", "talk", "places", "to-track"];
 const INTERVALS = [300, 600, 900, 1800, 3600, 7200, 14400, 43200];
 const SILENT = 180;
 
@@ -14,44 +13,24 @@ let chart = null, asked = 0, fitted = "";
 /** What was said last of the day that is shown. */
 let told = null;
 
-const isTracking = () => location.pathname === ADDRESS;
-
 /** `map` is Leaflet's, null where that did not load. */
 export function setUpTrack(map, failed) {
   chart = map;
   const look = () => lookAtTrack().catch(failed);
-  const go = path => event => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    history.pushState(null, "", path);
-    show(look);
-    by(path === ADDRESS ? "track-title" : "to-track").focus();
-  };
-  by("to-track").addEventListener("click", go(ADDRESS));
-  by("track-back").addEventListener("click", go("/"));
-  addEventListener("popstate", () => show(look));
   by("track-day").addEventListener("change", look);
   by("pace-interval").addEventListener("change", () => showCost().catch(failed));
   by("pace").addEventListener("submit", event => {
     event.preventDefault();
-    choose().catch(error => tell("pace-fault", error.message));
+    choose().catch(failed);
   });
-  show(look);
-}
-
-function show(look) {
-  for (const id of ALL_ELSE) by(id).hidden = isTracking();
-  by("track").hidden = !isTracking();
-  if (isTracking()) look();
-  else showOnly(null);
+  look();
 }
 
 /** Looks at the day that is chosen, today where none is. */
 export async function lookAtTrack() {
-  if (!isTracking()) return;
   const question = ++asked, day = by("track-day").value;
   const found = await call("GET", `/api/track${day ? `?day=${day}` : ""}`);
-  if (question !== asked || !isTracking()) return;
+  if (question !== asked) return;
   told = found;
   by("track-day").value = found.day;
   [by("track-day").min, by("track-day").max] = [found.days[0] ?? "", new Date().toISOString().slice(0, 10)];
