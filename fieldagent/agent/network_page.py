@@ -64,7 +64,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
     there = files_of(settings)
     context = await trio.to_thread.run_sync(_context, there)
     known_by = await trio.to_thread.run_sync(fingerprint, there.certificate)
-    listeners = open_listeners(settings.page_port, EVERYWHERE, allow_remote=True)
+    listeners, telling = _opened(settings)
 
     async def let_in(peer: socket.socket, address: str) -> str | None:
         """Before a byte of TLS: to others there is nothing here."""
@@ -79,8 +79,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
     if not there.pass_phrase.exists():
         log.warning("nobody can sign in to it yet: `fieldagent page --set` sets a pass phrase")
     async with trio.open_nursery() as nursery:
-        if settings.page_portal_port is not None:
-            telling = open_listeners(settings.page_portal_port, EVERYWHERE, allow_remote=True)
+        if telling:
             portal = Portal(partial(_page_at, settings), known_by, trio.current_time)
             tell = partial(
                 serve,
@@ -102,6 +101,20 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
             limits=Limits(pace=CpuPace(cookie=COOKIE)),
             note_fault=note_fault,
         )
+
+
+def _opened(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
+    """Return where the page listens, and the portal, if there is one. Raises ListenFailed, and
+    neither listens then."""
+    listeners = open_listeners(settings.page_port, EVERYWHERE, allow_remote=True)
+    if settings.page_portal_port is None:
+        return listeners, []
+    try:
+        return listeners, open_listeners(settings.page_portal_port, EVERYWHERE, allow_remote=True)
+    except ListenFailed:
+        for each in listeners:
+            each.close()
+        raise
 
 
 def _page_at(settings: Settings, caller: str) -> str:

@@ -186,6 +186,13 @@ def test_what_keeps_it_from_beginning_takes_nothing_else_down(tmp_path: Path) ->
         with agent(tmp_path, settings) as kit:
             kit.expect("is in use by another program")
             assert kit.call("GET", "/api/status").status == 200
+        # Where phones are told of it, too: it comes once that program has ended.
+        port, portal = free_port(), taken.getsockname()[1]
+        settings |= {"page-port": str(port), "page-portal-port": str(portal)}
+        with agent(tmp_path, settings) as kit:
+            kit.expect(f"port {portal} on 0.0.0.0 is in use by another program")
+            taken.close()
+            until(partial(answers, Camp(kit, port, tmp_path)))
 
 
 def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:

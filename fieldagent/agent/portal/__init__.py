@@ -37,7 +37,7 @@ POLICY = (
 )
 
 
-class Wanted(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """The answer that a system takes for the internet."""
 
     status: int
@@ -45,30 +45,30 @@ class Wanted(NamedTuple):
     content_type: str = "text/plain"
 
 
-APPLE = Wanted(
+APPLE = ProbeAnswer(
     200, b"<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>\n", "text/html"
 )
 PROBES = {
     # Android, ChromeOS
-    "/generate_204": Wanted(204),
-    "/gen_204": Wanted(204),
+    "/generate_204": ProbeAnswer(204),
+    "/gen_204": ProbeAnswer(204),
     # iOS, macOS
     "/hotspot-detect.html": APPLE,
     "/library/test/success.html": APPLE,
     # Windows
-    "/connecttest.txt": Wanted(200, b"Microsoft Connect Test"),
-    "/ncsi.txt": Wanted(200, b"Microsoft NCSI"),
+    "/connecttest.txt": ProbeAnswer(200, b"Microsoft Connect Test"),
+    "/ncsi.txt": ProbeAnswer(200, b"Microsoft NCSI"),
     # Firefox
-    "/canonical.html": Wanted(
+    "/canonical.html": ProbeAnswer(
         200,
         b'<meta http-equiv="refresh" content="0;'
         b'url=https://support.mozilla.org/kb/captive-portal"/>',
         "text/html",
     ),
-    "/success.txt": Wanted(200, b"success\n"),
+    "/success.txt": ProbeAnswer(200, b"success\n"),
     # GNOME, Debian's NetworkManager
-    "/check_network_status.txt": Wanted(200, b"NetworkManager is online\n"),
-    "/nm": Wanted(200, b"NetworkManager is online\n"),
+    "/check_network_status.txt": ProbeAnswer(200, b"NetworkManager is online\n"),
+    "/nm": ProbeAnswer(200, b"NetworkManager is online\n"),
 }
 
 
