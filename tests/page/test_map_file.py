@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from urllib.error import HTTPError
@@ -108,10 +110,7 @@ def nothing(path: Path) -> None:
     ("make", "why"),
     [
         (vector, "holds no pictures (format png)"),
-        (other_layers, "has other layers than those that are drawn (transportation, water)"),
         (cut_short, "is cut short ("),
-        (of_another_version, "is of PMTiles version 2, and not 3"),
-        (packed_otherwise, "is compressed by zstd, and not by gzip"),
         (no_database, "is no PMTiles or MBTiles file"),
         (nothing, "is not there"),
     ],
@@ -129,6 +128,22 @@ def test_what_is_no_map_is_said_and_hinders_nothing(tmp_path: Path, make: object
         checked = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert why in checked.stderr
         assert [each for each in kit.call("GET", "/api/status").body["notices"] if why in each]
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (other_layers, "has other layers than those that are drawn (transportation, water)"),
+        (of_another_version, "is of PMTiles version 2, and not 3"),
+        (packed_otherwise, "is compressed by zstd, and not by gzip"),
+    ],
+)
+def test_why_a_pmtiles_file_is_not_used_is_said(
+    tmp_path: Path, make: Callable[[Path], None], why: str
+) -> None:
+    make(tmp_path / "alps.pmtiles")
+    with pytest.raises(UnusableMap, match=re.escape(why)):
+        map_file.about(tmp_path / "alps.pmtiles")
 
 
 def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: Path) -> None:
