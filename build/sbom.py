@@ -19,6 +19,7 @@ from typing import Any
 from version import built_version
 
 HERE = Path(__file__).resolve().parent
+SCRIPT = HERE.parent / "fieldagent/page/protomaps_leaflet/protomaps-leaflet.js"
 REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)==(\S+) --hash=sha256:([0-9a-f]{64})")
 
 
@@ -55,6 +56,11 @@ def _libraries() -> Iterator[dict[str, Any]]:
             **_component("library", name, version, f"pkg:pypi/{name.lower()}@{version}"),
             "hashes": [{"alg": "SHA-256", "content": digest}],
         }
+    name, version = SCRIPT.stem, "5.1.0"
+    yield {
+        **_component("library", name, version, f"pkg:npm/{name}@{version}"),
+        "hashes": [{"alg": "SHA-256", "content": _sha256(SCRIPT)}],
+    }
 
 
 def _packages(root: Path) -> Iterator[dict[str, Any]]:

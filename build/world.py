@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes fieldagent/hub/console/world.json: coasts and borders that the console's map has without
-any network.
+"""Makes what maps have without any network: fieldagent/hub/console/world.json, coasts and borders
+for the console's, and fieldagent/agent/page/world.json, coasts alone and coarser, for a kit's page.
 
     npm pack world-atlas@2
     tar xzf world-atlas-2*.tgz
@@ -8,8 +8,9 @@ any network.
 
 World-atlas is Natural Earth (https://www.naturalearthdata.com), which is in the public domain, as
 TopoJSON: a line that two countries share is there once, and stays one. What is made has all lines
-with less detail: each is a list of longitude and latitude in hundredths of a degree, the first and
-then the steps from point to point.
+with less detail: each is a list of longitude and latitude in parts of a degree, the first and then
+the steps from point to point. `steps` says how many make a degree, `within` how many kilometres a
+line may be beside what it is made of.
 """
 
 from __future__ import annotations
@@ -19,20 +20,38 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Point = tuple[float, float]
 
-TARGET = Path(__file__).parents[1] / "fieldagent/hub/console/world.json"
-MOST_BYTES = 300_000
-STEPS = 100
-"""Of a degree: a step is 1.1 km at most."""
-AWRY = 0.08
-"""Degrees that a line may be beside what it is made of."""
+ROOT = Path(__file__).parents[1] / "fieldagent"
 POLE = -89.0
-ISLET = 0.3
-"""Degrees of width and height below which an island is left out."""
+KILOMETRES = 111.2
+"""Of a degree of latitude."""
+
+
+class Detail(NamedTuple):
+    target: Path
+    most_bytes: int
+    kinds: tuple[str, ...]
+    steps: int
+    """Of a degree."""
+    awry: float
+    """Degrees that a line may be beside what it is made of."""
+    islet: float = 0.3
+    """Degrees of width and height below which an island is left out."""
+
+    def within(self) -> int:
+        """Return kilometres; each point is rounded, too."""
+        return ceil(KILOMETRES * (self.awry + 0.5 / self.steps))
+
+
+DETAILS = (
+    Detail(ROOT / "hub/console/world.json", 300_000, ("coasts", "borders"), 100, 0.08),
+    Detail(ROOT / "agent/page/world.json", 80_000, ("coasts",), 50, 0.11),
+)
 
 
 def main() -> None:
@@ -45,16 +64,24 @@ def main() -> None:
         for country in topology["objects"]["countries"]["geometries"]
         for arc in numbers_in(country.get("arcs", []))
     )
-    world: dict[str, list[list[int]]] = {"coasts": [], "borders": []}
+    for detail in DETAILS:
+        write(detail, arcs, uses)
+
+
+def write(detail: Detail, arcs: list[list[Point]], uses: Counter[int]) -> None:
+    """Ends the program with words where the file would be too large."""
+    world: dict[str, Any] = {"steps": detail.steps, "within": detail.within()}
+    world |= {kind: [] for kind in detail.kinds}
     for arc, many in uses.items():
-        lines = world["coasts" if many == 1 else "borders"]
-        lines += [steps(simple(line)) for line in this_side(arcs[arc])]
-    text = json.dumps({name: [each for each in lines if each] for name, lines in world.items()})
-    TARGET.write_text(text.replace(" ", "") + "\n")
-    size = TARGET.stat().st_size
-    if size > MOST_BYTES:
-        raise SystemExit(f"{TARGET.name} has {size:,} bytes, more than {MOST_BYTES:,}: raise AWRY")
-    print(f"{TARGET}: {size:,} bytes")
+        kind = "coasts" if many == 1 else "borders"
+        if kind in world:
+            lines = (steps(simple(line, detail), detail.steps) for line in this_side(arcs[arc]))
+            world[kind] += [each for each in lines if each]
+    text = json.dumps(world).replace(" ", "") + "\n"
+    if len(text) > detail.most_bytes:
+        raise SystemExit(f"{detail.target} would have {len(text):,} bytes: raise its `awry`")
+    detail.target.write_text(text)
+    print(f"{detail.target}: {len(text):,} bytes")
 
 
 def points_of(arc: list[list[int]], transform: dict[str, Any]) -> Iterator[Point]:
@@ -87,27 +114,30 @@ def numbers_in(nested: Any) -> Iterator[int]:
             yield from numbers_in(each)
 
 
-def simple(line: list[Point]) -> list[Point]:
-    """Return the line with as few points as keep it within `AWRY` (Douglas and Peucker), and of an
+def simple(line: list[Point], detail: Detail) -> list[Point]:
+    """Return the line with as few points as keep it within `awry` (Douglas and Peucker), and of an
     islet nothing."""
     if line[0] == line[-1]:
         wide, high = (max(axis) - min(axis) for axis in zip(*line, strict=True))
-        if max(wide, high) < ISLET:
+        if max(wide, high) < detail.islet:
             return []
         # A ring has no two ends: the point farthest from the first is the other.
         middle = max(range(len(line)), key=lambda each: distance(line[each], line[0], line[0]))
-        return [*_between(line[: middle + 1]), *_between(line[middle:])[1:]]
-    return _between(line)
+        return [
+            *_between(line[: middle + 1], detail.awry),
+            *_between(line[middle:], detail.awry)[1:],
+        ]
+    return _between(line, detail.awry)
 
 
-def _between(line: list[Point]) -> list[Point]:
+def _between(line: list[Point], awry: float) -> list[Point]:
     first, last = line[0], line[-1]
     if len(line) < 3:
         return line
     worst = max(range(1, len(line) - 1), key=lambda each: distance(line[each], first, last))
-    if distance(line[worst], first, last) <= AWRY:
+    if distance(line[worst], first, last) <= awry:
         return [first, last]
-    return [*_between(line[: worst + 1]), *_between(line[worst:])[1:]]
+    return [*_between(line[: worst + 1], awry), *_between(line[worst:], awry)[1:]]
 
 
 def distance(point: Point, first: Point, last: Point) -> float:
@@ -119,11 +149,11 @@ def distance(point: Point, first: Point, last: Point) -> float:
     return float(((x - share * right) ** 2 + (y - share * up) ** 2) ** 0.5)
 
 
-def steps(line: list[Point]) -> list[int]:
+def steps(line: list[Point], per_degree: int) -> list[int]:
     found: list[int] = []
     before = (0, 0)
     for longitude, latitude in line:
-        point = (round(longitude * STEPS), round(latitude * STEPS))
+        point = (round(longitude * per_degree), round(latitude * per_degree))
         if point != before or not found:
             found += [point[0] - before[0], point[1] - before[1]]
             before = point

@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.processes import PATIENCE
 
+PACE = "/api/track/tracker"
+
 
 class ScriptedAgent(ThreadingHTTPServer):
     daemon_threads = True
@@ -39,7 +41,8 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.posted.put(body)
+        if self.path != PACE:
+            self.server.posted.put(body)
         self.do_GET()
 
     def log_message(self, *what: object) -> None:
@@ -55,7 +58,11 @@ def scripted_agent(
         name: {"configured": True, "state": "ready" if name in up else "no service"}
         for name in ("Satellite", "Radio", "Cellular")
     }
-    answers = {"/api/status": {"channels": channels}, "/api/package/async": {"id": 7}}
+    answers: dict[str, Any] = {
+        "/api/status": {"channels": channels},
+        "/api/package/async": {"id": 7},
+    }
+    answers[PACE] = {"chosenInterval": None}
     with ScriptedAgent(port, answers) as agent:
         thread = threading.Thread(target=agent.serve_forever, daemon=True)
         thread.start()

@@ -48,6 +48,8 @@ PURE = {
     "agent.outbound.swept_heap",
     "agent.outbound.timers",
     "cli.kit.track_policy",
+    "cli.kit.wifi_code",
+    "page.pmtiles",
 }
 """Decisions and protocols: the same bytes and moments in, the same out. They do no I/O, read no
 clock, and import nothing of ours that does."""
@@ -150,7 +152,7 @@ INSIDE = {
     ],
     "agent": [
         *("progress", "in_brief", "only_one", "outcomes", "gpsd", "page", "handbook"),
-        *("entrance", "update_news"),
+        *("entrance", "portal", "update_news", "tracking"),
         *(
             "channels",
             "radios",

@@ -14,7 +14,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import clock_offer, gpsd
-from fieldagent.agent.api import canned
+from fieldagent.agent.api import canned, track
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
@@ -43,6 +43,7 @@ from fieldagent.agent.outbound.missing_fragments import keep_asking
 from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
+from fieldagent.agent.tracking import Tracking
 from fieldagent.agent.update_news import UpdateNews
 from fieldagent.agent.watchdog import keep_fed
 from fieldagent.http.guard import loopback_guard
@@ -52,6 +53,7 @@ from fieldagent.http.routes import router
 from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
+from fieldagent.page.map_tiles import CarriedMap
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -72,6 +74,8 @@ HOUSEKEEPING = 3600.0
 """Seconds between two looks at what may be forgotten."""
 SOON, ROOM_EVERY = 5.0, 60.0
 """Seconds until what can wait is looked at after a start, and between two looks at the disk."""
+MAP_EVERY = 600.0
+"""Seconds between two looks at `map-file`."""
 AWAY_EVERY = 10.0
 """Seconds between two tries to go back to the disk."""
 LEAVE = 5.0
@@ -91,6 +95,8 @@ class Agent:
     update_news: UpdateNews
     logbook: Logbook | None
     """None without an IP link to a hub, to which alone it is told."""
+    carried_map: CarriedMap
+    tracking: Tracking
     started: float
 
     def status(self) -> dict[str, Any]:
@@ -118,6 +124,7 @@ class Agent:
             "mesh": None if self.parts.people is None else self.parts.people.status(),
             "mqtt": None if self.parts.mqtt is None else self.parts.mqtt.status(),
             "takLan": None if self.parts.tak_lan is None else self.parts.tak_lan.status(),
+            "track": self.tracking.status(),
         }
 
     def _notices(self) -> list[str]:
@@ -129,7 +136,7 @@ class Agent:
         updates = self.update_news.notices()
         people = [] if self.parts.people is None else self.parts.people.notices()
         air = self.parts.outboxes[Channel.RADIO].link.air_time.notice() if station else ""
-        mine = [each for each in (trouble, air) if each]
+        mine = [each for each in (trouble, air, self.carried_map.trouble) if each]
         return [*away, *mine, *heard, *people, *kept, *updates]
 
     def _clock(self) -> dict[str, Any]:
@@ -268,7 +275,18 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
         has_hub=settings.hub_address is not None,
     )
     left_overs, logbook = LeftOvers(journal), _logbook(settings, journal)
-    return Agent(settings, parts, Progress(now), supervisor, left_overs, news, logbook, now())
+    return Agent(
+        settings,
+        parts,
+        Progress(now),
+        supervisor,
+        left_overs,
+        news,
+        logbook,
+        CarriedMap(settings.map_file),
+        Tracking(settings.state_directory),
+        now(),
+    )
 
 
 def _logbook(settings: Settings, journal: Journal) -> Logbook | None:
@@ -391,7 +409,8 @@ async def _serve_api(
     judge = router(
         [
             *LocalApi(agent.parts, agent).routes(),
-            *map_tiles.routes(settings.map_file),
+            *map_tiles.routes(agent.carried_map),
+            *track.routes(agent.parts, agent.tracking),
             *canned.routes(settings.canned_messages),
         ]
     )
@@ -477,6 +496,15 @@ def _in_memory_alone(agent: Agent) -> bool:
     """Whether something waits that only the journal in memory has."""
     handed = agent.parts.journal.read("SELECT 1 FROM handover WHERE state = 'waiting' LIMIT 1")
     return bool(handed or agent.status()["sos"]["active"])
+
+
+async def _look_at_map(agent: Agent) -> None:
+    """A card may be pulled out at any time, and nobody may look at the page."""
+    if agent.carried_map.path is None:
+        await trio.sleep_forever()
+    while True:
+        await agent.carried_map.about()
+        await trio.sleep(MAP_EVERY)
 
 
 async def _look_through(agent: Agent) -> None:
@@ -580,6 +608,7 @@ KEEPERS = {
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,
     "the look through the journal": _look_through,
+    "the map": _look_at_map,
     "the watchdog": _show_life,
     "the time from gpsd": _take_time,
     "the event stream": _tell_events,

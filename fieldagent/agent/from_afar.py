@@ -44,6 +44,7 @@ NEVER = {
     "hub-ca-file": _LINK,
     "page-listen": _OPENS,
     "page-port": _OPENS,
+    "page-portal-port": _OPENS,
     "api-port": "programs on the kit, and the trial itself, ask there",
     "state-directory": "what waits to be sent is there",
 }

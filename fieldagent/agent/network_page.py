@@ -6,15 +6,17 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import trio
 
 from fieldagent.agent.entrance import COOKIE, Entrance
+from fieldagent.agent.portal import Portal
 from fieldagent.agent.settings import Settings
-from fieldagent.http.address import is_in
-from fieldagent.http.guard import network_guard
+from fieldagent.http.address import Network, is_in
+from fieldagent.http.guard import host_guard, network_guard
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
 from fieldagent.http.message import Judge
@@ -27,6 +29,22 @@ from fieldagent.system.supervisor import Note
 log = logging.getLogger(__name__)
 
 EVERYWHERE = ("0.0.0.0", "::")
+
+
+def own_address_in(network: Network) -> str | None:
+    """Return what this machine would call from to somebody there; nothing is sent."""
+    family = socket.AF_INET if network.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(network[min(1, network.num_addresses - 1)]), 9))
+        except OSError:
+            return None
+        own = str(probe.getsockname()[0])
+    return own if is_in(own, [network]) else None
+
+
+def address_of(own: str, port: int) -> str:
+    return f"https://[{own}]:{port}/" if ":" in own else f"https://{own}:{port}/"
 
 
 class Files(NamedTuple):
@@ -46,7 +64,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
     there = files_of(settings)
     context = await trio.to_thread.run_sync(_context, there)
     known_by = await trio.to_thread.run_sync(fingerprint, there.certificate)
-    listeners = open_listeners(settings.page_port, EVERYWHERE, allow_remote=True)
+    listeners, telling = _opened(settings)
 
     async def let_in(peer: socket.socket, address: str) -> str | None:
         """Before a byte of TLS: to others there is nothing here."""
@@ -60,16 +78,50 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
     )
     if not there.pass_phrase.exists():
         log.warning("nobody can sign in to it yet: `fieldagent page --set` sets a pass phrase")
-    await serve(
-        Entrance(there.pass_phrase, trio.current_time).before(judge),
-        listeners,
-        stopping=stopping,
-        guard=network_guard,
-        tls=context,
-        introduce=let_in,
-        limits=Limits(pace=CpuPace(cookie=COOKIE)),
-        note_fault=note_fault,
-    )
+    async with trio.open_nursery() as nursery:
+        if telling:
+            portal = Portal(partial(_page_at, settings), known_by, trio.current_time)
+            tell = partial(
+                serve,
+                portal.judge,
+                telling,
+                stopping=stopping,
+                guard=host_guard,
+                introduce=let_in,
+                note_fault=note_fault,
+            )
+            nursery.start_soon(tell)
+        await serve(
+            Entrance(there.pass_phrase, trio.current_time).before(judge),
+            listeners,
+            stopping=stopping,
+            guard=network_guard,
+            tls=context,
+            introduce=let_in,
+            limits=Limits(pace=CpuPace(cookie=COOKIE)),
+            note_fault=note_fault,
+        )
+
+
+def _opened(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
+    """Return where the page listens, and the portal, if there is one. Raises ListenFailed, and
+    neither listens then."""
+    listeners = open_listeners(settings.page_port, EVERYWHERE, allow_remote=True)
+    if settings.page_portal_port is None:
+        return listeners, []
+    try:
+        return listeners, open_listeners(settings.page_portal_port, EVERYWHERE, allow_remote=True)
+    except ListenFailed:
+        for each in listeners:
+            each.close()
+        raise
+
+
+def _page_at(settings: Settings, caller: str) -> str:
+    """Return the page's address in the network that the caller is in."""
+    near = [each for each in settings.page_listen if is_in(caller, [each])]
+    own = next(filter(None, map(own_address_in, near)), None)
+    return address_of(own or socket.gethostname(), settings.page_port)
 
 
 def _context(there: Files) -> ssl.SSLContext:

@@ -26,8 +26,8 @@ KEYS = (
         "map-file",
         absolute_path,
         None,
-        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the page draws its map with; a"
-        " grid otherwise",
+        "a PMTiles or MBTiles file that the page draws its map with, raster or vector"
+        " (docs/maps.md); coastlines and a grid otherwise",
     ),
     Key(
         "page-listen",
@@ -37,6 +37,13 @@ KEYS = (
         " phrase that `fieldagent page --set` sets; none otherwise",
     ),
     Key("page-port", whole(1, 65535, "port"), PAGE_PORT, f"port of that ({PAGE_PORT})"),
+    Key(
+        "page-portal-port",
+        whole(1, 65535, "port"),
+        None,
+        "port at which phones that join the kit's own network are told, over plain HTTP, where the"
+        " page is (docs/field-kit.md#the-kit-as-an-access-point); none otherwise",
+    ),
     Key(
         "canned-messages",
         _canned,

@@ -133,6 +133,7 @@ class Settings:
     map_file: Path | None
     page_listen: tuple[Network, ...]
     page_port: int
+    page_portal_port: int | None
     canned_messages: tuple[str, ...]
     api_port: int
 

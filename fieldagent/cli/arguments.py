@@ -349,6 +349,14 @@ def _add_page(commands: Subparsers) -> None:
         "--set", action="store_true", help="set the pass phrase: asked for, or a line of input"
     )
     page.add_argument("--qr", action="store_true", help="show the address as a QR code too")
+    page.add_argument(
+        "--wifi",
+        nargs="?",
+        type=Path,
+        const=Path("/etc/hostapd/hostapd.conf"),
+        metavar="FILE",
+        help="show how phones join the kit's own network, as a QR code (/etc/hostapd/hostapd.conf)",
+    )
     page.add_argument("--json", action="store_true", help="print JSON")
 
 

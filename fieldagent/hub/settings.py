@@ -216,8 +216,8 @@ KEYS = (
         "map-file",
         absolute_path,
         None,
-        "an MBTiles file with raster tiles (PNG, JPEG, WebP) that the console draws its map with;"
-        " coasts and borders otherwise",
+        "a PMTiles or MBTiles file that the console draws its map with, raster or vector"
+        " (docs/maps.md); coasts and borders otherwise",
     ),
     Key(
         "map-tiles",

@@ -45,8 +45,10 @@ _SHARED = {
     "picture.js": (__package__, "picture.js"),
     "stream.js": (__package__, "stream.js"),
     "text.js": (__package__, "text.js"),
+    "world.js": (__package__, "world.js"),
     "leaflet.css": ("xstatic.pkg.leaflet", "data/leaflet.css"),
     "leaflet.js": ("xstatic.pkg.leaflet", "data/leaflet.js"),
+    "protomaps-leaflet.js": ("fieldagent.page.protomaps_leaflet", "protomaps-leaflet.js"),
 }
 """By its name, where each file lies that both pages have: package, and path in it."""
 

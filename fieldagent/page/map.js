@@ -1,7 +1,7 @@
 // Who was where, and what was marked: over the map that is carried along, or a grid.
 
 import { placeInWords } from "./choices.js";
-import { say } from "./language.js";
+import { language, say } from "./language.js";
 import { UNIT, by, element, moment, plain, put, tell } from "./text.js";
 
 const NEWEST = 500;
@@ -9,7 +9,9 @@ const LINES = 5;
 const STEPS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45];
 const OWN = "";
 
-let chart, marks, grid;
+let chart, marks, grid, only = null;
+/** Longitude around which places are drawn, so that none is beyond an edge of the map for others. */
+let middle = 0;
 let fitted = false;
 
 /** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
@@ -31,7 +33,8 @@ export async function setUpMap(call, under = () => {}) {
   const { map, trouble } = await call("GET", "/api/map");
   tell("map-trouble", trouble ?? "");
   if (map) {
-    tiles(map).addTo(chart);
+    if (map.vector) await drawVectors(map);
+    else tiles(map).addTo(chart);
     tell("map-source", `${map.name} ${map.attribution}`.replace(/<[^>]*>/g, " ").trim());
     if (map.bounds && !fitted) chart.fitBounds(boundsOf(map));
   } else {
@@ -43,21 +46,43 @@ export async function setUpMap(call, under = () => {}) {
   return chart;
 }
 
+const beside = name => new URL(name, import.meta.url).href;
+
+const there = node => new Promise((resolve, reject) => {
+  node.onload = resolve;
+  node.onerror = reject;
+});
+
 /** Leaflet and what it looks like, which lie beside this file. They are the largest part of a page,
  * and not the first that somebody needs. */
 function load() {
-  const beside = name => new URL(name, import.meta.url).href;
   const style = name => element("link", { rel: "stylesheet", href: beside(name) });
   const [theirs, ours] = [style("leaflet.css"), style("map.css")];
   const script = element("script", { src: beside("leaflet.js") });
-  const there = Promise.all([theirs, ours, script].map(each => new Promise((resolve, reject) => {
-    each.onload = resolve;
-    each.onerror = reject;
-  })));
+  const loaded = Promise.all([theirs, ours, script].map(there));
   // What the page says of the same things comes after what Leaflet says.
   document.head.prepend(theirs);
   document.head.append(ours, script);
-  return there;
+  return loaded;
+}
+
+/** A map in vectors, in the language of the page, light or dark as that is: now and whenever it
+ * changes. */
+async function drawVectors(map) {
+  const script = element("script", { src: beside("protomaps-leaflet.js") });
+  document.head.append(script);
+  await there(script);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  let drawn = null;
+  const draw = () => {
+    drawn?.remove();
+    drawn = protomapsL.leafletLayer({
+      url: map.address, maxDataZoom: map.highest, maxZoom: 18, lang: language,
+      flavor: dark.matches ? "dark" : "light", attribution: "",
+    }).addTo(chart);
+  };
+  dark.addEventListener("change", draw);
+  draw();
 }
 
 const boundsOf = ({ bounds: [west, south, east, north] }) => [[south, west], [north, east]];
@@ -81,14 +106,20 @@ function drawGrid() {
   grid.clearLayers();
   const seen = chart.getBounds();
   const [south, north] = [Math.max(-85, seen.getSouth()), Math.min(85, seen.getNorth())];
-  const [west, east] = [Math.max(-180, seen.getWest()), Math.min(180, seen.getEast())];
+  const [west, east] = [seen.getWest(), seen.getEast()];
   const step = STEPS.find(each => (east - west) / each <= LINES) ?? 90;
   const edge = chart.containerPointToLatLng([4, chart.getSize().y - 44]);
   for (let at = Math.ceil(west / step) * step; at <= east; at += step)
-    line([[south, at], [north, at]], [edge.lat, at], degrees(at, step));
+    line([[south, at], [north, at]], [edge.lat, at], degrees(at - turned(at), step));
   for (let at = Math.ceil(south / step) * step; at < north; at += step)
     line([[at, west], [at, east]], [at, Math.max(west, edge.lng)], degrees(at, step));
 }
+
+/** Degrees of whole turns by which a longitude is from where it is named. */
+const turned = (longitude, from = 0) => 360 * Math.round((longitude - from) / 360);
+
+/** The same place, on that side of the map on which the others are. */
+export const near = ([latitude, longitude]) => [latitude, longitude - turned(longitude, middle)];
 
 const degrees = (at, step) => `${at.toFixed(Math.max(0, -Math.floor(Math.log10(step))))}°`;
 
@@ -101,6 +132,13 @@ export function label(place, text, name) {
   const html = element("span", {}, text);
   const icon = L.divIcon({ className: name, html, iconSize: null });
   return L.marker(place, { icon, interactive: false, keyboard: false });
+}
+
+/** Shows that layer of Leaflet's in the place of who is where. */
+export function showOnly(layer) {
+  only?.remove();
+  only = layer.addTo(chart);
+  marks.remove();
 }
 
 /** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is,
@@ -133,15 +171,16 @@ export const placed = ({ geometry: { coordinates: [longitude, latitude] }, prope
 
 function draw(people) {
   marks.clearLayers();
-  const all = [];
+  const all = [], newest = people.get(OWN) ?? [...people.values()][0];
+  middle = (newest?.track.at(-1) ?? newest?.marked[0])?.place[1] ?? 0;
   for (const [sender, { name, track, marked }] of people) {
     const whose = sender === OWN ? "own" : "other";
-    const places = track.map(each => each.place);
-    all.push(...places, ...marked.map(each => each.place));
+    const places = track.map(each => near(each.place));
+    all.push(...places, ...marked.map(each => near(each.place)));
     L.polyline(places, { className: `track ${whose}`, interactive: false }).addTo(marks);
     const last = track.at(-1);
-    if (last) spot(last.place, kindOf(last, whose), last.blurred ? 14 : 8, titleOf(last, name));
-    for (const each of marked) spot(each.place, "mark", 6, each.name);
+    if (last) spot(near(last.place), kindOf(last, whose), last.blurred ? 14 : 8, titleOf(last, name));
+    for (const each of marked) spot(near(each.place), "mark", 6, each.name);
   }
   if (all.length && !fitted) {
     fitted = true;
@@ -174,7 +213,7 @@ export function entry(key, name, each) {
   const where = placeInWords(each.place.map(degree => degree.toFixed(5)));
   const button = element("button", { type: "button", id: `place-${plain(key)}` }, say("Show"));
   button.setAttribute("aria-label", say("Show {name} on the map", { name: plain(name) }));
-  button.onclick = () => chart?.setView(each.place, Math.max(chart.getZoom(), 13));
+  button.onclick = () => chart?.setView(near(each.place), Math.max(chart.getZoom(), 13));
   const words = element("span", {}, element("b", {}, name), ` ${where} · ${moment(each.at)}`,
     each.seen ? ` · ${each.seen}` : "", each.blurred ? ` · ${say("blurred on purpose")}` : "",
     each.notes ? ` · ${each.notes}` : "");

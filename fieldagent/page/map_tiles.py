@@ -15,7 +15,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.page import map_file
-from fieldagent.page.map_file import MapAbout, UnusableMap
+from fieldagent.page.tiles import ZOOM_MAX, MapAbout, Tile, UnusableMap
 
 OURS = "/map/{z}/{x}/{y}"
 ZOOM_OF_SERVERS = 19
@@ -33,28 +33,57 @@ class TileServer(NamedTuple):
         return f"{parts.scheme}://{parts.netloc}"
 
 
+class CarriedMap:
+    """The map of `map-file`, and why it could not be used when it was looked at last."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.trouble: str | None = None
+        self.is_vector = False
+
+    async def about(self) -> MapAbout | None:
+        """Return None where there is none, or none that can be used."""
+        if self.path is None:
+            return None
+        try:
+            found = await trio.to_thread.run_sync(map_file.about, self.path)
+        except UnusableMap as unusable:
+            self.trouble = str(unusable)
+            return None
+        self.trouble, self.is_vector = None, found.vector
+        return found
+
+    async def tile(self, zoom: int, x: int, y: int) -> Tile | None:
+        """Raises UnusableMap, also for a file that `about` found to be unusable."""
+        if self.path is None:
+            return None
+        if self.trouble is not None:
+            raise UnusableMap(self.trouble)
+        try:
+            return await trio.to_thread.run_sync(map_file.tile, self.path, zoom, x, y)
+        except UnusableMap as unusable:
+            self.trouble = str(unusable)
+            raise
+
+
 def routes(
-    path: Path | None,
+    carried: CarriedMap,
     judge: Callable[[Request], Awaitable[Any]] | None = None,
     server: TileServer | None = None,
 ) -> list[Route]:
     """`judge` says who may see it; without one, everybody."""
-    about = partial(_about, path) if server is None else partial(_about_server, server)
+    about = partial(_about, carried) if server is None else partial(_about_server, server)
     return [
         Route("GET", "/api/map", about, judge),
-        Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, path), judge),
+        Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, carried), judge),
     ]
 
 
-async def _about(path: Path | None, request: Request, caller: object = None) -> Response:
-    """Where it cannot be used, the page has a grid, and says why."""
-    if path is None:
-        return json_response({"map": None, "trouble": None})
-    try:
-        found = await trio.to_thread.run_sync(map_file.about, path)
-    except UnusableMap as unusable:
-        return json_response({"map": None, "trouble": str(unusable)})
-    return json_response({"map": {**found._asdict(), "address": OURS}, "trouble": None})
+async def _about(carried: CarriedMap, request: Request, caller: object = None) -> Response:
+    """Where it cannot be used, the page has coasts and a grid, and says why."""
+    found = await carried.about()
+    told = None if found is None else {**found._asdict(), "address": OURS}
+    return json_response({"map": told, "trouble": carried.trouble})
 
 
 async def _about_server(server: TileServer, request: Request, caller: object = None) -> Response:
@@ -63,16 +92,22 @@ async def _about_server(server: TileServer, request: Request, caller: object = N
 
 
 async def _tile(
-    path: Path | None, request: Request, zoom: str, x: str, y: str, caller: object = None
+    carried: CarriedMap, request: Request, zoom: str, x: str, y: str, caller: object = None
 ) -> Response:
     place = [int(each) if each.isdecimal() and len(each) < 9 else -1 for each in (zoom, x, y)]
-    if path is None or not 0 <= place[0] <= map_file.ZOOM_MAX or min(place) < 0:
+    if carried.path is None or not 0 <= place[0] <= ZOOM_MAX or min(place) < 0:
         raise Problem(404, "the map has no such tile: /map/ZOOM/X/Y, with a map-file")
+    if max(place[1:]) >= 2 ** place[0]:
+        raise Problem(404, "the map has no such tile: the world ends before it")
     try:
-        found = await trio.to_thread.run_sync(partial(map_file.tile, path, *place))
+        found = await carried.tile(*place)
     except UnusableMap as unusable:
         raise Problem(404, str(unusable)) from None
+    if found is None and carried.is_vector:
+        # Beyond the edge of a region there is nothing to draw, and that is no fault.
+        return Response(204)
     if found is None:
         raise Problem(404, "the map has no such tile")
-    content, kind = found
-    return Response(200, content, kind, (("Cache-Control", "max-age=86400"),))
+    packed = (("Content-Encoding", "gzip"),) if found.packed else ()
+    kept = ("Cache-Control", "max-age=86400")
+    return Response(200, found.content, found.kind, (kept, *packed))

@@ -13,11 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
-from http.client import HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from fieldagent.agent.entrance import Entrance
+from fieldagent.page.language import LANGUAGES
+from fieldagent.system.data_files import read_data
 from tests import browser
 from tests.flood import flooded, measure, settled
 from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, until
@@ -62,10 +66,15 @@ def page(home: Path, *arguments: str, phrase: str = "") -> subprocess.CompletedP
 
 
 @contextmanager
-def camp(home: Path, networks: str = "127.0.0.0/8", **environment: str) -> Iterator[Camp]:
+def camp(
+    home: Path,
+    networks: str = "127.0.0.0/8",
+    more: dict[str, str] | None = None,
+    **environment: str,
+) -> Iterator[Camp]:
     port = free_port()
     settings: dict[str, str | None] = {"satellite-port": None, "page-listen": networks}
-    settings["page-port"] = str(port)
+    settings |= {"page-port": str(port), **(more or {})}
     with agent(home, settings, MODULE, **environment) as kit:
         yield Camp(kit, port, home)
 
@@ -177,6 +186,13 @@ def test_what_keeps_it_from_beginning_takes_nothing_else_down(tmp_path: Path) ->
         with agent(tmp_path, settings) as kit:
             kit.expect("is in use by another program")
             assert kit.call("GET", "/api/status").status == 200
+        # Where phones are told of it, too: it comes once that program has ended.
+        port, portal = free_port(), taken.getsockname()[1]
+        settings |= {"page-port": str(port), "page-portal-port": str(portal)}
+        with agent(tmp_path, settings) as kit:
+            kit.expect(f"port {portal} on 0.0.0.0 is in use by another program")
+            taken.close()
+            until(partial(answers, Camp(kit, port, tmp_path)))
 
 
 def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
@@ -285,3 +301,95 @@ def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> 
                 found = settled(there.kit.process.pid, ask, control.cores + 0.2, 1.5)
                 assert found.cores - control.cores < 0.2, (path, found)
                 assert found.soon, (path, found)
+
+
+def plainly(port: int, method: str, path: str, **headers: str) -> tuple[int, str | None, bytes]:
+    """Status, where it leads to, and body, as a phone asks that takes the kit for everybody."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request(
+            method, path, headers={"Host": "connectivitycheck.gstatic.com", **headers}
+        )
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Location"], answer.read()
+    finally:
+        connection.close()
+
+
+PROBES = {
+    "/generate_204": (204, b""),
+    "/hotspot-detect.html": (200, b"Success"),
+    "/connecttest.txt": (200, b"Microsoft Connect Test"),
+    "/canonical.html": (200, b"support.mozilla.org/kb/captive-portal"),
+}
+
+
+def test_a_phone_that_joins_the_kits_network_is_led_to_the_page(tmp_path: Path) -> None:
+    portal = free_port()
+    with camp(tmp_path, more={"page-portal-port": str(portal)}) as there:
+        until(partial(answers, there))
+        for probe in (*PROBES, "/", "/anything?else=1"):
+            assert plainly(portal, "GET", probe)[:2] == (302, "/portal"), probe
+        # Nothing of the kit's API is there.
+        assert plainly(portal, "GET", "/api/status")[:2] == (302, "/portal")
+        assert plainly(portal, "POST", "/api/package")[0] == 404
+        with browser.browser() as opened:
+            phone = opened.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+            phone.goto(f"http://127.0.0.1:{portal}/generate_204")
+            where = phone.get_by_role("link")
+            assert where.get_attribute("href") == f"https://127.0.0.1:{there.port}/"
+            known = json.loads(page(tmp_path, "--json").stdout)
+            assert phone.locator("code").inner_text() == known["fingerprint"]
+            assert known["addresses"] == [f"https://127.0.0.1:{there.port}/"]
+            assert not browser.faults(phone)
+            browser.keep(phone, "portal-390-dark")
+            phone.get_by_role("button", name="Stay in this network").click()
+            phone.get_by_text("Your phone stays in this network").wait_for()
+        for probe, (status, body) in PROBES.items():
+            answer = plainly(portal, "GET", probe)
+            assert answer[0] == status and body in answer[2], probe
+        assert plainly(portal, "GET", "/other")[:2] == (302, "/portal")
+        german = plainly(portal, "GET", "/portal", **{"Accept-Language": "de-CH"})[2].decode()
+        assert '<html lang="de">' in german and "Dies ist das Netz eines Kits" in german
+
+
+def test_the_portals_words_are_in_each_language() -> None:
+    words = json.loads(read_data("fieldagent.agent.portal", "words.json"))
+    page_of = read_data("fieldagent.agent.portal", "portal.html").decode()
+    values = {"language", "address", "fingerprint", "staying", "asking"}
+    wanted = {*re.findall(r"\$(\w+)", page_of)} - values
+    assert list(words) == list(LANGUAGES)
+    for texts in words.values():
+        assert {*texts} == wanted
+        assert all(texts.values())
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        (
+            "ssid=kit-ada\nwpa=2\nwpa_passphrase=four words; of: us\n",
+            r"WIFI:T:WPA;S:kit-ada;P:four words\; of\: us;;",
+        ),
+        (
+            "#ssid=old\nssid=a,b\\c\nwpa=2\nsae_password=long enough|vlanid=3\n",
+            r"WIFI:T:WPA;S:a\,b\\c;P:long enough;;",
+        ),
+        ("ssid=open camp\n", "WIFI:T:nopass;S:open camp;;"),
+    ],
+)
+def test_phones_join_by_a_code(tmp_path: Path, told: str, code: str) -> None:
+    place = tmp_path / "hostapd.conf"
+    place.write_text(told)
+    shown = page(tmp_path, "--wifi", str(place), "--json")
+    assert json.loads(shown.stdout)["code"] == code
+
+
+def test_a_network_that_hostapd_does_not_have_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "hostapd.conf"
+    for told, why in (("wpa=2\n", "no line ssid="), ("ssid=a\nwpa=2\nwpa_psk=00\n", "neither")):
+        place.write_text(told)
+        refused = page(tmp_path, "--wifi", str(place))
+        assert refused.returncode and why in refused.stderr
+    place.unlink()
+    assert "no such file" in page(tmp_path, "--wifi", str(place)).stderr

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,15 @@ from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
+BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js")
+"""What is loaded once somebody looks at the map, where that is in vectors, and at /track."""
+COASTS_MAX = 80_000
 SHARED = (
     *("choices.js", "coordinates.js", "language.js"),
-    *("map.css", "map.js", "picture.js", "stream.js", "text.js"),
+    *("map.css", "map.js", "picture.js", "stream.js", "text.js", "world.js"),
 )
-FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js")
-PATHS = ["/", "/worker.js", *(f"/page/{name}" for name in FILES)]
+FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js", "protomaps-leaflet.js")
+PATHS = ["/", "/track", "/worker.js", *(f"/page/{name}" for name in FILES)]
 FOLDERS = [Path(str(files(each))) for each in (page, console, "fieldagent.page")]
 
 
@@ -48,7 +53,24 @@ def test_all_of_it_is_small(kit: Agent) -> None:
         connection.close()
     # A browser asks for one language, at the most.
     languages = [sizes.pop(f"/page/{name}") for name in CATALOGUES]
+    for name in BY_NEED:
+        del sizes[f"/page/{name}"]
+    # The same as the first, at another address.
+    del sizes["/track"]
     assert sum(sizes.values()) + max(languages) <= WIRE_MAX
+
+
+def test_coasts_are_few_and_none_runs_across_the_map() -> None:
+    text = files(page).joinpath("world.json").read_bytes()
+    assert len(text) <= COASTS_MAX
+    world = json.loads(text)
+    degree = world["steps"]
+    for line in world["coasts"]:
+        longitudes, latitudes = (list(accumulate(line[axis::2])) for axis in (0, 1))
+        assert len(longitudes) == len(latitudes) > 1
+        assert all(abs(step) < 180 * degree for step in line[2::2])
+        assert max(map(abs, longitudes)) <= 180 * degree
+        assert max(map(abs, latitudes)) < 90 * degree
 
 
 def test_every_file_of_it_is_served_and_nothing_else(kit: Agent) -> None:

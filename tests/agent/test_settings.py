@@ -112,6 +112,7 @@ GOOD = {
     "map-file": "/var/lib/maps/alps.mbtiles",
     "page-listen": "192.168.4.0/24 fd00::/64",
     "page-port": "8443",
+    "page-portal-port": "9093",
     "remote-commands": "status restart",
     "api-port": "0",
 }

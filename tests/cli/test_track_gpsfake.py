@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -214,6 +215,44 @@ def test_batched_positions_are_all_kept_and_share_one_message(tmp_path: Path) ->
         assert '"timestamp": "2026-11-20T10:03:20Z"' in line
         until(lambda: agent.call("GET", "/api/queue").body["queued"] == 0)
         assert agent.call("GET", "/api/status").body["channels"]["Satellite"]["creditsToday"] == 1
+
+
+def driving_on(caller: socket.socket) -> None:
+    """A second each time, for as long as somebody listens."""
+    for second in count():
+        caller.sendall(tpv(second % 30_000))
+
+
+def test_the_interval_that_people_chose_counts_from_then_on(tmp_path: Path) -> None:
+    with kit(tmp_path) as agent, scripted(driving_on) as gpsd:
+        with tracking(gpsd, agent.port, "--interval", "600", "--moving-interval", "60") as track:
+            track.expect("Package")
+            assert agent.call("GET", "/api/track/cost?interval=1200").status == 200
+            assert agent.call("POST", "/api/track/interval", {"interval": 1200}).status == 200
+            until(lambda: track_of(agent)["interval"] == 1200)
+            assert "1200 s at rest" in track.expect("a position each")
+            pace = agent.call("GET", "/api/track").body["tracker"]
+            assert (pace["movingInterval"], pace["satelliteFactor"]) == (120, 4)
+        agent.kill()
+    with kit(tmp_path) as agent:
+        assert track_of(agent) == {
+            "chosenInterval": 1200,
+            "interval": None,
+            "due": None,
+            "told": None,
+        }
+        told = subprocess.run(
+            [*MODULE, "status", "--port", str(agent.port)], capture_output=True, text=True
+        )
+        assert "track: a position each 20 min at rest, as was chosen on the page" in told.stdout
+        for body in ({"interval": 59}, {"interval": 90.5}, {"interval": "90"}, {}, {"every": 90}):
+            assert agent.call("POST", "/api/track/interval", body).status == 422
+        assert agent.call("DELETE", "/api/track/interval").body == {"chosenInterval": None}
+        assert track_of(agent)["chosenInterval"] is None
+
+
+def track_of(agent: Agent) -> Any:
+    return agent.call("GET", "/api/status").body["track"]
 
 
 def test_a_posted_package_holds_what_gpsd_and_the_caller_told() -> None:

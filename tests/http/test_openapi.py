@@ -15,7 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from fieldagent.agent.api import canned
+from fieldagent.agent.api import canned, track
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.http import openapi
 from fieldagent.http.routes import Route
@@ -38,6 +38,7 @@ from fieldagent.hub.tracker.service import TrackerDoor
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
 from fieldagent.page import map_tiles
+from fieldagent.page.map_tiles import CarriedMap
 from tests import offline
 from tests.processes import administer, agent, hub
 
@@ -63,8 +64,8 @@ def description(name: str) -> Any:
 def routes(name: str) -> list[Route]:
     nothing = Mock()
     if name == "local":
-        whole = LocalApi(nothing, nothing).routes() + map_tiles.routes(None)
-        return [*whole, *canned.routes(())]
+        whole = LocalApi(nothing, nothing).routes() + map_tiles.routes(CarriedMap(None))
+        return [*whole, *canned.routes(()), *track.routes(nothing, nothing)]
     api = HubApi(nothing, nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
     read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
     health = Health(

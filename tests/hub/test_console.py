@@ -19,7 +19,7 @@ import trustme
 from fieldagent.hub.access import directory
 from fieldagent.hub.store.opening import open_store
 from tests import browser
-from tests.page.test_map_file import PIXEL, write_map
+from tests.page.test_map_file import PIXEL, write_vectors
 from tests.processes import PATIENCE, Hub, administer, agent, free_port, frozen, hub, until
 
 SECRET = "correct horse\n"
@@ -532,11 +532,11 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
     administer(database, "user", "add", "Ben")
     modem = ("--imei", "300234010000001", "--credits-per-day", "20")
     administer(database, "device", "add", "kit-ben", "--user", "Ben", *modem)
-    write_map(tmp_path / "alps.mbtiles")
+    write_vectors(tmp_path / "alps.pmtiles")
     settings = {"database": database, "port": str(port), "satellite-grace": "3600"}
     with browser.browser() as opened, ExitStack() as ends:
         if screen == "390-dark":
-            settings["map-file"] = str(tmp_path / "alps.mbtiles")
+            settings["map-file"] = str(tmp_path / "alps.pmtiles")
         else:
             asked = ends.enter_context(tile_server(settings))
         running = ends.enter_context(hub(tmp_path, settings))

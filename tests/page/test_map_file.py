@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import re
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from urllib.error import HTTPError
@@ -11,6 +14,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from fieldagent.page import map_file
+from fieldagent.page.tiles import UnusableMap
+from tests.page.pmtiles_writer import MVT, numbered, stripes, write_pmtiles
 from tests.processes import MODULE, PATIENCE, agent
 
 PIXEL = bytes.fromhex(
@@ -63,6 +69,35 @@ def vector(path: Path) -> None:
     write_map(path, tile=b"\x1f\x8b...")
 
 
+def write_vectors(path: Path, layers: tuple[str, ...] = ("earth", "water")) -> None:
+    """Two levels of the world, but for the tile that is its north-east."""
+    tiles = {(1, x, y): stripes() for x in (0, 1) for y in (0, 1) if (x, y) != (1, 0)}
+    tiles[0, 0, 0] = stripes()
+    told: dict[str, object] = {"name": "Alps"}
+    told["vector_layers"] = [{"id": each} for each in layers]
+    write_pmtiles(path, tiles, MVT, told)
+
+
+def other_layers(path: Path) -> None:
+    write_vectors(path, ("transportation", "water"))
+
+
+def cut_short(path: Path) -> None:
+    write_vectors(path)
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def of_another_version(path: Path) -> None:
+    write_vectors(path)
+    path.write_bytes(b"PMTiles\x02" + path.read_bytes()[8:])
+
+
+def packed_otherwise(path: Path) -> None:
+    write_vectors(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:97] + b"\x04" + content[98:])
+
+
 def no_database(path: Path) -> None:
     path.write_bytes(PIXEL)
 
@@ -75,7 +110,8 @@ def nothing(path: Path) -> None:
     ("make", "why"),
     [
         (vector, "holds no pictures (format png)"),
-        (no_database, "is no MBTiles file"),
+        (cut_short, "is cut short ("),
+        (no_database, "is no PMTiles or MBTiles file"),
         (nothing, "is not there"),
     ],
 )
@@ -91,3 +127,87 @@ def test_what_is_no_map_is_said_and_hinders_nothing(tmp_path: Path, make: object
         command = [*MODULE, "check", "--config", str(tmp_path / "agent.properties")]
         checked = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert why in checked.stderr
+        assert [each for each in kit.call("GET", "/api/status").body["notices"] if why in each]
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (other_layers, "has other layers than those that are drawn (transportation, water)"),
+        (of_another_version, "is of PMTiles version 2, and not 3"),
+        (packed_otherwise, "is compressed by zstd, and not by gzip"),
+    ],
+)
+def test_why_a_pmtiles_file_is_not_used_is_said(
+    tmp_path: Path, make: Callable[[Path], None], why: str
+) -> None:
+    make(tmp_path / "alps.pmtiles")
+    with pytest.raises(UnusableMap, match=re.escape(why)):
+        map_file.about(tmp_path / "alps.pmtiles")
+
+
+def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: Path) -> None:
+    place = tmp_path / "alps.pmtiles"
+    every = {key: PIXEL + str(key).encode() for key in numbered(5)}
+    # Some are the same as the one before, some are missing.
+    same = dict.fromkeys(list(every)[200:260], PIXEL)
+    lacking = list(every)[300:1000:7]
+    tiles = {key: tile for key, tile in (every | same).items() if key not in lacking}
+    write_pmtiles(place, tiles, bounds=(5.5, 45.0, 11.25, 48.0))
+    told = map_file.about(place)
+    assert told == ("Alps", "us", 0, 5, (5.5, 45.0, 11.25, 48.0), False)
+    for key in every:
+        found = map_file.tile(place, *key)
+        assert (found and found.content) == tiles.get(key), key
+    assert map_file.tile(place, 6, 0, 0) is None
+    # Another file of that name, and no directory of the one before is taken for its own.
+    write_pmtiles(place, {(0, 0, 0): PIXEL + b"other"})
+    other = map_file.tile(place, 0, 0, 0)
+    assert other and other.content == PIXEL + b"other"
+    assert map_file.tile(place, 1, 0, 0) is None
+
+
+def test_a_damaged_pmtiles_file_is_said_to_be_one_or_is_read(tmp_path: Path) -> None:
+    """Wherever it is cut, and whatever byte is another: nothing but UnusableMap."""
+    place = tmp_path / "alps.pmtiles"
+    write_pmtiles(place, {key: PIXEL + str(key).encode() for key in numbered(3)})
+    whole = place.read_bytes()
+    chance = random.Random(34)
+    damaged = [whole[:length] for length in range(0, len(whole), 97)]
+    for _ in range(600):
+        at = chance.randrange(7, 127 if chance.random() < 0.5 else 1_500)
+        damaged.append(whole[:at] + bytes([chance.randrange(256)]) + whole[at + 1 :])
+    said = set()
+    for content in damaged:
+        place.write_bytes(content)
+        for look in (lambda: map_file.about(place), lambda: map_file.tile(place, 3, 5, 2)):
+            try:
+                look()
+            except UnusableMap as unusable:
+                assert str(place) in str(unusable)
+                said.add(str(unusable).partition(str(place))[2][:20])
+    assert len(said) > 5, said
+
+
+def test_a_map_in_vectors_ends_without_a_fault(tmp_path: Path) -> None:
+    place = tmp_path / "alps.pmtiles"
+    write_vectors(place)
+    with agent(tmp_path, {"satellite-port": None, "map-file": str(place)}) as kit:
+        assert kit.call("GET", "/api/map").body["map"]["vector"]
+        base = f"http://127.0.0.1:{kit.port}/map"
+        with urlopen(f"{base}/1/0/0", timeout=PATIENCE) as answer:
+            assert answer.headers["content-type"] == "application/vnd.mapbox-vector-tile"
+            assert answer.headers["content-encoding"] == "gzip"
+            assert answer.read() == stripes()
+        with urlopen(f"{base}/1/1/0", timeout=PATIENCE) as answer:
+            assert (answer.status, answer.read()) == (204, b"")
+        place.unlink()
+        with pytest.raises(HTTPError) as refused:
+            urlopen(f"{base}/1/0/1", timeout=PATIENCE)
+        assert b"is not there" in refused.value.read()
+        refused.value.close()
+        assert [
+            each
+            for each in kit.call("GET", "/api/status").body["notices"]
+            if "is not there" in each
+        ]

@@ -61,7 +61,7 @@ def files(folder: str) -> list[str]:
 
 
 PAGE = (".css", ".html", ".js", ".json", ".png", ".svg")
-SHARED = ["leaflet.css", "leaflet.js"]
+SHARED = ["leaflet.css", "leaflet.js", "protomaps-leaflet.js"]
 
 
 def pages(page: str, below: str, folder: str) -> Iterator[str]:

@@ -59,7 +59,7 @@ class Entrance:
                 return await outside(head)
             if self._knows(head):
                 return (await judge(head))._replace(caller=COOKIE)
-            if head.method == "GET" and head.path == "/":
+            if head.method == "GET" and head.path in ("/", "/track"):
                 return Admission(leads_to("/enter"))
             raise Problem(401, "sign in first, at /enter")
 

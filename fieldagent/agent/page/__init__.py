@@ -22,13 +22,15 @@ NAMES = (
     "send.js",
     "sos.js",
     "start.js",
+    "track.js",
     "worker.js",
+    "world.json",
 )
 
 
 def routes() -> list[Route]:
-    """Return `GET /`, beneath `/page/` what it loads, and what keeps that for later."""
+    """Return `GET /` and `GET /track`, beneath `/page/` what they load, and what keeps that."""
     return [
-        *files.routes(("/",), "/page", __name__, NAMES),
+        *files.routes(("/", "/track"), "/page", __name__, NAMES),
         files.alone("/worker.js", __name__, "worker.js"),
     ]

@@ -13,17 +13,26 @@ import { lookAtPeople } from "./people.js";
 import { setUpForm, showChoice } from "./send.js";
 import { showAlarms, staleAt } from "./sos.js";
 import { by, moment, tell } from "./text.js";
+import { drawWorld } from "./world.js";
 
 // As what it imports does.
 await spoken;
 
 const PAUSE = 500;
-const AROUND_EVERY = 30_000;
+/** What is kept where it was needed once. */
+const BY_NEED = ["world.json", "track.js"];
+const AROUND_EVERY = 30_000, TRACK_PAUSE = 5_000;
 let lastAnswer = 0;
 let gone = false;
 let stale = 0;
 let again = 0;
 let handhelds = [];
+
+/** At an address of its own, and loaded there alone. */
+const isTrack = location.pathname === "/track";
+const track = isTrack ? import("./track.js") : null;
+for (const id of ["state", "talk", "places", "to-track"]) by(id).hidden = isTrack;
+by("track").hidden = !isTrack;
 
 function warn(text) {
   tell("away", text);
@@ -74,6 +83,8 @@ const lookAtConversation = seldom(async () => {
 
 const lookAtPlaces = seldom(() => lookAtMap(call, handhelds), PAUSE, refused);
 
+const lookAtDay = seldom(async () => (await track)?.lookAtTrack(), TRACK_PAUSE, refused);
+
 const lookWhoThereIs = seldom(lookAtPeople, 30_000, refused);
 
 export function lookAtAll() {
@@ -81,6 +92,7 @@ export function lookAtAll() {
   lookAtPlaces();
   lookAtState();
   lookAtConversation();
+  lookAtDay();
 }
 
 // Over plain HTTP it is this machine's own, which nobody signs in to.
@@ -91,13 +103,15 @@ by("help").href = `/help/${language}.html`;
 setUpChoices();
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
-setUpMap(call).catch(refused).finally(() => { lookAtPlaces(); keepPage(); });
+setUpMap(call, on => drawWorld(on).catch(() => {})).catch(refused).then(async chart => (await track)?.setUpTrack(chart ?? null, refused))
+  .finally(() => { lookAtPlaces(); keepPage(); });
 listen((what, told) => {
   if (what === "alive") return lives();
   if (what === "away") note(false);
   if (what !== "inbound") lookAtState();
   if (what !== "away") lookAtConversation();
   if (!["away", "link"].includes(what)) lookAtPlaces();
+  if (what !== "away") lookAtDay();
   // With a link comes the directory.
   if (["connected", "link"].includes(what)) lookWhoThereIs();
   if (what === "package") lookAt(told.id).catch(() => {});
@@ -112,7 +126,11 @@ async function keepPage() {
   if (!kept) return;
   const files = performance.getEntriesByType("resource").map(each => each.name)
     .filter(name => new URL(name).pathname.startsWith("/page/"));
+  for (const name of BY_NEED) {
+    const { href } = new URL(name, import.meta.url);
+    if (await caches.match(href)) files.push(href);
+  }
   (await navigator.serviceWorker.ready).active.postMessage([
-    ...["/", by("help").pathname, "/help/handbook.css"].map(path => location.origin + path), ...new Set(files),
+    ...["/", "/track", by("help").pathname, "/help/handbook.css"].map(path => location.origin + path), ...new Set(files),
   ]);
 }

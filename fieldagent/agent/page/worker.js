@@ -6,13 +6,15 @@ const KEPT = "page";
 const ANSWERS = 4_000;
 
 self.addEventListener("install", () => self.skipWaiting());
+// What the first visit loads by need passes by here, too.
+self.addEventListener("activate", event => event.waitUntil(self.clients.claim()));
 
 // The page tells what it consists of, once all of it is there.
 self.addEventListener("message", event => event.waitUntil(keep(event.data)));
 
 self.addEventListener("fetch", event => {
   const { pathname } = new URL(event.request.url);
-  const isKept = pathname === "/" || ["/page/", "/help/"].some(folder => pathname.startsWith(folder));
+  const isKept = ["/", "/track"].includes(pathname) || ["/page/", "/help/"].some(folder => pathname.startsWith(folder));
   if (event.request.method === "GET" && isKept)
     event.respondWith(answer(event));
 });

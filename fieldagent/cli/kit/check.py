@@ -29,7 +29,7 @@ from fieldagent.agent.settings import Settings, load, radio_place
 from fieldagent.agent.sms.check import sms_finding
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.page import map_file
-from fieldagent.page.map_file import UnusableMap
+from fieldagent.page.tiles import UnusableMap
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.directories import is_held
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS

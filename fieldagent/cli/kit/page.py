@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 
-from fieldagent.agent.network_page import files_of
+from fieldagent.agent.network_page import address_of, files_of, own_address_in
 from fieldagent.agent.settings import INSTALLED, Settings, load
 from fieldagent.cli.ask_password import ask_password
+from fieldagent.cli.kit.wifi_code import NoNetwork, network_of
 from fieldagent.cli.qr_code import show_qr_code
-from fieldagent.http.address import Network, is_in
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
 from fieldagent.system.folder import put_file
@@ -19,6 +18,7 @@ from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_ce
 from fieldagent.system.private import make_private_folder
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.scrypt import hash_password
+from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
 
 SHORTEST = 12
@@ -27,6 +27,8 @@ UNSET = "page-listen is not set: name the networks, such as page-listen=192.168.
 
 
 def page(given: argparse.Namespace) -> int:
+    if given.wifi is not None:
+        return _show_network(given)
     try:
         settings = load(given.config or (INSTALLED if INSTALLED.exists() else None))
         become_owner_of(settings.state_directory)
@@ -66,8 +68,8 @@ def _show(given: argparse.Namespace, settings: Settings) -> int:
     make_private_folder(there.certificate.parent)
     own_certificate(there.certificate)
     addresses = [
-        f"https://{_in_url(own)}:{settings.page_port}/"
-        for own in map(_own_address_in, settings.page_listen)
+        address_of(own, settings.page_port)
+        for own in map(own_address_in, settings.page_listen)
         if own is not None
     ]
     told = {
@@ -91,17 +93,17 @@ def _show(given: argparse.Namespace, settings: Settings) -> int:
     return OK
 
 
-def _own_address_in(network: Network) -> str | None:
-    """What this machine would call from to somebody there; nothing is sent."""
-    family = socket.AF_INET if network.version == 4 else socket.AF_INET6
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((str(network[min(1, network.num_addresses - 1)]), 9))
-        except OSError:
-            return None
-        own = str(probe.getsockname()[0])
-    return own if is_in(own, [network]) else None
-
-
-def _in_url(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
+def _show_network(given: argparse.Namespace) -> int:
+    """How a phone joins the kit's own network."""
+    try:
+        found = network_of(given.wifi.read_text())
+    except (OSError, UnicodeDecodeError, NoNetwork) as error:
+        complain(f"{given.wifi}: {reason_of(error)}")
+        return MISSING
+    if given.json:
+        print(json.dumps({**found._asdict(), "code": found.code()}))
+        return OK
+    secret = "without a pass phrase" if found.secret is None else f"pass phrase {found.secret}"
+    print(f"network {escaped(found.name)}, {escaped(secret)}", flush=True)
+    show_qr_code(found.code())
+    return OK

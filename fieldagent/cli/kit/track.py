@@ -31,6 +31,8 @@ SILENCE = 30.0
 """Seconds after which a gpsd that says nothing is called again; it reports each second."""
 AGAIN = 5.0
 """Seconds between two calls of somebody who is away."""
+TELL_EVERY = 20.0
+"""Seconds between two words to the agent about the pace."""
 LOOK_EVERY = 30.0
 """Seconds for which it is believed which channels are up."""
 DATED_FROM = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
@@ -63,7 +65,7 @@ def track(given: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:
-        _Tracker(given, (host.strip("[]"), int(port)), Track(policy)).run()
+        _Tracker(given, (host.strip("[]"), int(port)), Track(policy), policy).run()
     except Stopped:
         return OK
 
@@ -77,11 +79,15 @@ class _Tracker:
     given: argparse.Namespace
     gpsd: tuple[str, int]
     track: Track
+    own: Policy
+    """By the command line; people may choose another interval on the page."""
     _said: dict[str, str] = field(default_factory=dict)
     """What was last said of each, so that it is said once."""
     _costly: bool = False
     _looked: float = -math.inf
     """When the agent was last asked which channels are up."""
+    _told: float = -math.inf
+    """When the agent was told the pace last."""
     _call_again: float = -math.inf
     """When an agent that was away is to be called again."""
 
@@ -131,6 +137,7 @@ class _Tracker:
         if time.monotonic() < self._call_again:
             return
         try:
+            self._tell_pace()
             if self.track.due(costly=False) and (
                 self.given.batch is not None or self.track.due(costly=self._look_at_cost())
             ):
@@ -153,9 +160,41 @@ class _Tracker:
         told = f"{clock_time(fix.time)}  {fix.latitude:.6f} {fix.longitude:.6f}"
         text = f"{told}  Package {_member(answer, 'id')}"
         self.track.posted()
+        self._told = -math.inf
         self._said.pop("agent", None)
         shown = {**answer, "location": body["location"]}
         print(json.dumps(shown) if self.given.json else escaped_lines(text), flush=True)
+
+    def _tell_pace(self) -> None:
+        """The agent shows it on its page, and answers with the interval that people chose there."""
+        now = time.monotonic()
+        if now - self._told < TELL_EVERY:
+            return
+        self._told = now
+        costly = self.given.batch is None and self._look_at_cost()
+        policy = self.track.policy
+        pace = {
+            "interval": policy.interval,
+            "movingInterval": policy.moving_interval,
+            "satelliteFactor": 1.0 if self.given.batch is not None else policy.satellite_factor,
+            "batch": self.given.batch,
+            "costly": costly,
+            "moving": self.track.is_moving(),
+            "due": self.track.next_at(costly=costly),
+        }
+        try:
+            answer = call(self.given.port, "POST", "/api/track/tracker", pace).body
+        except CallFailed as failed:
+            if failed.code == UNAVAILABLE:
+                raise
+            # An agent of an earlier version knows nothing of it.
+            return
+        chosen = _member(answer, "chosenInterval")
+        wanted = self.own if chosen is None else self.own.at(chosen)
+        if wanted != policy:
+            self.track.policy = wanted
+            self._told = -math.inf
+            self._say("pace", f"a position each {wanted.interval:g} s at rest from now on")
 
     def _look_at_cost(self) -> bool:
         """Whether, of the channels that may be used, nothing but satellite is up."""

@@ -6,7 +6,7 @@ one that still waits. Time is the satellites': the gateway may not know it.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
 from fieldagent.package import great_circle
 from fieldagent.system.lazy_dataclass import dataclass
@@ -27,6 +27,16 @@ class Policy:
     """m/s; a receiver at rest tells up to about half of that, which is where motion ends."""
     steady: float = 60.0
     """Seconds for which the speed must say so: neither noise nor most red lights count."""
+
+    def at(self, interval: float) -> Policy:
+        """Return the same with another interval, and all else in proportion."""
+        factor = interval / self.interval
+        return replace(
+            self,
+            interval=interval,
+            moving_interval=self.moving_interval * factor,
+            distance=self.distance * factor,
+        )
 
 
 @dataclass(slots=True)
@@ -65,6 +75,18 @@ class Track:
         turned = self._moving is not self._moving_when_posted
         soon = passed >= policy.shortest * factor
         return passed >= interval * factor or ((far or turned) and soon)
+
+    def next_at(self, *, costly: bool) -> float | None:
+        """Return the Unix time at which the next is due at the latest, if all stays as it is; None
+        before the first."""
+        if self._posted is None:
+            return None
+        policy = self.policy
+        interval = policy.moving_interval if self._moving else policy.interval
+        return self._posted.time + interval * (policy.satellite_factor if costly else 1.0)
+
+    def is_moving(self) -> bool:
+        return self._moving
 
     def posted(self) -> None:
         """The newest is on its way."""

@@ -16,7 +16,7 @@ from fieldagent.kit.local_http import CallFailed, call, report, show
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.terminal import escaped
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import counted, lasting
 
 LETTER_SHOWN = 160
 """Characters of a message that cannot be read; --json shows all."""
@@ -129,6 +129,16 @@ def _waits(package: dict[str, Any]) -> list[str]:
     ]
 
 
+def _track_lines(track: dict[str, Any]) -> list[str]:
+    lines = []
+    if track["chosenInterval"] is not None:
+        lasts = lasting(track["chosenInterval"])
+        lines.append(f"track: a position each {lasts} at rest, as was chosen on the page")
+    if track["due"] is not None:
+        lines.append(f"track: the next position is due at {clock_time(track['due'])} at the latest")
+    return lines
+
+
 @_calls
 def status(given: argparse.Namespace) -> int:
     answer = call(given.port, "GET", "/api/status").body
@@ -145,6 +155,7 @@ def status(given: argparse.Namespace) -> int:
             f"the clock shows {clock_time(answer['clock']['time'])}, which nobody has confirmed"
             " since the start: connect a network or a GPS receiver (gpsd), or set it"
         )
+    lines += _track_lines(answer["track"])
     forecasts = _forecasts(given.port)
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)

@@ -27,7 +27,7 @@ from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files, map_tiles
-from fieldagent.page.map_tiles import TileServer
+from fieldagent.page.map_tiles import CarriedMap, TileServer
 from fieldagent.system import scrypt
 
 NAMES = (
@@ -103,7 +103,7 @@ class Console:
         return [
             *files.routes(PAGES, "/console/file", __name__, NAMES, pictures_of, SUBJECTS),
             files.alone("/console/worker.js", __name__, "worker.js"),
-            *map_tiles.routes(settings.map_file, signed_in, tiles or None),
+            *map_tiles.routes(CarriedMap(settings.map_file), signed_in, tiles or None),
             *self._passkey_routes(),
             *PushRoutes(self._store, self._authentication, self._clock).routes(),
             Route("GET", "/", leads_to("/console")),

@@ -7,6 +7,7 @@ import { say } from "./language.js";
 import { go, here } from "./place.js";
 import { ago, by, put } from "./text.js";
 import { clusters } from "./trouble.js";
+import { drawWorld } from "./world.js";
 
 const NEWEST = 500, TRAIL = 200;
 /** So many in view have their names; more are drawn together, in squares of so many pixels, but for
@@ -60,21 +61,6 @@ async function begin() {
   marks = L.layerGroup().addTo(chart);
   chart.on("moveend", draw);
   new ResizeObserver(() => chart.invalidateSize()).observe(by("map"));
-}
-
-/** Steps from point to point in hundredths of a degree, longitude first. */
-function points(steps) {
-  const found = [];
-  let east = 0, north = 0;
-  for (let at = 0; at < steps.length; at += 2) found.push([(north += steps[at + 1]) / 100, (east += steps[at]) / 100]);
-  return found;
-}
-
-/** Coasts and borders, which are here without any network. */
-async function drawWorld(on) {
-  const world = await call("GET", "/console/file/world.json");
-  for (const [name, className] of [["borders", "border"], ["coasts", "coast"]])
-    L.polyline(world[name].map(points), { className, interactive: false, weight: 1 }).addTo(on).bringToBack();
 }
 
 function draw() {

@@ -1,0 +1,230 @@
+"""`/api/track`: a day's track of this kit with its gaps, and the pace at which it grows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import trio
+
+from fieldagent.agent.assembly import Parts
+from fieldagent.agent.journal import places
+from fieldagent.agent.outbound.cost import costs
+from fieldagent.agent.refusals import told_as_problems
+from fieldagent.agent.tracking import LONGEST, SHORTEST, TrackerPace, Tracking
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.problem import Problem
+from fieldagent.http.query import number, refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.package.package import Channel, Location, Package
+from fieldagent.package.strict_json import load_document
+from fieldagent.package.tracks import Placed
+
+DAY = 86_400
+LOOKED_AT = 5_000
+"""Own positions, the newest, among which a day's are."""
+TYPICAL = Location(47.376888, 8.541694, None, 408.0, 1.4, 270.0)
+"""What a position takes hardly depends on where it is."""
+
+
+def routes(parts: Parts, tracking: Tracking) -> list[Route]:
+    return [
+        Route("GET", "/api/track", partial(_day, parts, tracking)),
+        Route("GET", "/api/track/cost", partial(_cost, parts, tracking)),
+        Route("POST", "/api/track/interval", partial(_choose, tracking)),
+        Route("DELETE", "/api/track/interval", partial(_leave_it, tracking)),
+        Route("POST", "/api/track/tracker", partial(_take, parts, tracking)),
+    ]
+
+
+async def _day(parts: Parts, tracking: Tracking, request: Request) -> Response:
+    refuse_others(request, ("day",))
+    clock = parts.journal.clock
+    now = datetime.fromtimestamp(clock.date(clock.now()), UTC)
+    begin = _begin_of(dict(request.query).get("day"), now)
+    own, _ = await places.newest(parts.journal, LOOKED_AT)
+    track = sorted((each for each in own if isinstance(each.place, Location)), key=_moment)
+    pause = tracking.pause()
+    end = begin + timedelta(days=1)
+    told = tracking.tracker
+    return json_response(
+        {
+            "day": f"{begin:%Y-%m-%d}",
+            "days": sorted({f"{each.moment:%Y-%m-%d}" for each in track}),
+            "pause": pause,
+            "positions": [
+                {
+                    "at": each.moment.timestamp(),
+                    "latitude": each.place.latitude,
+                    "longitude": each.place.longitude,
+                }
+                for each in track
+                if begin <= each.moment < end
+            ],
+            "gaps": [
+                {"from": first, "until": last}
+                for first, last in _gaps(track, pause, now)
+                if first < end.timestamp() and (last or now.timestamp()) > begin.timestamp()
+            ],
+            "chosenInterval": tracking.chosen,
+            "tracker": None if told is None else _in_json(told),
+        }
+    )
+
+
+def _begin_of(day: str | None, now: datetime) -> datetime:
+    """Raises Problem."""
+    if day is None:
+        return now.replace(hour=0, minute=0, second=0, microsecond=0)
+    try:
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII) and not day.startswith("9999"):
+            return datetime.fromisoformat(day).replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    raise Problem(400, detail="?day= is a day such as 2026-03-01, of UTC")
+
+
+def _moment(each: Placed) -> datetime:
+    return each.moment
+
+
+def _gaps(track: list[Placed], pause: float, now: datetime) -> Iterator[tuple[float, float | None]]:
+    """Yield from when until when there was no position, in Unix time; None where there is none
+    yet."""
+    moments = [each.moment.timestamp() for each in track]
+    yield from ((before, after) for before, after in pairwise(moments) if after - before > pause)
+    if moments and now.timestamp() - moments[-1] > pause:
+        yield moments[-1], None
+
+
+def _in_json(told: TrackerPace) -> dict[str, Any]:
+    return {
+        "interval": told.interval,
+        "movingInterval": told.moving_interval,
+        "satelliteFactor": told.satellite_factor,
+        "batch": told.batch,
+        "costly": told.costly,
+        "moving": told.moving,
+        "due": told.due,
+        "told": told.told,
+    }
+
+
+async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
+    """What a day of that interval takes on each channel, at rest and in motion all day."""
+    refuse_others(request, ("interval",))
+    interval = number(request, "interval", 0, range(SHORTEST, LONGEST + 1))
+    if not interval:
+        raise Problem(400, detail=f"?interval= is needed: seconds, {SHORTEST} to {LONGEST}")
+    told = tracking.tracker
+    if told is None:
+        raise Problem(409, detail="no tracker has told its pace yet: is fieldagent-track running?")
+    clock = parts.journal.clock
+    now = clock.date(clock.now())
+    found = costs(Package(TYPICAL), parts.outboxes, now)
+    # Its options keep their proportion.
+    moving = interval * told.moving_interval / told.interval
+
+    def of(channel: Channel, pause: float) -> dict[str, Any]:
+        cost = found[channel]
+        many = -(-DAY // (pause * (told.satellite_factor if channel == Channel.SATELLITE else 1)))
+        paid = int(cost.credits * many)
+        price = parts.price
+        return {
+            "positions": int(many),
+            "bytes": int(cost.bytes * many),
+            "credits": paid,
+            "money": price.of(paid) if price is not None and paid else None,
+        }
+
+    day = {
+        channel: {"rest": of(channel, interval), "motion": of(channel, moving)} for channel in found
+    }
+    return json_response({"interval": interval, "channels": day})
+
+
+async def _choose(tracking: Tracking, request: Request) -> Response:
+    body = _object(request)
+    faults = [
+        ("is not a known member; known is interval", f"/{name[:80]}")
+        for name in body
+        if name != "interval"
+    ]
+    interval: Any = body.get("interval")
+    if not _positive(interval) or interval % 1 or not SHORTEST <= interval <= LONGEST:
+        faults.append((f"must be whole seconds, {SHORTEST} to {LONGEST}", "/interval"))
+    if faults:
+        raise Problem(422, detail="nothing was changed", errors=faults)
+    interval = int(interval)
+    await _put(tracking, interval)
+    return json_response({"chosenInterval": interval})
+
+
+async def _leave_it(tracking: Tracking, request: Request) -> Response:
+    await _put(tracking, None)
+    return json_response({"chosenInterval": None})
+
+
+async def _put(tracking: Tracking, interval: int | None) -> None:
+    try:
+        await trio.to_thread.run_sync(tracking.choose, interval)
+    except OSError as error:
+        detail = f"nothing was changed: the disk does not take it ({error.strerror})"
+        raise Problem(507, detail=detail) from None
+
+
+async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
+    """What a tracker tells of itself; the answer is what was chosen for it."""
+    body = _object(request)
+    faults = [
+        (f"must be {words}", f"/{name}")
+        for name, (fits, words) in MEMBERS.items()
+        if not fits(body.get(name))
+    ]
+    if faults:
+        raise Problem(422, detail="this is no tracker's", errors=faults)
+    clock = parts.journal.clock
+    tracking.tracker = TrackerPace(
+        float(body["interval"]),
+        float(body["movingInterval"]),
+        float(body["satelliteFactor"]),
+        body.get("batch"),
+        body["costly"],
+        body["moving"],
+        body.get("due"),
+        clock.date(clock.now()),
+    )
+    return json_response({"chosenInterval": tracking.chosen})
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e10
+
+
+def _positive_or_none(value: object) -> bool:
+    return value is None or _positive(value)
+
+
+def _truth(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+MEMBERS = {
+    **dict.fromkeys(("interval", "movingInterval", "satelliteFactor"), (_positive, "above 0")),
+    **dict.fromkeys(("batch", "due"), (_positive_or_none, "above 0 or null")),
+    **dict.fromkeys(("costly", "moving"), (_truth, "true or false")),
+}
+
+
+def _object(request: Request) -> dict[str, Any]:
+    """Raises Problem."""
+    with told_as_problems():
+        document = load_document(required_body(request))
+    if not isinstance(document, dict):
+        raise Problem(422, detail="must be an object", errors=[("must be an object", "")])
+    return document

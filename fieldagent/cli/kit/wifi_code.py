@@ -1,0 +1,47 @@
+"""The kit's own network as a code that phones join by, of what hostapd is told. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_SPECIAL = re.compile(r'([\\;,:"])')
+
+
+class NoNetwork(Exception):
+    """The text says what is missing."""
+
+
+class WifiNetwork(NamedTuple):
+    name: str
+    secret: str | None
+    """None where the network is open."""
+
+    def code(self) -> str:
+        """Return what cameras read (https://github.com/zxing/zxing/wiki/Barcode-Contents)."""
+        secret = "" if self.secret is None else f"P:{_marked(self.secret)};"
+        kind = "nopass" if self.secret is None else "WPA"
+        return f"WIFI:T:{kind};S:{_marked(self.name)};{secret};"
+
+
+def network_of(text: str) -> WifiNetwork:
+    """Of the text of hostapd.conf. Raises NoNetwork."""
+    told: dict[str, str] = {}
+    for line in text.splitlines():
+        name, is_set, value = line.partition("=")
+        if is_set and not name.startswith("#"):
+            # Of several networks the first.
+            told.setdefault(name.strip(), value)
+    if not told.get("ssid"):
+        raise NoNetwork("it has no line ssid=")
+    if told.get("wpa", "0") == "0":
+        return WifiNetwork(told["ssid"], None)
+    # That of SAE may go on with |vlanid= and the like.
+    secret = told.get("wpa_passphrase") or told.get("sae_password", "").partition("|")[0]
+    if not secret:
+        raise NoNetwork("it has neither wpa_passphrase= nor sae_password=")
+    return WifiNetwork(told["ssid"], secret)
+
+
+def _marked(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", text)

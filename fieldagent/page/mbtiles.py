@@ -1,0 +1,76 @@
+"""Tiles in one SQLite file (MBTiles 1.3)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from fieldagent.page import tiles
+from fieldagent.page.tiles import GZIP, TILE_BYTES, MapAbout, Tile, UnusableMap
+
+VECTOR = "pbf"
+"""The format that its metadata has for vector tiles."""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Never written, also where the folder could be."""
+    try:
+        address = f"file:{quote(str(path))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(address, uri=True)) as db:
+            yield db
+    except (sqlite3.Error, OSError) as error:
+        raise UnusableMap(f"map-file {path} is no PMTiles or MBTiles file: {error}") from error
+
+
+def about(path: Path) -> MapAbout:
+    """Raises UnusableMap."""
+    with _opened(path) as db:
+        told = dict(db.execute("SELECT name, value FROM metadata").fetchall())
+        ((lowest, highest),) = db.execute("SELECT min(zoom_level), max(zoom_level) FROM tiles")
+        rows = db.execute("SELECT tile_data FROM tiles LIMIT 1").fetchall()
+    kind = told.get("format", "none")
+    if is_vector := kind == VECTOR and rows and bytes(rows[0][0]).startswith(GZIP):
+        tiles.refuse_other_layers(tiles.metadata(str(told.get("json", ""))), f"map-file {path}")
+    elif not rows or tiles.picture(bytes(rows[0][0])) is None:
+        raise UnusableMap(
+            f"map-file {path} holds no pictures (format {kind}): take one with raster tiles, PNG,"
+            " JPEG or WebP, or a vector map (docs/maps.md)"
+        )
+    return MapAbout(
+        str(told.get("name", "")),
+        str(told.get("attribution", "")),
+        lowest,
+        highest,
+        _bounds(str(told.get("bounds", ""))),
+        bool(is_vector),
+    )
+
+
+def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
+    """Return a tile, or None where the map has none; `y` counts from the north. Raises
+    UnusableMap."""
+    with _opened(path) as db:
+        rows = db.execute(
+            "SELECT tile_data FROM tiles WHERE zoom_level = ? AND tile_column = ? AND tile_row = ?"
+            f" AND length(tile_data) <= {TILE_BYTES}",
+            (zoom, x, 2**zoom - 1 - y),
+        ).fetchall()
+        formats = db.execute("SELECT value FROM metadata WHERE name = 'format'").fetchall()
+    for (found,) in rows:
+        content = bytes(found)
+        if (VECTOR,) in formats and content.startswith(GZIP):
+            return tiles.vector(content)
+        return tiles.picture(content)
+    return None
+
+
+def _bounds(text: str) -> tuple[float, float, float, float] | None:
+    try:
+        west, south, east, north = map(float, text.split(","))
+    except ValueError:
+        return None
+    return (west, south, east, north) if tiles.sound_bounds(west, south, east, north) else None

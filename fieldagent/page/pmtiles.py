@@ -1,0 +1,185 @@
+"""PMTiles 3: header, directories, and where in the file a tile lies. Pure.
+
+https://github.com/protomaps/PMTiles/blob/main/spec/v3/spec.md
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from bisect import bisect_right
+from typing import NamedTuple
+
+MAGIC = b"PMTiles"
+VERSION = 3
+HEADER = struct.Struct("<7sB11Q6B4iB2i")
+NO_COMPRESSION, GZIP = 1, 2
+COMPRESSIONS = {0: "unknown", NO_COMPRESSION: "none", GZIP: "gzip", 3: "brotli", 4: "zstd"}
+VECTOR, PICTURES = 1, (2, 3, 4)
+"""Types of tile: MVT; PNG, JPEG and WebP."""
+E7 = 10_000_000
+"""Parts of a degree in the header."""
+PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
+"""What a directory or the metadata may become when it is unpacked, and entries in a directory."""
+FURTHEST = (1 << 63) - 1
+"""The last place that a file can have."""
+ZOOM_MAX = 22
+_GZIP_WINDOW = 31
+
+
+class WrongArchive(ValueError):
+    """The text goes on after the name of the file."""
+
+
+class Span(NamedTuple):
+    offset: int
+    length: int
+
+
+class Header(NamedTuple):
+    root: Span
+    metadata: Span
+    leaves: Span
+    tiles: Span
+    inner: int
+    """Compression of directories and metadata."""
+    outer: int
+    """Compression of tiles."""
+    tile_type: int
+    lowest: int
+    highest: int
+    bounds: tuple[float, float, float, float]
+    """West, south, east and north in degrees."""
+
+    def end(self) -> int:
+        """Return the least size of the file."""
+        return max(sum(span) for span in (self.root, self.metadata, self.leaves, self.tiles))
+
+
+def read_header(content: bytes) -> Header:
+    """Raises WrongArchive."""
+    if not content.startswith(MAGIC):
+        raise WrongArchive("is no PMTiles file")
+    version = content[7] if len(content) > 7 else 0
+    if version != VERSION:
+        raise WrongArchive(f"is of PMTiles version {version}, and not {VERSION}")
+    if len(content) < HEADER.size:
+        raise WrongArchive("is cut short")
+    told = HEADER.unpack_from(content)
+    inner, outer, tile_type, lowest, highest = told[14:19]
+    for compression in (inner, outer):
+        if compression not in (NO_COMPRESSION, GZIP):
+            name = COMPRESSIONS.get(compression, str(compression))
+            raise WrongArchive(f"is compressed by {name}, and not by gzip")
+    root, metadata, leaves, tiles = spans = [Span(*told[at : at + 2]) for at in range(2, 10, 2)]
+    if any(sum(span) > FURTHEST for span in spans) or not lowest <= highest <= ZOOM_MAX:
+        raise WrongArchive("is damaged: its header says what cannot be")
+    west, south, east, north = (each / E7 for each in told[19:23])
+    bounds = (west, south, east, north)
+    return Header(root, metadata, leaves, tiles, inner, outer, tile_type, lowest, highest, bounds)
+
+
+class TileDirectory(NamedTuple):
+    """Columns of its entries, in the order of their tiles' numbers."""
+
+    numbers: array[int]
+    runs: array[int]
+    """How many tiles in a row are the same; 0 where the entry is of another directory."""
+    lengths: array[int]
+    offsets: array[int]
+
+
+class FoundTile(NamedTuple):
+    span: Span
+    is_leaf: bool
+    """Another directory, in which to look on; its offset is from the first of those."""
+
+
+def read_directory(content: bytes) -> TileDirectory:
+    """Raises WrongArchive."""
+    numbers = _Numbers(content)
+    count = numbers.next()
+    if not 0 < count <= ENTRIES:
+        raise WrongArchive(f"has a directory of {count} entries")
+    columns = [array("Q", (numbers.next() for _ in range(count))) for _ in range(4)]
+    total = 0
+    for at, step in enumerate(columns[0]):
+        total += step
+        columns[0][at] = _bounded(total)
+    offsets, lengths = columns[3], columns[2]
+    for at, told in enumerate(offsets):
+        if told:
+            offsets[at] = told - 1
+        elif at:
+            offsets[at] = _bounded(offsets[at - 1] + lengths[at - 1])
+        else:
+            raise WrongArchive("has a directory whose first entry lies nowhere")
+    return TileDirectory(*columns)
+
+
+def find(directory: TileDirectory, number: int) -> FoundTile | None:
+    at = bisect_right(directory.numbers, number) - 1
+    if at < 0:
+        return None
+    run = directory.runs[at]
+    if run and number >= directory.numbers[at] + run:
+        return None
+    return FoundTile(Span(directory.offsets[at], directory.lengths[at]), is_leaf=not run)
+
+
+def tile_number(zoom: int, x: int, y: int) -> int:
+    """Return its place on the Hilbert curve, after all tiles of lower zoom levels."""
+    side = 1 << zoom
+    number = (side * side - 1) // 3
+    half = side >> 1
+    while half:
+        right, low = int(bool(x & half)), int(bool(y & half))
+        number += half * half * ((3 * right) ^ low)
+        if not low:
+            if right:
+                x, y = side - 1 - x, side - 1 - y
+            x, y = y, x
+        half >>= 1
+    return number
+
+
+def unpacked(content: bytes, compression: int) -> bytes:
+    """Raises WrongArchive, also where it would become larger than `PLAIN_BYTES`."""
+    if compression == NO_COMPRESSION:
+        return content
+    unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        plain = unpacker.decompress(content, PLAIN_BYTES)
+    except zlib.error as error:
+        raise WrongArchive(f"is damaged: {error}") from error
+    if not unpacker.eof:
+        raise WrongArchive("is damaged: a part of it does not end where it should")
+    return plain
+
+
+class _Numbers:
+    """Variable-length numbers as protocol buffers have them."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    def next(self) -> int:
+        number = shift = 0
+        while shift < 64:
+            if self._at >= len(self._content):
+                raise WrongArchive("has a directory that is cut short")
+            byte = self._content[self._at]
+            self._at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return _bounded(number)
+            shift += 7
+        raise WrongArchive("has a number in a directory that does not end")
+
+
+def _bounded(number: int) -> int:
+    if number > FURTHEST:
+        raise WrongArchive("has a number in a directory that is too large")
+    return number

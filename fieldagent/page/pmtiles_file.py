@@ -1,0 +1,117 @@
+"""A PMTiles file, read a part at a time: it may be of many gigabytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO
+
+from fieldagent.page import pmtiles, tiles
+from fieldagent.page.pmtiles import HEADER, Header, Span, TileDirectory, WrongArchive
+from fieldagent.page.tiles import TILE_BYTES, MapAbout, Tile, UnusableMap
+from fieldagent.system.wording import reason_of
+
+DEEPEST = 4
+"""Directories from the root to a tile."""
+PART_BYTES = 1_000_000
+"""Of a directory, or the metadata, as it lies in the file."""
+KEPT = 8
+"""Directories that are remembered: neighbours of a tile are mostly in the same."""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Raises UnusableMap, for whatever goes wrong inside, too."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except WrongArchive as wrong:
+        raise UnusableMap(f"map-file {path} {wrong}: copy it there again") from wrong
+    except OSError as error:
+        raise UnusableMap(f"map-file {path} cannot be read: {reason_of(error)}") from error
+
+
+def about(path: Path) -> MapAbout:
+    """Raises UnusableMap."""
+    with _opened(path) as file:
+        header = _header(file)
+        size, least = os.fstat(file.fileno()).st_size, header.end()
+        if size < least:
+            raise WrongArchive(f"is cut short ({size:,} of {least:,} bytes)")
+        _directory(path, file, header.inner, header.root)
+        told = pmtiles.unpacked(_part(file, header.metadata, PART_BYTES), header.inner)
+    metadata = tiles.metadata(told.decode("utf-8", "replace"))
+    is_vector = header.tile_type == pmtiles.VECTOR
+    if is_vector:
+        tiles.refuse_other_layers(metadata, f"map-file {path}")
+    return MapAbout(
+        str(metadata.get("name", "")),
+        str(metadata.get("attribution", "")),
+        header.lowest,
+        header.highest,
+        header.bounds if tiles.sound_bounds(*header.bounds) else None,
+        is_vector,
+    )
+
+
+def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
+    """Return a tile, or None where the map has none; `y` counts from the north. Raises
+    UnusableMap."""
+    number = pmtiles.tile_number(zoom, x, y)
+    with _opened(path) as file:
+        header = _header(file)
+        span = header.root
+        for _ in range(DEEPEST):
+            found = pmtiles.find(_directory(path, file, header.inner, span), number)
+            if found is None:
+                return None
+            if not found.is_leaf:
+                content = _part(file, _within(header.tiles, found.span), TILE_BYTES)
+                break
+            span = _within(header.leaves, found.span)
+        else:
+            raise WrongArchive(f"has directories more than {DEEPEST} deep")
+        if header.tile_type == pmtiles.VECTOR:
+            return tiles.vector(content)
+        return tiles.picture(pmtiles.unpacked(content, header.outer))
+
+
+def _header(file: BinaryIO) -> Header:
+    header = pmtiles.read_header(file.read(HEADER.size))
+    if header.tile_type not in (pmtiles.VECTOR, *pmtiles.PICTURES):
+        raise WrongArchive("holds neither vector tiles nor PNG, JPEG or WebP")
+    return header
+
+
+def _directory(path: Path, file: BinaryIO, compression: int, span: Span) -> TileDirectory:
+    stat = os.fstat(file.fileno())
+    known_by = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return _read_directory(path, known_by, compression, span)
+
+
+@lru_cache(KEPT)
+def _read_directory(
+    path: Path, known_by: tuple[int, ...], compression: int, span: Span
+) -> TileDirectory:
+    with path.open("rb") as file:
+        content = _part(file, span, PART_BYTES)
+    return pmtiles.read_directory(pmtiles.unpacked(content, compression))
+
+
+def _within(room: Span, found: Span) -> Span:
+    if found.offset + found.length > room.length:
+        raise WrongArchive("is damaged: a tile lies behind its end")
+    return Span(room.offset + found.offset, found.length)
+
+
+def _part(file: BinaryIO, span: Span, most: int) -> bytes:
+    if span.length > most:
+        raise WrongArchive(f"has a part of {span.length:,} bytes")
+    file.seek(span.offset)
+    content = file.read(span.length)
+    if len(content) < span.length:
+        raise WrongArchive("is cut short")
+    return content

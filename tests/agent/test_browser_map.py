@@ -1,0 +1,118 @@
+"""What the kit's map is drawn with, in a real browser: coasts that are there without any network,
+and a region that people copied to the card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import browser, faults, keep, look_of, page
+from tests.page.test_map_file import write_vectors
+from tests.processes import Agent, agent, until
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as opened:
+        yield opened
+
+
+def be_at(kit: Agent, latitude: float, longitude: float) -> None:
+    place = {"latitude": latitude, "longitude": longitude}
+    kit.call("POST", "/api/package/async", {"location": place})
+
+
+def zoom(shown: Any, way: str, told: str) -> None:
+    """Until the map says so: a press while it moves is none."""
+
+    def press() -> bool:
+        shown.locator(f"#map .leaflet-control-zoom-{way}").click()
+        return told in shown.locator("#map-source").inner_text()
+
+    until(press)
+
+
+WIDEST = """() => Math.max(...[...document.querySelectorAll("#map path.track.own")]
+    .map(each => each.getBoundingClientRect().width))"""
+
+
+def test_coasts_are_there_without_any_network(chromium: Any, tmp_path: Path) -> None:
+    """From one side of the antimeridian to the other, on Fiji, in the evening and by day."""
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        be_at(kit, -17.0, 179.0)
+        be_at(kit, -16.5, -179.5)
+        with page(chromium, kit.port, "390-dark") as shown:
+            asked: list[str] = []
+            shown.on("request", lambda request: asked.append(request.url))
+            shown.locator("#map path.track.own").wait_for(state="attached")
+            # Nobody has seen the map: what is first to be seen had the line for itself.
+            assert not shown.locator("#map path.coast").count()
+            shown.locator("#map").scroll_into_view_if_needed()
+            shown.locator("#map-source").wait_for()
+            assert [url for url in asked if url.endswith("/page/world.json")]
+            # The two positions are neighbours: their line does not go round the world.
+            assert 20 < shown.evaluate(WIDEST) < 390
+            zoom(shown, "in", "they are within about 14 km only")
+            assert not shown.locator("#map path.coast").count()
+            zoom(shown, "out", "Coastlines: Natural Earth, within about 14 km")
+            shown.locator("#map path.coast").first.wait_for(state="attached")
+            dark = look_of(shown, "#map path.coast", "stroke")
+            keep(shown, "coasts-390-dark")
+            shown.emulate_media(color_scheme="light")
+            assert look_of(shown, "#map path.coast", "stroke") != dark
+            keep(shown, "coasts-390-light")
+            assert not faults(shown)
+            # What was needed once is kept, also by a visit that does not look at the map.
+            until(lambda: is_kept(shown))
+            shown.reload()
+            shown.locator("#map path.track.own").wait_for(state="attached")
+            kit.kill()
+            shown.reload(wait_until="commit")
+            shown.locator("#away", has_text="does not answer").wait_for()
+            assert is_kept(shown)
+
+
+COLOURS = """() => {
+  const drawn = document.querySelector("#map canvas.leaflet-tile-loaded");
+  if (!drawn) return [];
+  const { width, height } = drawn, ink = drawn.getContext("2d");
+  return [0.25, 0.75].map(share => ink.getImageData(width * share, height / 2, 1, 1).data.join());
+}"""
+"""In the west and in the east of a tile."""
+
+
+def greens(colours: list[str]) -> list[int]:
+    return sorted(int(each.split(",")[1]) for each in colours)
+
+
+def test_a_region_in_vectors_is_drawn_light_and_dark(chromium: Any, tmp_path: Path) -> None:
+    place = tmp_path / "alps.pmtiles"
+    write_vectors(place)
+    settings: dict[str, str | None] = {"satellite-port": None, "map-file": str(place)}
+    with agent(tmp_path, settings) as kit, page(chromium, kit.port, "1280-light") as shown:
+        shown.locator("#map canvas.leaflet-tile-loaded").first.wait_for()
+        shown.locator("#map-source", has_text="Alps").wait_for()
+        until(lambda: len({*shown.evaluate(COLOURS)}) == 2)
+        light = shown.evaluate(COLOURS)
+        shown.locator("#map").scroll_into_view_if_needed()
+        keep(shown, "vectors-1280-light")
+        shown.emulate_media(color_scheme="dark")
+        until(lambda: {*shown.evaluate(COLOURS)}.isdisjoint({*light, "0,0,0,0"}))
+        until(lambda: len({*shown.evaluate(COLOURS)}) == 2)
+        assert greens(shown.evaluate(COLOURS))[-1] < 100 < greens(light)[0]
+        keep(shown, "vectors-1280-dark")
+        assert not faults(shown)
+        # Somebody pulls the card out.
+        place.unlink()
+        shown.reload()
+        shown.locator("#map-trouble", has_text="is not there: copy it there").wait_for()
+        shown.locator("#map").scroll_into_view_if_needed()
+        shown.locator("#map path.grid").first.wait_for(state="attached")
+        shown.locator("#map-source", has_text="Natural Earth").wait_for()
+
+
+def is_kept(shown: Any) -> bool:
+    return bool(shown.evaluate("caches.match('/page/world.json').then(found => !!found)"))
