@@ -6,7 +6,6 @@ state is compared with the journal's and the database's.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.outcome import Outcome
 from tests.hub.field import MASTER, START, Field, Sky, field_of
 from tests.kit import Kit, kit
+from tests.models.restored_hub import walk_through_restores
 from tests.models.spin import Step
-from tests.running import running
 
 CLEO = 3
 """Whose kit has a tagged modem."""
@@ -119,27 +118,11 @@ class Walk:
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
     """Fail where the code does not do what the model does."""
-    before, lives, now = place / "before.sqlite3", 0, START
+    before, gateway = place / "before.sqlite3", list[bytes]()
     store = open_store(str(before))
     async with field_of(store) as hub:
         await hub.push(Message(TEXT), target=CLEO)
     store.close()
     up, down = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
-    waiting, gateway = list(steps), list[bytes]()
     async with kit(place, key=up, keys=[down]) as k:
-        while waiting:
-            # A life of the database: until it is restored from the moment of the push.
-            lives += 1
-            database = place / f"hub-{lives}.sqlite3"
-            shutil.copy(before, database)
-            store = open_store(str(database))
-            async with running(store):
-                hub = Field(store, now=now)
-                taken = Walk(k, hub, gateway)
-                while waiting:
-                    step = waiting.pop(0)
-                    await taken.take(step)
-                    if step.call == "restore":
-                        break
-                now = hub.now
-            store.close()
+        await walk_through_restores(steps, before, START, lambda hub: Walk(k, hub, gateway))

@@ -6,7 +6,6 @@ step the model's state is compared with the journal's and the database's.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,8 @@ from fieldagent.wire.incident_proof import proof_key, prove
 from fieldagent.wire.outcome import Outcome
 from tests.hub.field import MASTER, START, Field, Sky, field_of
 from tests.kit import Kit, kit
+from tests.models.restored_hub import walk_through_restores
 from tests.models.spin import Step
-from tests.running import running
 
 CLEO, DISPATCHER = 3, 2
 """Whose kit it is, with a tagged modem; and who answers."""
@@ -154,29 +153,13 @@ class Walk:
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
     """Fail where the code does not do what the model does."""
-    before, lives = place / "before.sqlite3", 0
+    before = place / "before.sqlite3"
     store = open_store(str(before))
     async with field_of(store):
         pass
     store.close()
     news = IncidentNews(CLEO, [proof_key(MASTER)])
     up, down = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
-    waiting, now = list(steps), START + LATER
     async with kit(place, incidents=news, key=up, keys=[down]) as k:
         await k.post(message={"content": "help"}, priority=100)
-        while waiting:
-            # A life of the database: until it is restored from before the SOS.
-            lives += 1
-            database = place / f"hub-{lives}.sqlite3"
-            shutil.copy(before, database)
-            store = open_store(str(database))
-            async with running(store):
-                hub = Field(store, now=now)
-                taken = Walk(k, hub)
-                while waiting:
-                    step = waiting.pop(0)
-                    await taken.take(step)
-                    if step.call == "restore":
-                        break
-                now = hub.now
-            store.close()
+        await walk_through_restores(steps, before, START + LATER, lambda hub: Walk(k, hub))

@@ -1,0 +1,40 @@
+"""A hub whose database is restored, again and again, from one moment."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from fieldagent.hub.store.opening import open_store
+from tests.hub.field import Field
+from tests.models.spin import Step
+from tests.running import running
+
+
+class TakesSteps(Protocol):
+    async def take(self, step: Step) -> None: ...
+
+
+async def walk_through_restores(
+    steps: Sequence[Step], before: Path, now: float, begin: Callable[[Field], TakesSteps]
+) -> None:
+    """Take the steps with a hub on a copy of `before`, and from each `restore` on with another;
+    `begin` says who takes them there. Its clock goes on from `now`."""
+    waiting, lives = list(steps), 0
+    while waiting:
+        lives += 1
+        database = before.with_name(f"hub-{lives}.sqlite3")
+        shutil.copy(before, database)
+        store = open_store(str(database))
+        async with running(store):
+            hub = Field(store, now=now)
+            taken = begin(hub)
+            while waiting:
+                step = waiting.pop(0)
+                await taken.take(step)
+                if step.call == "restore":
+                    break
+            now = hub.now
+        store.close()
