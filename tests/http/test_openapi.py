@@ -45,7 +45,7 @@ from tests.processes import administer, agent, hub
 ROOT = Path(__file__).parents[2]
 SEED = "20261121"
 OF_ADMINISTRATORS = (
-    "^/api/(audit|dead-letters|devices|users|groups|keys|tokens|webhook|contacts|chain)"
+    "^/api/(audit|dead-letters|devices|users|groups|keys|tokens|webhook|contacts|chain|quiet)"
 )
 READ_TOO = re.compile(r"devices\|users\|groups\|")
 OF_SERVICES = (

@@ -28,6 +28,7 @@ from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Bearer, Unknown
+from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactHost
 from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field import dead_letters
@@ -246,6 +247,38 @@ async def test_what_is_wrong_in_a_body_is_named_with_its_place(
         assert (answer.status, [each["pointer"] for each in errors]) == (422, [where])
         assert await hub.acted() == before
     store.close()
+
+
+async def test_quiet_hours_are_the_workspaces_or_a_contacts_own(store: Store) -> None:
+    async with office(store) as hub:
+        assert await hub.done("GET", "/api/quiet") == {"quiet": "none"}
+        add = partial(contacts.add, workspace=1, name="Duty", address="duty@example.org", after=0)
+        number = await hub.alps.store.commit(partial(add, now=hub.alps.now))
+        path, night = f"/api/contacts/{number}", "22:00-06:00 Europe/Zurich"
+        assert await hub.done("PATCH", "/api/quiet", {"quiet": night}) == {"quiet": night}
+        assert await hub.done("GET", "/api/quiet") == {"quiet": night}
+
+        async def own() -> str:
+            (step,) = (await hub.done("GET", "/api/chain"))["steps"]
+            return str(step["contacts"][0]["quiet"])
+
+        assert await own() == ""
+        for hours in ("01:00-02:00 UTC", "none", ""):
+            answer = await hub.ask("PATCH", path, {"quiet": hours})
+            assert (answer.status, await own()) == (204, hours)
+        assert await hub.done("PATCH", "/api/quiet", {"quiet": ""}) == {"quiet": "none"}
+        before = await hub.acted()
+        for wrong, why in (
+            ("22:00-22:00 UTC", "they begin as they end"),
+            ("22:00-06:00 Europe/Zuerich", "knows no time zone"),
+        ):
+            for where in (path, "/api/quiet"):
+                status, told = await hub.refused("PATCH", where, {"quiet": wrong})
+                assert (status, why in told) == (409, True)
+        for body in ({}, {"quiet": 5}, {"quiet": "22-6 UTC"}, {"quiet": "", "x": 1}):
+            assert (await hub.ask("PATCH", "/api/quiet", body)).status == 422
+        assert (await hub.ask("PATCH", "/api/contacts/999", {"quiet": ""})).status == 404
+        assert await hub.acted() == before
 
 
 async def test_users_are_added_and_changed_but_never_by_themselves(store: Store) -> None:

@@ -273,6 +273,7 @@ class Office:
         self.press("Add the contact")
         self.done("Bergwacht is added. Test it.")
         self.shown.get_by_text("up to 3 times, every 5 minutes").wait_for()
+        self._quiet_hours()
         relay.answers = ["550 no such mailbox"]
         self.press("Test", "#admin-contacts")
         self.refused("did not take the test message: the mail relay 127.0.0.1 answered 550")
@@ -288,6 +289,33 @@ class Office:
         ).wait_for()
         self.press("Remove", "#admin-contacts")
         self.done("Bergwacht is removed")
+
+    def _quiet_hours(self) -> None:
+        hours = "From and until, such as 22:00-06:00; none: at no hour; empty: as all have them"
+        self.shown.get_by_text("Alarms are told at any hour.").wait_for()
+        for said, zone, done in (
+            ("22:00-06:00", "Europe/Zuerich", ""),
+            ("22:00-06:00", "Europe/Zurich", "The quiet hours are set."),
+        ):
+            self.fill(hours, said)
+            self.fill("Time zone, such as Europe/Zurich", zone)
+            self.press("Set the quiet hours")
+            if done:
+                self.done(done)
+            else:
+                self.refused("knows no time zone")
+        told = "Alarms wait for the morning: 22:00-06:00 Europe/Zurich."
+        self.shown.get_by_text(told).wait_for()
+        for said, done, shown in (
+            ("none", "There are no quiet hours.", "no quiet hours"),
+            ("", "It has those of all.", ""),
+        ):
+            self.shown.get_by_label("Whose").select_option(label="Bergwacht")
+            self.fill(hours, said)
+            self.press("Set the quiet hours")
+            self.done(done)
+            listed = self.shown.locator("#admin-contacts").inner_text()
+            assert ("no quiet hours" in listed) is bool(shown)
 
     def letters(self, database: str) -> None:
         """First: what is taken in here is posted to the webhooks."""

@@ -26,7 +26,9 @@ from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
 from fieldagent.hub.escalation.known import Reach, kind_of
+from fieldagent.hub.records import quiet
 from fieldagent.hub.records.alarm import ABOUT
+from fieldagent.hub.records.quiet import HOURS, NEVER, WrongHours, read_hours
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.page.language import LANGUAGES
@@ -44,6 +46,27 @@ def _read_pause(value: Any) -> int:
 
 def _read_wait(value: Any) -> int:
     return 0 if value == "0s" else _read_pause(value)
+
+
+_QUIET = {
+    "quiet": Field(
+        matching(
+            re.compile(f"({NEVER}|{HOURS.pattern})?"),
+            f"22:00-06:00 and a time zone such as Europe/Zurich, {NEVER}, or nothing",
+        ),
+        "quiet",
+        required=True,
+    )
+}
+
+
+def _refuse_unsound(hours: str) -> None:
+    """Raise Refused for quiet hours that nobody can have."""
+    if hours not in ("", NEVER):
+        try:
+            read_hours(hours)
+        except WrongHours as wrong:
+            raise Refused(str(wrong)) from None
 
 
 def _one_of(name: str, values: Sequence[str]) -> Field:
@@ -76,10 +99,13 @@ class ContactsApi:
         return [
             route("GET", "/api/contacts", self.list),
             route("POST", "/api/contacts", self.add),
+            route("PATCH", "/api/contacts/{id}", self.change),
             route("DELETE", "/api/contacts/{id}", self.remove),
             route("POST", "/api/contacts/{id}/test", self.test),
             route("GET", "/api/chain", self.chain),
             route("POST", "/api/chain/test", self.test_chain),
+            route("GET", "/api/quiet", self.quiet),
+            route("PATCH", "/api/quiet", self.change_quiet),
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
@@ -115,6 +141,37 @@ class ContactsApi:
             )
 
         return json_response({"id": await self._acts.carry_out(caller, act)}, 201)
+
+    async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Set the hours in which it waits: its own, none, or its workspace's."""
+        refuse_others(request, ())
+        hours = read_body(request, _QUIET)["quiet"]
+
+        def act(db: Db, now: float) -> None:
+            _refuse_unsound(hours)
+            found = _contact(db, caller, id).id
+            quiet.set_of_contact(db, caller.workspace, found, hours, now, by=str(caller.member))
+
+        await self._acts.carry_out(caller, act)
+        return Response(204)
+
+    async def quiet(self, request: Request, caller: Caller) -> Response:
+        refuse_others(request, ())
+        found = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
+        return json_response({"quiet": found or NEVER})
+
+    async def change_quiet(self, request: Request, caller: Caller) -> Response:
+        """Those of all contacts that have none of their own."""
+        refuse_others(request, ())
+        given = read_body(request, _QUIET)["quiet"]
+        hours = "" if given == NEVER else given
+
+        def act(db: Db, now: float) -> str:
+            _refuse_unsound(hours)
+            quiet.set_of_workspace(db, caller.workspace, hours, now, by=str(caller.member))
+            return hours or NEVER
+
+        return json_response({"quiet": await self._acts.carry_out(caller, act)})
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         refuse_others(request, ())

@@ -1,6 +1,6 @@
 // The administration of the workspace: each subject is a page, loaded as somebody comes to it.
 
-import { chainTest, loadContacts, newContact } from "./contacts.js";
+import { chainTest, loadContacts, newContact, quietHours } from "./contacts.js";
 import { loadDevices, newDevice } from "./devices.js";
 import { me, trouble } from "./hub.js";
 import { loadKeys, loadTokens, newKey, newToken } from "./keys.js";
@@ -29,7 +29,7 @@ const SUBJECTS = [
     element("h3", {}, say("Add a webhook")), newWebhook()]],
   ["contacts", say("Contacts for an SOS"), loadContacts, () => [things("admin-contacts"),
     element("p", { class: "quiet" }, say("They are told beside the console, step by step, until somebody answers. Telegram and others: fieldagent hub contact add, at the hub's machine.")),
-    chainTest(),
+    chainTest(), element("h3", {}, say("Quiet hours")), quietHours(),
     element("h3", {}, say("Add a contact")), newContact()]],
   ["letters", say("Messages that could not be used"), loadLetters, () => [things("admin-letters"), replayLetters(),
     element("p", { class: "quiet" }, say("What comes from a modem that no device has is shown at the hub's machine alone: fieldagent hub dead-letter list."))]],

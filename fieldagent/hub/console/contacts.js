@@ -22,6 +22,7 @@ function contact(each) {
   }, loadContacts);
   const fault = each.failingSince === null ? say("It cannot be told: {why}", { why: each.fault }) : say("Nothing is handed over since {time}: {why}", { time: moment(each.failingSince), why: each.fault });
   const how = [KINDS[each.kind] ?? each.kind, each.address, LANGUAGES[each.language], ABOUT[each.about],
+    each.quiet === "none" ? say("no quiet hours") : each.quiet ? say("quiet {hours}", { hours: each.quiet }) : "",
     each.tries > 1 ? say("up to {n} times, every {span}", { n: each.tries, span: spelt(each.every) }) : ""];
   return element("li", { class: each.fault ? "row failing" : "row" },
     element("strong", {}, each.name), " ", how.filter(Boolean).join(", "),
@@ -40,9 +41,28 @@ function step(each) {
 }
 
 export async function loadContacts() {
-  const { steps } = await call("GET", "/api/chain");
+  const [{ steps }, { quiet }] = await Promise.all([call("GET", "/api/chain"), call("GET", "/api/quiet")]);
   list("admin-contacts", steps.map(step), say("Nobody yet: an SOS rings at an open console alone."));
+  tell("quiet-told", quiet === "none" ? say("Alarms are told at any hour.") : say("Alarms wait for the morning: {hours}.", { hours: quiet }));
+  const whose = steps.flatMap(each => each.contacts).map(each => element("option", { value: `/api/contacts/${each.id}` }, each.name));
+  by("quiet-whose").replaceChildren(element("option", { value: "/api/quiet" }, say("All without hours of their own")), ...whose);
 }
+
+const quieten = () => act(async () => {
+  const hours = by("quiet-hours").value.trim(), own = by("quiet-whose").value !== "/api/quiet";
+  const plain = !hours || hours === "none";
+  await call("PATCH", by("quiet-whose").value, { quiet: plain ? hours : `${hours} ${by("quiet-zone").value.trim()}` });
+  by("quiet-hours").value = "";
+  return hours === "none" || !hours && !own ? say("There are no quiet hours.") : hours ? say("The quiet hours are set.") : say("It has those of all.");
+}, loadContacts);
+
+/** When the hub's own alarms wait; an SOS, or who is overdue, never does. */
+export const quietHours = () => form(say("Quiet hours"), quieten, { id: "quiet-set", text: say("Set the quiet hours") },
+  element("p", { id: "quiet-told", role: "status" }),
+  element("p", { class: "quiet" }, say("The hub's own alarms wait for the morning then. An SOS, or who is overdue, never waits.")),
+  choice("quiet-whose", say("Whose"), [["/api/quiet", say("All without hours of their own")]], "/api/quiet"),
+  line("quiet-hours", say("From and until, such as 22:00-06:00; none: at no hour; empty: as all have them"), { maxlength: "11" }),
+  line("quiet-zone", say("Time zone, such as Europe/Zurich"), { maxlength: "64", value: Intl.DateTimeFormat().resolvedOptions().timeZone ?? "UTC" }));
 
 /** Every contact is told, step by step, that this is a test; what became of each stays until the next. */
 export const chainTest = () => element("div", { class: "deeds" },

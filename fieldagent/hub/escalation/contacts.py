@@ -125,6 +125,7 @@ def _row(found: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
         "every": span(found.every),
         "about": found.about,
         "language": found.language,
+        "quiet": found.quiet,
         "failingSince": found.failing_since,
         "reason": found.reason,
         "fault": fault_of(found, kinds, own),

@@ -21,7 +21,11 @@ NEVER = "none"
 """Of a contact: no quiet hours, whatever its workspace has. Nothing at all: as that."""
 AT_ONCE = ("sos", "overdue")
 """The kinds of incidents that never wait."""
-_HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) (\S{1,64})")
+HOURS = re.compile(
+    r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) ([A-Za-z][\w+/-]{0,63})",
+    re.ASCII,
+)
+"""How they are written."""
 
 
 class WrongHours(ValueError):
@@ -53,7 +57,7 @@ class QuietHours(NamedTuple):
 
 def read_hours(text: str) -> QuietHours:
     """Read `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
-    found = _HOURS.fullmatch(text)
+    found = HOURS.fullmatch(text)
     if found is None:
         raise WrongHours(f"{text!r} are no quiet hours: write 22:00-06:00 and a zone")
     begins, ends = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3))

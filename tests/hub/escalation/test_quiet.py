@@ -63,7 +63,7 @@ def test_when_they_end(hours: str, now: str, end: str | None) -> None:
         ("22:00-24:00 UTC", "are no quiet hours"),
         ("22:00-22:00 UTC", "they begin as they end"),
         ("22:00-06:00 Europe/Zuerich", "knows no time zone 'Europe/Zuerich'"),
-        ("22:00-06:00 ../etc/passwd", "knows no time zone"),
+        ("22:00-06:00 ../etc/passwd", "are no quiet hours"),
         ("22:00-06:00 Europe", "knows no time zone"),
     ],
 )
