@@ -582,6 +582,7 @@ EXAMPLES = {
     "state-directory": "/var/lib/fieldagent",
     "map-file": "/var/lib/fieldagent/alps.mbtiles",
     "page-listen": "192.168.4.0/24",
+    "page-portal-port": "9093",
 }
 """Of keys without a default, for the first settings file. None of a secret: some would keep it."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from fieldagent.page import mbtiles, pmtiles_file
@@ -24,7 +26,10 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
 
 def _is_pmtiles(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        # A pipe would be waited for.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UnusableMap(f"map-file {path} is no file: name one")
             return file.read(len(MAGIC)) == MAGIC
     except FileNotFoundError:
         why = f"map-file {path} is not there: copy it there, or remove map-file"

@@ -166,7 +166,7 @@ def test_a_disk_that_fails_costs_nothing_that_was_acknowledged(
 
 FOR_GOOD = [
     Fault("sync", 20, times=0),
-    Fault("write", 150, times=0),
+    Fault("write", 180, times=0),
     Fault("any", 200, EIO, times=0),
 ]
 """At work."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,29 +13,35 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WORLD = ROOT / "fieldagent/hub/console/world.json"
-MOST_BYTES = 300_000
+WORLDS = {
+    "hub/console/world.json": (300_000, {"coasts", "borders"}),
+    "agent/page/world.json": (80_000, {"coasts"}),
+}
+"""Bytes at the most, and kinds of lines."""
 
 
-def points(steps: list[int]) -> Iterator[tuple[float, float]]:
+def points(steps: list[int], degree: int) -> Iterator[tuple[float, float]]:
     """Longitude and latitude."""
     east = north = 0
     for right, up in zip(steps[::2], steps[1::2], strict=True):
         east, north = east + right, north + up
-        yield east / 100, north / 100
+        yield east / degree, north / degree
 
 
-def test_every_line_is_on_the_globe_and_none_goes_round_it() -> None:
-    assert WORLD.stat().st_size <= MOST_BYTES
-    world = json.loads(WORLD.read_text())
-    assert world.keys() == {"coasts", "borders"}
-    for line in (*world["coasts"], *world["borders"]):
-        placed = list(points(line))
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_line_is_on_the_globe_and_none_goes_round_it(name: str) -> None:
+    path = ROOT / "fieldagent" / name
+    most, kinds = WORLDS[name]
+    assert path.stat().st_size <= most
+    world = json.loads(path.read_text())
+    assert world.keys() == {"steps", "within"} | kinds
+    for line in (each for kind in kinds for each in world[kind]):
+        placed = list(points(line, world["steps"]))
         assert len(placed) > 1
         assert all(abs(east) <= 180 and abs(north) <= 90 for east, north in placed)
         assert all(abs(one[0] - other[0]) <= 180 for one, other in pairwise(placed))
     # Land's End and the North Cape are where they are, within what the lines may be awry.
-    coast = [each for line in world["coasts"] for each in points(line)]
+    coast = [each for line in world["coasts"] for each in points(line, world["steps"])]
     for east, north in ((-5.71, 50.07), (25.78, 71.17)):
         assert min(max(abs(each[0] - east), abs(each[1] - north)) for each in coast) < 0.5
 
@@ -45,7 +52,11 @@ def script() -> dict[str, Any]:
 
 
 def test_a_line_keeps_its_corners_and_loses_what_lies_near(script: dict[str, Any]) -> None:
-    simple, this_side, steps = script["simple"], script["this_side"], script["steps"]
+    this_side, detail = script["this_side"], script["DETAILS"][0]
+    simple, steps = (
+        partial(script["simple"], detail=detail),
+        partial(script["steps"], per_degree=100),
+    )
     assert simple([(0, 0), (1, 0.01), (2, 0), (2, 5)]) == [(0, 0), (2, 0), (2, 5)]
     assert simple([(0, 0), (0.1, 0), (0.1, 0.1), (0, 0)]) == [], "an islet"
     island = [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)]

@@ -135,7 +135,7 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     kit.post("all at the hut")
     said = other.await_one(f"{KIT}/item", lambda body: body["event_type"] == "message")
     assert (said["event"]["content"], said["sender"]["name"]) == ("all at the hut", "Ada")
-    state = other.await_one(f"{KIT}/state", lambda state: state["linked"])
+    state = other.await_one(f"{KIT}/state", lambda state: state["linked"] and state["over"])
     assert (state["name"], state["user"], state["over"], state["sos"]) == (
         "hut",
         "Ada",
