@@ -96,16 +96,15 @@ def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> Fetc
         length = answer.headers.get("Content-Length")
         whole = begun + int(length) if length else None
         mark = _mark(answer)
-        if part is not None and mark and not goes_on:
-            part.write_bytes(json.dumps({"address": what, "mark": mark}).encode() + b"\n")
+        kept = part if mark else None
         if goes_on:
             tell(f"{what}: {begun:,} bytes are here, and the rest is fetched")
+        else:
+            kept = _begun(kept, what, mark)
         told = time.monotonic()
         while chunk := answer.read(CHUNK):
             content += chunk
-            if part is not None and mark:
-                with part.open("ab") as file:
-                    file.write(chunk)
+            kept = _added(kept, chunk)
             _check_size(what, len(content))
             if time.monotonic() > told + TOLD_EVERY:
                 told = time.monotonic()
@@ -130,12 +129,35 @@ def _goes_on(answer: Any, here: int) -> bool:
     return answer.status == HTTPStatus.PARTIAL_CONTENT and place.startswith(f"bytes {here}-")
 
 
+def _begun(part: Path | None, what: str, mark: str) -> Path | None:
+    """Begin to keep what comes. Return where; None where the disk does not take it, and nothing
+    further is kept."""
+    if part is None:
+        return None
+    try:
+        part.write_bytes(json.dumps({"address": what, "mark": mark}).encode() + b"\n")
+    except OSError:
+        return None
+    return part
+
+
+def _added(part: Path | None, chunk: bytes) -> Path | None:
+    if part is None:
+        return None
+    try:
+        with part.open("ab") as file:
+            file.write(chunk)
+    except OSError:
+        return None
+    return part
+
+
 def _kept(part: Path | None, what: str) -> _Part:
     try:
         head, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
         about = json.loads(head or b"{}")
         if about.get("address") == what:
             return _Part(str(about["mark"]), content)
-    except (FileNotFoundError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, AttributeError):
         pass
     return _Part()

@@ -142,6 +142,15 @@ def test_a_part_that_cannot_be_read_or_is_of_another_file_is_none(
         assert server.asked == [""]
 
 
+def test_a_disk_that_keeps_nothing_is_no_hindrance(tmp_path: Path) -> None:
+    part = tmp_path / "not there" / "part"
+    with serving(Server(WHOLE, TAG)) as server:
+        server.breaks = [HALF]
+        with pytest.raises(ServerAway, match="broken off"):
+            fetched(server.address, part)
+        assert fetched(server.address, part) == FetchedFile(WHOLE)
+
+
 def test_nothing_is_kept_of_what_is_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
