@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fieldagent.mqtt.place import (
+    CA_FILE,
+    DISCOVERY,
+    PREFIX,
     broker_address,
-    discovery_prefix,
     host_of,
     is_secure,
-    levels,
     one_level,
     port_of,
     senders,
 )
-from fieldagent.system.properties import Key, absolute_path, one_of, text, whole
+from fieldagent.system.properties import Key, one_of, text, whole
 
 
 class MqttSettings(NamedTuple):
@@ -63,22 +64,10 @@ KEYS = (
     ),
     Key("mqtt-user", text, None, "the name that this kit has at the broker"),
     Key("mqtt-password", text, None, "its password there"),
-    Key(
-        "mqtt-ca-file",
-        absolute_path,
-        None,
-        "PEM file of the authority that signed a private broker's certificate, instead of the"
-        " system's",
-    ),
+    CA_FILE,
     Key("mqtt-name", one_level, "kit", "what this kit is called in topics: no two the same (kit)"),
-    Key("mqtt-prefix", levels, "fieldagent", "what its topics begin with (fieldagent)"),
-    Key(
-        "mqtt-discovery",
-        discovery_prefix,
-        "homeassistant",
-        "prefix under which Home Assistant looks for devices; none: it is told nothing"
-        " (homeassistant)",
-    ),
+    PREFIX,
+    DISCOVERY,
     Key(
         "mqtt-senders",
         senders,

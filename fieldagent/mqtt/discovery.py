@@ -26,31 +26,23 @@ def flag(name: str, member: str, device_class: str) -> dict[str, Any]:
     }
 
 
-def number(name: str, member: str) -> dict[str, Any]:
+def word(name: str, member: str, **more: str) -> dict[str, Any]:
+    """Return what shows a member of the state as it is."""
     return {
         "platform": "sensor",
         "name": name,
-        "state_class": "measurement",
+        **more,
         "value_template": f"{{{{ value_json.{member} }}}}",
     }
+
+
+def number(name: str, member: str) -> dict[str, Any]:
+    return word(name, member, state_class="measurement")
 
 
 def moment(name: str, member: str) -> dict[str, Any]:
     """Return what shows how long ago something was, by a time in ISO 8601."""
-    return {
-        "platform": "sensor",
-        "name": name,
-        "device_class": "timestamp",
-        "value_template": f"{{{{ value_json.{member} }}}}",
-    }
-
-
-def word(name: str, member: str) -> dict[str, Any]:
-    return {
-        "platform": "sensor",
-        "name": name,
-        "value_template": f"{{{{ value_json.{member} }}}}",
-    }
+    return word(name, member, device_class="timestamp")
 
 
 def tracker(topic: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from fieldagent.system.properties import WrongProperty, url_parts
+from fieldagent.system.properties import Key, WrongProperty, absolute_path, url_parts
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 """As IANA has them."""
@@ -60,3 +60,19 @@ def discovery_prefix(value: str) -> str:
 def senders(value: str) -> frozenset[str]:
     """Raises WrongProperty."""
     return frozenset(one_level(each) for each in value.replace(",", " ").split())
+
+
+CA_FILE = Key(
+    "mqtt-ca-file",
+    absolute_path,
+    None,
+    "PEM file of the authority that signed a private broker's certificate, instead of the system's",
+)
+PREFIX = Key("mqtt-prefix", levels, "fieldagent", "what its topics begin with (fieldagent)")
+DISCOVERY = Key(
+    "mqtt-discovery",
+    discovery_prefix,
+    "homeassistant",
+    "prefix under which Home Assistant looks for devices; none: it is told nothing (homeassistant)",
+)
+"""What a setting means for both programs; the others differ."""

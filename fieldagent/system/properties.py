@@ -53,6 +53,21 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+def some_of(*words: str) -> Callable[[str], frozenset[str]]:
+    """Read some of these, with spaces between; `none` is none of them."""
+
+    def read(value: str) -> frozenset[str]:
+        asked = frozenset(value.split())
+        if asked == {"none"}:
+            return frozenset()
+        if not asked <= {*words}:
+            told = f"must be some of {', '.join(words)}, with spaces between, or none"
+            raise WrongProperty(f"{told}, not {value!r}")
+        return asked
+
+    return read
+
+
 def url_parts(value: str, *schemes: str) -> SplitResult | None:
     """Split it; None where it is of another scheme, or has no host. Raises WrongProperty."""
     try:

@@ -96,17 +96,8 @@ class Door:
         if package.sos:
             return await self._intake.accept(package, name), {}
         found = self._affordable(sender, package)
-        await self._spend(found.price)
-        try:
+        async with self.purse.paying(found.price):
             return await self._intake.accept(found.package, name), found.withheld
-        except Exception:
-            await self._spend(-found.price)
-            raise
-
-    async def _spend(self, amount: int) -> None:
-        """Booked before anything may leave: a crash between the two costs nobody money."""
-        if amount:
-            await self.purse.spend(amount)
 
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
         listed = sender in self._settings.senders

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.budget import Budget, DayLimit
@@ -29,6 +32,19 @@ class DayPurse:
 
     async def spend(self, count: int) -> None:
         await self._journal.persist(self._budget.book(Spent(0, count)))
+
+    @asynccontextmanager
+    async def paying(self, count: int) -> AsyncIterator[None]:
+        """Book it before anything may leave: a crash between the two costs nobody money. Where what
+        follows fails, it is given back."""
+        if count:
+            await self.spend(count)
+        try:
+            yield
+        except Exception:
+            if count:
+                await self.spend(-count)
+            raise
 
 
 def sms_purse(journal: Journal, limit: int) -> DayPurse:

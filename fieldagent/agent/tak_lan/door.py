@@ -133,15 +133,8 @@ class LanDoor:
         found = affordable(package, self._outboxes, now, terms)
         if not found.goes:
             return LanOutcome("refused", said.sender, f"Not sent: {found.why}.")
-        # Booked before anything may leave: a crash between the two costs nobody money.
-        if found.price:
-            await self.purse.spend(found.price)
-        try:
+        async with self.purse.paying(found.price):
             await self._intake.accept(found.package, name)
-        except Exception:
-            if found.price:
-                await self.purse.spend(-found.price)
-            raise
         return LanOutcome("taken", said.sender, f"Without {found.why}." if found.why else "")
 
     def admit_reply(self, uid: str, now: float) -> bool:

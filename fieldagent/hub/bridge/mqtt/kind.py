@@ -7,28 +7,19 @@ from functools import partial
 
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
 from fieldagent.mqtt.place import (
+    CA_FILE,
+    DISCOVERY,
+    PREFIX,
     broker_address,
-    discovery_prefix,
     host_of,
     is_secure,
-    levels,
     one_level,
     port_of,
     senders,
 )
-from fieldagent.system.properties import Key, WrongProperty, absolute_path, one_of, text, whole
+from fieldagent.system.properties import Key, absolute_path, one_of, some_of, text, whole
 
 SHARES = ("positions", "incidents", "messages", "waypoints", "data", "private")
-
-
-def _shares(value: str) -> frozenset[str]:
-    asked = frozenset(value.split())
-    if asked == {"none"}:
-        return frozenset()
-    if not asked <= {*SHARES}:
-        words = f"must be some of {', '.join(SHARES)}, with spaces between, or none"
-        raise WrongProperty(f"{words}, not {value!r}")
-    return asked
 
 
 KEYS = (
@@ -42,25 +33,13 @@ KEYS = (
     Key("mqtt-workspace", text, None, "number or name of the workspace that it is for"),
     Key("mqtt-user", text, None, "the name that this hub has at the broker"),
     Key("mqtt-password-file", absolute_path, None, "file whose first line is its password there"),
-    Key(
-        "mqtt-ca-file",
-        absolute_path,
-        None,
-        "PEM file of the authority that signed a private broker's certificate, instead of the"
-        " system's",
-    ),
+    CA_FILE,
     Key("mqtt-name", one_level, "hub", "what this hub is called in topics: no two the same (hub)"),
-    Key("mqtt-prefix", levels, "fieldagent", "what its topics begin with (fieldagent)"),
-    Key(
-        "mqtt-discovery",
-        discovery_prefix,
-        "homeassistant",
-        "prefix under which Home Assistant looks for devices; none: it is told nothing"
-        " (homeassistant)",
-    ),
+    PREFIX,
+    DISCOVERY,
     Key(
         "mqtt-shares",
-        _shares,
+        some_of(*SHARES),
         ("positions", "incidents", "messages", "waypoints", "data"),
         "what is published: some of positions, incidents, messages, waypoints, data, and private"
         " (of those also what is for one person or a group); or none (positions incidents messages"

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
-from fieldagent.system.properties import Key, WrongProperty, absolute_path, text, url_parts, whole
+from fieldagent.system.properties import (
+    Key,
+    WrongProperty,
+    absolute_path,
+    some_of,
+    text,
+    url_parts,
+    whole,
+)
 
 if TYPE_CHECKING:
     from fieldagent.hub.bridge.tak.inward import TakRules
@@ -34,16 +42,6 @@ def _address(value: str) -> TakAddress:
     return TakAddress(
         parts.scheme == "tls", urlsplit(value).hostname or "", parts.port or PORTS[parts.scheme]
     )
-
-
-def _shares(value: str) -> frozenset[str]:
-    asked = frozenset(value.split())
-    if asked == {"none"}:
-        return frozenset()
-    if not asked <= {*SHARES}:
-        words = f"must be some of {', '.join(SHARES)}, with spaces between, or none"
-        raise WrongProperty(f"{words}, not {value!r}")
-    return asked
 
 
 def _callsigns(value: str) -> frozenset[str]:
@@ -78,7 +76,7 @@ KEYS = (
     ),
     Key(
         "tak-shares",
-        _shares,
+        some_of(*SHARES),
         ("positions", "sos", "messages"),
         "what everybody at the server is shown: some of positions, sos, messages (those to"
         " everybody) and waypoints, which are then also taken; or none (positions sos messages)",
