@@ -239,14 +239,15 @@ def simulated(reader: Reader) -> Iterator[Running]:
 
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
     *_, commands, track, batched = reader.blocks(LOCAL_API)
-    text, place, dry_run, *more = commands.strip().splitlines()
+    text, place, dry_run, by, *more = commands.strip().splitlines()
     to_ada, people, read, sos, seen, answer, words, cancel, *looks = more
     sent, show, status, neighbours = looks
     with simulated(reader):
         assert reader.types(text) == "Package 1: Delivered\n"
         assert reader.types(place) == "Package 2: Delivered\n"
         assert "1 credit" in reader.types(dry_run)
-        assert reader.types(to_ada) == "Package 3: Delivered\n"
+        assert reader.types(by) == "Package 3: Delivered\n"
+        assert reader.types(to_ada) == "Package 4: Delivered\n"
         assert "works without it" in reader.types(people)
         assert "no inbound payload" in reader.types(f"{read.split('#')[0]} 2>&1 || true")
         assert "SOS left by Satellite" in reader.types(on_a_terminal(sos), typed="SOS\n")

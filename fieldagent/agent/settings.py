@@ -472,7 +472,8 @@ KEYS = (
         "fan-out-head-start",
         whole(1, 86_400, "seconds"),
         120,
-        "seconds that `cheapest` gives cellular before radio, and radio before satellite (120)",
+        "seconds that `cheapest` gives cellular before radio, and radio before satellite, at the"
+        " most: a channel that has shown that it needs less gets less (120)",
     ),
     Key(
         "sos-repeat",

@@ -139,6 +139,7 @@ def _send_kind(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser.add_argument("--priority", type=int)
     parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
     parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
+    parser.add_argument("--by", type=int, metavar="SECONDS", help="wait so long for a cheaper way")
     parser.add_argument(
         "--to",
         metavar="WHO",

@@ -272,6 +272,8 @@ class Kit:
         if self.agent is None:
             self.record.unposted += 1
             return
+        if self.plan.by and "priority" not in body:
+            body = {**body, "by": int(self.plan.by)}
         at = trio.current_time()
         # What the power takes in this moment nobody was told to be accepted.
         standing = await self.agent.parts.intake.accept(read_package(body))

@@ -65,6 +65,8 @@ class KitPlan:
     """Characters."""
     position_every: float = 0.0
     """Seconds; 0: none is sent."""
+    by: float = 0.0
+    """Seconds within which what is no SOS is to be there; 0: nothing is said."""
     sos_per_week: float = 1.0
     awake: tuple[PlanHours, ...] = (PlanHours("7-21"),)
     """When its people write. An SOS comes at any hour."""
@@ -333,6 +335,7 @@ _KIT = {
     "messages-per-day": _between(0, 1000),
     "message-length": _whole(1, 1000),
     "position-every": _spells(),
+    "by": _spells(),
     "sos-per-week": _between(0, 1000),
     "awake": _Key(_hours, _SOME_HOURS),
     **{name: _Key(_outages, _AN_OUTAGE) for name in ("sky", "network", "earshot", "power")},

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 
-from fieldagent.package.package import Channel, Package, Status
+from fieldagent.package.package import Channel, Status
 from fieldagent.system.lazy_dataclass import dataclass
 
 NOT_CONFIGURED = "not configured"
@@ -21,7 +21,8 @@ class FanOut(Enum):
     FIRST = "first"
     """All begin at once; what has not been transmitted at the first success is withdrawn."""
     CHEAPEST = "cheapest"
-    """As FIRST, but each channel gets a head start before the next dearer one begins."""
+    """As FIRST, but each channel gets a head start before the next dearer one begins
+    (`agent.outbound.head_start`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Leg:
 
     status: Status | None = None
     reason: str = ""
+    begins: float = 0.0
+    """Seconds from its acceptance at which it may begin there."""
 
 
 def terminal_status(legs: Iterable[Leg]) -> Status | None:
@@ -58,21 +61,6 @@ def legs_of(
     missing = frozenset[Channel]() if channels is None else channels - configured
     unavailable = Leg(Status.ERROR, NOT_CONFIGURED)
     return {**dict.fromkeys(sorted(waiting), Leg()), **dict.fromkeys(sorted(missing), unavailable)}
-
-
-def delays(
-    package: Package, legs: Mapping[Channel, Leg], fan_out: FanOut, head_start: float
-) -> dict[Channel, float]:
-    """After how many seconds each leg that waits may begin."""
-    waits = [channel for channel, leg in legs.items() if leg.status is None]
-    if package.sos:
-        return dict.fromkeys(waits, 0.0)
-    waits.sort(key=CHEAPEST_FIRST.index)
-    step = head_start if fan_out is FanOut.CHEAPEST else 0.0
-    begins = {channel: place * step for place, channel in enumerate(waits)}
-    if package.gather is not None and Channel.SATELLITE in begins:
-        begins[Channel.SATELLITE] = max(begins[Channel.SATELLITE], package.gather)
-    return begins
 
 
 def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:

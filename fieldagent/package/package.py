@@ -165,6 +165,9 @@ class Package:
     gather: int | None = None
     """Seconds that it waits, where each message costs, for others to share one with. The newest
     goes first. An SOS does not wait."""
+    by: int | None = None
+    """Seconds within which it is to be there: so long a dearer channel leaves it to the cheaper
+    ones. None means what the settings say."""
     to: Person | None = None
     """Whom it is for; None is everybody in the workspace."""
     asks: bool = False

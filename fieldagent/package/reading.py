@@ -304,6 +304,7 @@ ROUTING = {
     "priority": Field(read_int32, "priority"),
     "timeToLive": Field(read_seconds, "time_to_live"),
     "gather": Field(read_seconds, "gather"),
+    "by": Field(read_seconds, "by"),
     "to": Field(read_person, "to"),
     "receipt": Field(read_receipt, "asks"),
     "from": Field(read_person, "author"),

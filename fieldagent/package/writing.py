@@ -30,6 +30,8 @@ def package_json(package: Package) -> dict[str, Any]:
         document["timeToLive"] = package.time_to_live
     if package.gather is not None:
         document["gather"] = package.gather
+    if package.by is not None:
+        document["by"] = package.by
     if package.to is not None:
         document["to"] = package.to
     if package.asks:

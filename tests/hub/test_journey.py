@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.server
 import json
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -179,6 +180,12 @@ def test_the_journey(tmp_path: Path) -> None:
             until(ended)
             above.expect("the hub has MO")
             until(lambda: "twice sent" in posted(hooked))
+            dry = [*MODULE, "send", "--dry-run", "message", "all well", "--by", "60"]
+            said = subprocess.run(
+                [*dry, "--port", str(kit.port)], capture_output=True, text=True, check=True
+            ).stdout
+            assert "\n  begins after 60 s: a cheaper channel goes first\n" in said
+            assert said.endswith(", otherwise by Satellite after 60 s for 1 credit\n"), said
             # What came after it is there, too, and it is not there again.
             kit.call("POST", "/api/package", {"message": {"content": "the end"}})
             until(lambda: "the end" in posted(hooked) and "the end" in contents(tablet))

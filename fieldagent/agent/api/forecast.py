@@ -7,12 +7,9 @@ from typing import Any
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import listing
 from fieldagent.agent.journal.records import PastLeg
-from fieldagent.agent.outbound.forecast import Forecast, forecast, kept
+from fieldagent.agent.outbound.forecast import PAST, Forecast, forecast, kept
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.package.package import Channel
-
-PAST = 100
-"""Packages of a channel that are looked at."""
 
 
 async def forecasts(parts: Parts, request: Request) -> Response:

@@ -151,6 +151,7 @@ class LocalApi:
         package = _package(required_body(request))
         clock = self._journal.clock
         found = costs(package, self._parts.outboxes, clock.date(clock.now()))
+        begins = self._parts.intake.begins_of(package)
         return json_response(
             {
                 "channels": {
@@ -162,6 +163,8 @@ class LocalApi:
                         "byBytes": cost.by_bytes,
                         "bytesLeft": cost.left if cost.by_bytes else None,
                         "money": self._money(cost.credits),
+                        "begins": begins[channel].after,
+                        "why": begins[channel].why or None,
                         "expected": forecast.expected(self._parts, channel),
                     }
                     for channel, cost in found.items()

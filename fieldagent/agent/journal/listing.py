@@ -48,19 +48,21 @@ def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[
 
 def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:
     """Return how the newest Packages that were given to that channel went on it, the newest first:
-    not an SOS, which goes before them all."""
+    not an SOS, which goes before them all, and not one that had not begun there."""
     rows = journal.read(
-        "SELECT accepted, leg.ended, leg.status FROM leg JOIN package USING (sequence)"
-        " WHERE channel = ? AND reason <> ? AND priority < ? ORDER BY leg.sequence DESC LIMIT ?",
+        "SELECT accepted + begins, leg.ended, leg.status FROM leg JOIN package USING (sequence)"
+        " WHERE channel = ? AND reason <> ? AND priority < ?"
+        " AND accepted + begins <= ifnull(leg.ended, ?) ORDER BY leg.sequence DESC LIMIT ?",
         channel,
         NOT_CONFIGURED,
         SOS_PRIORITY,
+        journal.clock.now(),
         limit,
     )
     date = journal.clock.date
     return [
-        PastLeg(date(accepted), None if ended is None else date(ended), status == Status.DELIVERED)
-        for accepted, ended, status in rows
+        PastLeg(date(begun), None if ended is None else date(ended), status == Status.DELIVERED)
+        for begun, ended, status in rows
     ]
 
 

@@ -144,7 +144,8 @@ def next_sequence(journal: Journal) -> int:
 
 def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
     rows = journal.read(
-        "SELECT channel, status, reason FROM leg WHERE sequence = ? ORDER BY channel", sequence
+        "SELECT channel, status, reason, begins FROM leg WHERE sequence = ? ORDER BY channel",
+        sequence,
     )
     return {Channel(channel): _leg(*told) for channel, *told in rows}
 
@@ -158,7 +159,7 @@ def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
 def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channel, Leg]]:
     found: dict[int, dict[Channel, Leg]] = {sequence: {} for sequence in sequences}
     for sequence, channel, *told in journal.read(
-        f"SELECT sequence, channel, status, reason FROM leg WHERE sequence IN {_AMONG}"
+        f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_AMONG}"
         " ORDER BY sequence, channel",
         json.dumps(sequences),
     ):
@@ -166,8 +167,8 @@ def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channe
     return found
 
 
-def _leg(status: str | None, reason: str) -> Leg:
-    return Leg(None if status is None else Status(status), reason)
+def _leg(status: str | None, reason: str, begins: float) -> Leg:
+    return Leg(None if status is None else Status(status), reason, begins)
 
 
 THE_HUB = Identity("0", "the hub", "Integration")
@@ -305,8 +306,8 @@ def accept(
             (sequence, *told, accepted, expires, status, ended, crc, dated),
         )
         db.executemany(
-            "INSERT INTO leg (sequence, channel, status, reason, ended, priority)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO leg (sequence, channel, status, reason, ended, priority, begins)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     sequence,
@@ -315,6 +316,7 @@ def accept(
                     leg.reason,
                     accepted if leg.status else None,
                     priority,
+                    leg.begins,
                 )
                 for channel, leg in legs.items()
             ],

@@ -105,7 +105,8 @@ class EndedLeg:
 class PastLeg(NamedTuple):
     """How a Package went on one channel; times are Unix time."""
 
-    accepted: float
+    begun: float
+    """When it might: a cheaper channel had a head start."""
     ended: float | None
     """None while it waits."""
     delivered: bool

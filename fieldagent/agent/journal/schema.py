@@ -563,6 +563,7 @@ CREATE TABLE leg ( -- one Package on one channel
     tries INTEGER NOT NULL DEFAULT 0,
     ended REAL,
     priority INTEGER NOT NULL DEFAULT 0,
+    begins REAL NOT NULL DEFAULT 0, -- seconds after the acceptance
     PRIMARY KEY (sequence, channel)
 ) STRICT, WITHOUT ROWID;
 {PENDING}
@@ -651,6 +652,8 @@ CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = '
 
 DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
 
+BEGINS = "ALTER TABLE leg ADD COLUMN begins REAL NOT NULL DEFAULT 0;"
+
 STEPS = {
     1: RECEIPT,
     2: STORY + EACH_SOS,
@@ -673,5 +676,6 @@ STEPS = {
     19: STATION_OWED,
     20: COMMANDS + AIR_TIME + ON_ITS_WAY + HUB_BACKUP,
     21: PROGRAM_DELTA,
+    22: BEGINS,
 }
-JOURNAL = Schema(22, TABLES, STEPS)
+JOURNAL = Schema(23, TABLES, STEPS)

@@ -19,7 +19,7 @@ from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import FanOut, Leg
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import Channel, Package, Status
 from fieldagent.wire.envelope import Ack, digest_of
 
 
@@ -54,12 +54,12 @@ class Endings:
         self._waiters: dict[int, trio.Event] = {}
         self._stopped = False
 
-    def fan_out_of(self, accepted: Accepted) -> FanOut:
+    def fan_out_of(self, package: Package, *, relayed: bool) -> FanOut:
         """What becomes of the other channels once one has it: nothing is paid twice for a
-        neighbour, and what is urgent takes every channel."""
-        if accepted.package.urgent:
+        neighbour or for what has time, and what is urgent takes every channel."""
+        if package.urgent:
             return FanOut.EVERY
-        return FanOut.CHEAPEST if accepted.origin else self._fan_out
+        return FanOut.CHEAPEST if relayed or package.by is not None else self._fan_out
 
     async def record(self, ended: Sequence[EndedLeg], also: Operation[None] | None = None) -> None:
         """Returns once it is on disk. `also` is carried out in the same commit: what left has
@@ -94,7 +94,8 @@ class Endings:
         """Whether anything depends on which Package ended so."""
         if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
             return True
-        return any(ended.sequence in queue for queue in self._dearer(ended.channel))
+        others = (queue for name, queue in self._queues.items() if name is not ended.channel)
+        return any(ended.sequence in queue for queue in others)
 
     def _dearer(self, channel: Channel) -> list[ChannelQueue]:
         """Those that cost more than one over which the hub itself confirms what it has."""
@@ -107,7 +108,7 @@ class Endings:
         package = known.get(ended.sequence)
         if package is None or package.package.urgent:
             return []
-        fan_out = self.fan_out_of(package)
+        fan_out = self.fan_out_of(package.package, relayed=package.origin != 0)
         others = [queue for name, queue in self._queues.items() if name is not ended.channel]
         if ended.leg.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
             for queue in others:
@@ -137,7 +138,8 @@ class Endings:
             return
         if package is None or package.package.urgent:
             return
-        if self.fan_out_of(package) is FanOut.EVERY:
+        fan_out = self.fan_out_of(package.package, relayed=package.origin != 0)
+        if fan_out is FanOut.EVERY:
             queues = self._dearer(Channel.CELLULAR) if proved else []
         if withdrawn := _withdrawn(queues, sequence, "the hub has it"):
             await self.record(withdrawn)

@@ -15,6 +15,8 @@ from fieldagent.agent.journal.records import PastLeg
 
 LEAST = 5
 """Packages below which nothing is said."""
+PAST = 100
+"""Packages of a channel that are looked for in the journal."""
 MOST = 50
 """The newest of them that are looked at."""
 NEAR = 3 * 3600.0
@@ -26,11 +28,16 @@ _DAY = 86_400.0
 _ROUNDING = 1e-9
 
 
+Steps = Sequence[tuple[float, float]]
+"""After how many seconds which share is delivered, rising; none where nothing was."""
+
+
 class Forecast(NamedTuple):
     of: int
     """Packages whose past it is taken from."""
     half: float | None
-    """Seconds from its acceptance until half of such are delivered; None where fewer were."""
+    """Seconds until half of such are delivered, from when it may begin there; None where fewer
+    were."""
     most: float | None
     """The same of nine of ten."""
     share: float
@@ -50,11 +57,9 @@ class Kept(NamedTuple):
 
 
 def forecast(legs: Sequence[PastLeg], now: float) -> Forecast | None:
-    """Return what those legs of one channel say of a Package that is accepted at `now` (Unix time,
-    as theirs); None where they are too few, or none of them was delivered."""
-    known = sorted((leg for leg in legs if leg.accepted <= now), key=lambda leg: -leg.accepted)
-    near = [leg for leg in known if _apart(leg.accepted, now) <= NEAR]
-    chosen = (near if len(near) >= LEAST_NEAR else known)[:MOST]
+    """Return what those legs of one channel say of a Package that may begin there at `now` (Unix
+    time, as theirs); None where they are too few, or none of them was delivered."""
+    chosen = _chosen(legs, now)
     steps = _shares(chosen, now)
     if len(chosen) < LEAST or not steps:
         return None
@@ -62,11 +67,21 @@ def forecast(legs: Sequence[PastLeg], now: float) -> Forecast | None:
     return Forecast(len(chosen), _when(steps, HALF), _when(steps, NEARLY_ALL), share, last)
 
 
+def steps_of(legs: Sequence[PastLeg], now: float) -> Steps | None:
+    """Return what those legs of one channel show at `now`; None where they are too few."""
+    chosen = _chosen(legs, now)
+    return None if len(chosen) < LEAST else _shares(chosen, now)
+
+
+def share_within(steps: Steps, seconds: float) -> float:
+    return max((share for after, share in steps if after <= seconds), default=0.0)
+
+
 def kept(legs: Sequence[PastLeg], now: float) -> Kept:
-    """Ask of each leg what was known as it was accepted, and how it ended."""
+    """Ask of each leg what was known as it began, and how it ended."""
     of = within = 0
     for leg in legs:
-        said = forecast([each for each in legs if each.accepted < leg.accepted], leg.accepted)
+        said = forecast([each for each in legs if each.begun < leg.begun], leg.begun)
         if said is None or said.most is None:
             continue
         seconds, delivered = _taken(leg, now)
@@ -74,6 +89,13 @@ def kept(legs: Sequence[PastLeg], now: float) -> Kept:
             of += 1
             within += delivered and seconds <= said.most
     return Kept(of, within)
+
+
+def _chosen(legs: Sequence[PastLeg], now: float) -> Sequence[PastLeg]:
+    """Return the newest, of this time of day where those are enough."""
+    known = sorted((leg for leg in legs if leg.begun <= now), key=lambda leg: -leg.begun)
+    near = [leg for leg in known if _apart(leg.begun, now) <= NEAR]
+    return (near if len(near) >= LEAST_NEAR else known)[:MOST]
 
 
 def _apart(one: float, other: float) -> float:
@@ -85,8 +107,8 @@ def _apart(one: float, other: float) -> float:
 def _taken(leg: PastLeg, now: float) -> tuple[float, bool]:
     """Return how long it was under way by `now`, and whether it was delivered then."""
     if leg.ended is None or leg.ended > now:
-        return now - leg.accepted, False
-    return leg.ended - leg.accepted, leg.delivered
+        return now - leg.begun, False
+    return leg.ended - leg.begun, leg.delivered
 
 
 def _shares(legs: Sequence[PastLeg], now: float) -> list[tuple[float, float]]:

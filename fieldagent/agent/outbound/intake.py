@@ -12,14 +12,16 @@ from functools import cached_property
 
 import trio
 
-from fieldagent.agent.journal import directory, outbound
+from fieldagent.agent.journal import directory, listing, outbound
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Known
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.forecast import PAST, Steps, steps_of
+from fieldagent.agent.outbound.head_start import Begin, head_starts
 from fieldagent.agent.outbound.standing import Standing, standing_of
-from fieldagent.package.delivery import Leg, delays, legs_of, terminal_status
+from fieldagent.package.delivery import FanOut, Leg, legs_of, terminal_status
 from fieldagent.package.package import Channel, CheckIn, Package, Status
 from fieldagent.package.writing import canonical, digest
 
@@ -40,8 +42,8 @@ class Intake:
     """`queues` are those of the channels that are configured.
 
     `time_to_live` and `head_start` are in seconds: how long a Package waits where it does not say,
-    and what a channel has before the next dearer one, where the fan-out is `cheapest`. `resumed` is
-    set once all that waited before is in the queues again.
+    and the most that a channel has before the next dearer one, where the fan-out is `cheapest`.
+    `resumed` is set once all that waited before is in the queues again.
     """
 
     def __init__(
@@ -113,12 +115,12 @@ class Intake:
         if not package.urgent:
             self._journal.require_room()
         now = self._endings.clock()
-        legs = legs_of(package.channels, self._configured)
+        life = self._life_of(package)
+        legs = self._legs_of(package)
         status = terminal_status(legs.values())
         id_ = self._id_for(package)
         dated = self._journal.clock.date(now)
         stamped = self._with_numbers(package.stamped(dated))
-        life = None if package.urgent else package.time_to_live or self._time_to_live
         expires = None if life is None else now + life
         body = canonical(package)
         identity = digest(body)
@@ -185,6 +187,40 @@ class Intake:
             self._next_id = package.id + 1
         return package.id
 
+    def _legs_of(self, package: Package) -> Mapping[Channel, Leg]:
+        """Return how a Package stands that is accepted now, each leg with when it may begin."""
+        legs = legs_of(package.channels, self._configured)
+        begins = self.begins_of(package)
+        if not any(each.after for each in begins.values()):
+            return legs
+        return {
+            name: replace(leg, begins=begins[name].after) if name in begins else leg
+            for name, leg in legs.items()
+        }
+
+    def begins_of(self, package: Package) -> Mapping[Channel, Begin]:
+        """Return when a Package that is accepted now may begin on each channel that it takes."""
+        legs = legs_of(package.channels, self._configured)
+        fan_out = self._endings.fan_out_of(package, relayed=False)
+        life = self._life_of(package)
+        if package.by is not None and life is not None:
+            # After that it goes nowhere.
+            package = replace(package, by=min(package.by, life))
+        shown = self._shown(legs) if fan_out is FanOut.CHEAPEST and len(legs) > 1 else {}
+        return head_starts(package, legs, fan_out, self._head_start, shown)
+
+    def _shown(self, legs: Mapping[Channel, Leg]) -> dict[Channel, Steps]:
+        """Return what the journal has of those channels, as far as it is enough to go by."""
+        clock = self._journal.clock
+        now = clock.date(clock.now())
+        past = {each: listing.past_legs(self._journal, each, PAST) for each in legs}
+        found = {each: steps_of(its, now) for each, its in past.items()}
+        return {each: steps for each, steps in found.items() if steps is not None}
+
+    def _life_of(self, package: Package) -> int | None:
+        """Return how many seconds it waits; None is for ever."""
+        return None if package.urgent else package.time_to_live or self._time_to_live
+
     @cached_property
     def _configured(self) -> frozenset[Channel]:
         """All channels are there before the first Package is."""
@@ -199,16 +235,21 @@ class Intake:
     ) -> list[EndedLeg]:
         """Into the queue of each channel that it waits for; those that it replaces come back. Since
         it was accepted `passed` seconds have gone."""
-        package = accepted.package
         leg = _replaced_by(accepted.id)
-        fan_out = self._endings.fan_out_of(accepted)
-        waits = delays(package, legs, fan_out, self._head_start)
         return [
             EndedLeg(older, channel, leg)
-            for channel, delay in waits.items()
+            for channel, begins in self._begins(accepted, legs).items()
             if channel in self._queues
-            for older in self._queues[channel].add(accepted, life, delay - passed)
+            for older in self._queues[channel].add(accepted, life, begins - passed)
         ]
+
+    def _begins(self, accepted: Accepted, legs: Mapping[Channel, Leg]) -> dict[Channel, float]:
+        """Return after how many seconds each leg that waits may begin."""
+        if accepted.origin:
+            fan_out = self._endings.fan_out_of(accepted.package, relayed=True)
+            begins = head_starts(accepted.package, legs, fan_out, self._head_start, {})
+            return {name: begin.after for name, begin in begins.items()}
+        return {name: leg.begins for name, leg in legs.items() if leg.status is None}
 
     def queue_relayed(self, accepted: Accepted) -> None:
         """A neighbour's, which is on disk. It replaces nothing: it has no collapseKey."""

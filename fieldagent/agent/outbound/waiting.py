@@ -13,6 +13,7 @@ from fieldagent.agent.journal import history
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.budget import utc_day
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, due
+from fieldagent.agent.outbound.head_start import CHEAPER, GATHERS
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import Leg, legs_json
 from fieldagent.package.package import Channel
@@ -99,7 +100,7 @@ class WaitReasons:
         if moment > self._steady:
             failed = history.last_failure(self._journal, sequence, channel)
             gathers = sequence in queue.gathering
-            return failed or (_GATHERS if gathers else "a cheaper channel goes first"), moment
+            return failed or (GATHERS if gathers else CHEAPER), moment
         if hindrance.reason:
             failed = history.last_failure(self._journal, sequence, channel)
             is_rest = hindrance.reason == _RESTS
@@ -134,4 +135,3 @@ class WaitReasons:
 
 
 _RESTS = "the last session failed"
-_GATHERS = "it waits for others to share a message with"

@@ -270,9 +270,11 @@ async function estimate() {
 }
 
 function inWords(channels) {
-  const told = Object.entries(channels).map(([name, cost]) => {
+  const inTurn = Object.entries(channels).sort(([, one], [, other]) => one.begins - other.begins);
+  const told = inTurn.map(([name, cost]) => {
     const left = cost.byBytes ? cost.bytesLeft : cost.creditsLeft;
-    return `${term(name)}: ${counted(cost.parts, "{n} part", "{n} parts")}, `
+    const turn = cost.begins ? `${say("otherwise, after {age}", { age: rounded(cost.begins) })}: ` : "";
+    return `${turn}${term(name)}: ${counted(cost.parts, "{n} part", "{n} parts")}, `
       + (cost.byBytes ? counted(cost.bytes, "{n} byte paid for", "{n} bytes paid for")
         : `${counted(cost.bytes, "{n} byte", "{n} bytes")}, ${counted(cost.credits, "{n} credit", "{n} credits")}`)
       + (left === null ? "" : ` ${say("of {n} left today", { n: left })}`) + (cost.money ? `: ${cost.money}` : "")

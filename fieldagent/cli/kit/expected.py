@@ -7,6 +7,32 @@ from typing import Any
 from fieldagent.system.wording import counted, lasting
 
 
+def begin_in_words(cost: dict[str, Any]) -> list[str]:
+    """Return a line for why a Package does not begin on a channel at once; none where it does."""
+    after = cost.get("begins", 0)
+    return [f"  begins after {lasting(after)}: {cost['why']}"] if after else []
+
+
+def in_turn_in_words(channels: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the line that tells what happens in turn, where one channel waits for another: "by
+    Radio within 40 s (7 of 10), otherwise by Satellite within 3 min (9 of 10) for 2 credits"."""
+    turns = sorted(channels.items(), key=lambda each: each[1].get("begins", 0))
+    if not turns or not turns[-1][1].get("begins", 0):
+        return []
+    return [", otherwise ".join(_turn(name, cost) for name, cost in turns)]
+
+
+def _turn(name: str, cost: dict[str, Any]) -> str:
+    told, after = f"by {name}", cost.get("begins", 0)
+    if found := cost["expected"]:
+        share, within = (9, found["most"]) if found["most"] is not None else (None, found["last"])
+        of_ten = share or 10 * found["share"]
+        told += f" within {lasting(after + within)} ({of_ten:.0f} of 10)"
+    elif after:
+        told += f" after {lasting(after)}"
+    return f"{told} for {counted(cost['credits'], 'credit')}" if cost["credits"] else told
+
+
 def expected_in_words(found: dict[str, Any] | None) -> list[str]:
     """Return a line for what the agent expects of a channel; none where it knows too little."""
     if found is None:

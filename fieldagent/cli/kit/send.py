@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
-from fieldagent.cli.kit.expected import expected_in_words
+from fieldagent.cli.kit.expected import begin_in_words, expected_in_words, in_turn_in_words
 from fieldagent.kit.local_http import CallFailed, call, report, show
 from fieldagent.system.exit_codes import OF_STATUS, OK
 from fieldagent.system.terminal import escaped
@@ -47,6 +47,7 @@ def _send(
             "priority": given.priority,
             "collapseKey": given.collapse_key,
             "timeToLive": given.time_to_live,
+            "by": given.by,
             "to": _whom(given.to),
             "receipt": given.receipt,
         }
@@ -67,7 +68,9 @@ def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
     lines = []
     for channel, cost in costs["channels"].items():
         lines.append(f"{channel}: {counted(cost['parts'], 'part')}, {_cost_in_words(cost)}")
+        lines += begin_in_words(cost)
         lines += expected_in_words(cost.get("expected"))
+    lines += in_turn_in_words(costs["channels"])
     show(given, costs, "\n".join(lines) or "no channel that it names is configured")
     return OK
 

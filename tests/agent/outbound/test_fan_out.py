@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.outbound.forecast import LEAST
 from fieldagent.package.delivery import FanOut, Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.wire.outcome import Outcome
@@ -134,6 +135,41 @@ async def test_the_cheapest_has_a_head_start(tmp_path: Path, clock: trio.testing
         await k.outboxes[SATELLITE].ready()
         assert trio.current_time() - began == pytest.approx(HEAD_START)
         assert has(k, SATELLITE)
+
+
+async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_restart(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    how = {"also": [CELLULAR], "fan_out": FanOut.CHEAPEST}
+    async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
+        for _ in range(LEAST):
+            await k.post()
+            await trio.sleep(2)
+            await k.send(channel=CELLULAR)
+        await k.post()
+        began = trio.current_time()
+        await trio.sleep(0.5)
+    async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
+        await k.outboxes[SATELLITE].ready()
+    assert trio.current_time() - began == pytest.approx(2, abs=0.01)
+
+
+async def test_what_has_time_leaves_satellite_its_time(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    """With any fan-out, and no longer than the Package lives."""
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
+        for _ in range(LEAST):
+            await k.post(channels=["Satellite"])
+            await trio.sleep(10)
+            await k.send(channel=SATELLITE)
+        for told in ({"by": 600}, {"by": 5000, "timeToLive": 600}):
+            id_ = await k.post(**told)  # type: ignore[arg-type]
+            began = trio.current_time()
+            await k.outboxes[SATELLITE].ready()
+            assert trio.current_time() - began == pytest.approx(580)
+            await k.send(channel=CELLULAR)
+            assert legs(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Cellular")
 
 
 async def test_without_the_cheapest_the_next_begins_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""When a Package begins on each channel: by the setting, by what they have shown, by its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.agent.outbound.forecast import Steps, share_within
+from fieldagent.agent.outbound.head_start import ENOUGH, MARGIN, head_starts
+from fieldagent.package.delivery import FanOut, Leg
+from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
+
+CELLULAR, RADIO, SATELLITE = Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE
+USUAL = 120.0
+QUICK: Steps = ((2.0, 0.6),)
+"""Six of ten within two seconds; the others never."""
+SLOW: Steps = ((2.0, 0.3), (90.0, 0.6))
+SURE: Steps = ((20.0, 0.96), (200.0, 1.0))
+
+
+def begins(
+    shown: Mapping[Channel, Steps],
+    *channels: Channel,
+    by: int | None = None,
+    fan_out: FanOut = FanOut.CHEAPEST,
+    priority: int = 11,
+    gather: int | None = None,
+) -> dict[Channel, float]:
+    package = Package(Message("x"), by=by, priority=priority, gather=gather)
+    legs = dict.fromkeys(channels or (CELLULAR, SATELLITE), Leg())
+    found = head_starts(package, legs, fan_out, USUAL, shown)
+    assert all(bool(begin.why) == (begin.after > 0) for begin in found.values())
+    return {channel: begin.after for channel, begin in found.items()}
+
+
+def test_of_whom_too_little_is_known_has_the_setting() -> None:
+    assert begins({}) == {CELLULAR: 0, SATELLITE: USUAL}
+    assert begins({SATELLITE: SURE}) == {CELLULAR: 0, SATELLITE: USUAL}
+    found = begins({}, CELLULAR, RADIO, SATELLITE)
+    assert found == {CELLULAR: 0, RADIO: USUAL, SATELLITE: 2 * USUAL}
+
+
+@pytest.mark.parametrize(
+    ("cellular", "after"),
+    [
+        (QUICK, 2.0),
+        (SLOW, 90.0),
+        # Nothing of it comes within the setting: to wait is of no use.
+        ((), 0.0),
+        (((5000.0, 0.9),), 0.0),
+    ],
+)
+def test_it_waits_as_long_as_the_cheaper_one_has_shown_to_need(
+    cellular: Steps, after: float
+) -> None:
+    assert begins({CELLULAR: cellular}) == {CELLULAR: 0, SATELLITE: after}
+
+
+def test_the_third_waits_for_both() -> None:
+    found = begins({CELLULAR: QUICK, RADIO: SLOW}, CELLULAR, RADIO, SATELLITE)
+    assert found == {CELLULAR: 0, RADIO: 2, SATELLITE: 92}
+
+
+def test_what_has_time_waits_as_long_as_it_is_in_time() -> None:
+    shown = {CELLULAR: QUICK, SATELLITE: SURE}
+    assert begins(shown, by=3600) == {CELLULAR: 0, SATELLITE: 3600 - MARGIN * 20}
+    # Also where nobody has seen what a longer wait brings.
+    assert begins({SATELLITE: SURE}, by=3600)[SATELLITE] == 3600 - MARGIN * 20
+    # There is no time to wait.
+    assert begins(shown, by=30)[SATELLITE] == 0
+    # Of a satellite of which nothing is known.
+    assert begins({}, by=3600)[SATELLITE] == USUAL
+    assert begins({}, by=60)[SATELLITE] == 60
+
+
+def test_an_sos_and_other_fan_outs_wait_for_nothing_but_company() -> None:
+    assert begins({}, priority=SOS_PRIORITY, by=60, gather=60) == {CELLULAR: 0, SATELLITE: 0}
+    assert begins({}, fan_out=FanOut.FIRST) == {CELLULAR: 0, SATELLITE: 0}
+    assert begins({}, fan_out=FanOut.EVERY, gather=60) == {CELLULAR: 0, SATELLITE: 60}
+    assert begins({}, gather=200)[SATELLITE] == 200
+    assert begins({}, gather=20)[SATELLITE] == USUAL
+
+
+shares = st.lists(st.tuples(st.floats(0.5, 5000), st.floats(0.01, 1)), max_size=6).map(
+    lambda each: tuple(zip(sorted(t for t, _ in each), sorted(s for _, s in each), strict=True))
+)
+
+
+@given(cellular=shares, satellite=shares, by=st.none() | st.integers(1, 10_000))
+def test_little_is_lost_by_waiting_and_nothing_by_not_waiting(
+    cellular: Steps, satellite: Steps, by: int | None
+) -> None:
+    after = begins({CELLULAR: cellular, SATELLITE: satellite}, by=by)[SATELLITE]
+    if by is None:
+        assert 0 <= after <= USUAL
+        assert share_within(cellular, after) >= ENOUGH * share_within(cellular, USUAL) - 1e-6
+    else:
+        assert 0 <= after <= by
+        missed = 1 - share_within(cellular, by)
+        now, then = (
+            1 - missed * (1 - share_within(satellite, left / MARGIN)) for left in (by, by - after)
+        )
+        assert then >= ENOUGH * now - 1e-6
