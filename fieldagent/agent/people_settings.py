@@ -11,6 +11,7 @@ from fieldagent.system.properties import Key, WrongProperty, text, whole
 RADIOS = {
     "meshtastic": "fieldagent.agent.people.meshtastic:RADIO",
     "meshcore": "fieldagent.agent.people.meshcore:RADIO",
+    "aprs": "fieldagent.agent.people.aprs:RADIO",
     "auto": "fieldagent.agent.people.auto:RADIO",
 }
 """By what `mesh-protocol` calls them. A new one is a module of `agent/people/`, and a line here."""
@@ -27,16 +28,23 @@ class PeopleSettings(NamedTuple):
     word: str = "@hub"
     credits_per_day: int = 20
     positions: int = 0
+    callsign: str = ""
+    baud: int = 9600
+
+
+_CALL = r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{3,6}(?:-(?:[1-9]|1[0-5]))?"
+_HANDLE = re.compile(rf"![0-9a-fA-F]{{8}}|[0-9a-fA-F]{{64}}|{_CALL}")
 
 
 def _people(value: str) -> Mapping[str, str]:
     found = {}
     for each in filter(None, map(str.strip, value.split(","))):
         handle, _, name = each.partition(" ")
-        if not re.fullmatch(r"![0-9a-fA-F]{8}|[0-9a-fA-F]{64}", handle) or not name.strip():
+        if not _HANDLE.fullmatch(handle) or not name.strip():
             raise WrongProperty(
                 "must be radios and names such as `!a1b2c3d4 Ada, !0badf00d Ben` (of MeshCore the"
-                f" public key, 64 hexadecimal digits), not {each!r}"
+                " public key, 64 hexadecimal digits; of APRS the call, hb9abc-9),"
+                f" not {each!r}"
             )
         found[handle.lower()] = name.strip()
     return found
@@ -52,6 +60,12 @@ def _word(value: str) -> str:
     if not value or " " in value:
         raise WrongProperty("must be one word, such as @hub")
     return value
+
+
+def _callsign(value: str) -> str:
+    if not re.fullmatch(_CALL, value):
+        raise WrongProperty(f"must be a call such as HB9ABC-7, not {value!r}")
+    return value.upper()
 
 
 def _protocol(value: str) -> str:
@@ -73,8 +87,8 @@ KEYS = (
         "mesh-protocol",
         _protocol,
         "auto",
-        "its firmware: meshtastic, meshcore (its companion role), auto (whichever of them answers),"
-        " or package.module:NAME of one of your own (auto)",
+        "its firmware: meshtastic, meshcore (its companion role), aprs (a KISS TNC), auto"
+        " (whichever of the first two answers), or package.module:NAME of one of your own (auto)",
     ),
     Key(
         "mesh-people",
@@ -108,4 +122,12 @@ KEYS = (
         "seconds after which the newest position of a known person goes to the hub; with an SOS it"
         " always does (0: never)",
     ),
+    Key(
+        "mesh-callsign",
+        _callsign,
+        "",
+        "with aprs, this kit's own call, such as HB9ABC-7: without it the kit only listens, and"
+        " transmits nothing",
+    ),
+    Key("mesh-baud", whole(300, 921_600, "baud"), 9600, "with aprs, of a serial port (9600)"),
 )

@@ -30,6 +30,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.people.contract import (
     FromHandheld,
+    HandheldPlace,
     HandheldSignal,
     Located,
     Named,
@@ -389,10 +390,10 @@ def is_handle(handle: str) -> bool:
 
 @asynccontextmanager
 async def open_meshcore(
-    place: str, link: ChannelLink, clock: Callable[[], float]
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshcorePeople]:
     """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
-    async with attended(place) as host:
+    async with attended(place.port) as host:
         link.facts["node"] = host.own.key.hex()
         link.facts["firmware"] = host.device.firmware
         people = MeshcorePeople(host, link, clock)

@@ -13,7 +13,7 @@ from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.handhelds import Handheld
-from fieldagent.agent.people.contract import PRECISE, PeopleRadio, PeoplesRadio
+from fieldagent.agent.people.contract import PRECISE, HandheldPlace, PeopleRadio, PeoplesRadio
 from fieldagent.agent.people.desk import FULL, Desk
 from fieldagent.agent.people.directory import who
 from fieldagent.agent.people.doubts import Doubt, doubts
@@ -48,7 +48,8 @@ class PeopleService:
 
     async def _work(self, kind: PeoplesRadio) -> None:
         assert self._settings.port is not None
-        async with kind.open(self._settings.port, self.link, self._unix_time) as radio:
+        place = HandheldPlace(self._settings.port, self._settings.callsign, self._settings.baud)
+        async with kind.open(place, self.link, self._unix_time) as radio:
             self.link.state = LinkState.FAULT if self.link.reason else LinkState.READY
             log.info("people's radio works: %s", self.link.facts.get("node", self._settings.port))
             if self.link.reason:

@@ -120,7 +120,9 @@ MESHCORE = Firmware(
     _texts,
 )
 FIRMWARES = {each.name: each for each in (MESHTASTIC, MESHCORE)}
-"""One for each of `people_settings.RADIOS`."""
+"""One for each of `people_settings.RADIOS`, beside those of `WITHOUT_PEOPLE`."""
+WITHOUT_PEOPLE = {"aprs"}
+"""Nobody plays their people yet: `test_aprs.py` has a TNC of its own."""
 
 
 @dataclass

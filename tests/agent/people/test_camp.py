@@ -17,6 +17,7 @@ from tests.agent.people.camp import (
     KEPT,
     LEFT,
     THERE,
+    WITHOUT_PEOPLE,
     Firmware,
     camp,
     heard,
@@ -32,7 +33,7 @@ from tests.hub.test_journey import sky as sky_of_hub
 from tests.processes import administer, agent, free_port, hub, sky, until
 
 
-@pytest.fixture(params=sorted({*RADIOS} - {auto.NAME}))
+@pytest.fixture(params=sorted({*RADIOS} - {auto.NAME, *WITHOUT_PEOPLE}))
 def firmware(request: pytest.FixtureRequest) -> Firmware:
     """Each people's radio that there is."""
     return FIRMWARES[request.param]
