@@ -14,6 +14,7 @@ when the last is on disk.
 from __future__ import annotations
 
 import logging
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -385,7 +386,7 @@ def _charge(volts: float) -> int | None:
 
 def is_handle(handle: str) -> bool:
     """Whether a handle is a MeshCore radio's: a public key, its beginning, or a channel's name."""
-    return not handle.startswith("!")
+    return re.fullmatch(f"{ON_CHANNEL}.*|[0-9a-f]{{12,64}}", handle, re.S) is not None
 
 
 @asynccontextmanager

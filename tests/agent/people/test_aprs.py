@@ -16,6 +16,7 @@ from trio.testing import MockClock
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.people import meshcore
 from fieldagent.agent.people.aprs import LISTENS_ONLY, AprsPeople, is_handle, open_aprs
 from fieldagent.agent.people.contract import (
     PRECISE,
@@ -311,3 +312,4 @@ def test_which_handles_are_calls() -> None:
     assert is_handle("n0call-9")
     assert not is_handle("!a1b2c3d4")
     assert not is_handle("a1" * 32)
+    assert not meshcore.is_handle("n0call-9")
