@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from fieldagent.system.properties import Key, WrongProperty, text, whole
@@ -26,14 +26,32 @@ class PeopleSettings(NamedTuple):
     """Whom this kit knows by itself: names by handle."""
     join_code: str | None = None
     word: str = "@hub"
-    credits_per_day: int = 20
+    credits_per_day: int | None = None
+    """None where nobody has set it: see `CREDITS_PER_DAY`."""
     positions: int = 0
     callsign: str = ""
     baud: int = 9600
+    calls: Collection[str] = ()
+    """Stations that are taken in, as `is_among` has them."""
+    sos: Collection[str] = ()
+    """Of these, whose SOS is believed."""
 
 
-_CALL = r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{3,6}(?:-(?:[1-9]|1[0-5]))?"
+CREDITS_PER_DAY = 20
+"""What each person's messages may cost where nobody has set it; nothing where nothing proves whose
+they are."""
+
+
+_NAME = r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{3,6}"
+_CALL = rf"{_NAME}(?:-(?:[1-9]|1[0-5]))?"
+_CALLS = re.compile(rf"{_CALL}|{_NAME}-\*|\*")
 _HANDLE = re.compile(rf"![0-9a-fA-F]{{8}}|[0-9a-fA-F]{{64}}|{_CALL}")
+
+
+def is_among(handle: str, calls: Collection[str]) -> bool:
+    """Return whether a list of calls holds a station's: `hb9abc-*` is that call with whatever SSID,
+    and `*` everybody."""
+    return any(each in calls for each in (handle, f"{handle.partition('-')[0]}-*", "*"))
 
 
 def _people(value: str) -> Mapping[str, str]:
@@ -60,6 +78,22 @@ def _word(value: str) -> str:
     if not value or " " in value:
         raise WrongProperty("must be one word, such as @hub")
     return value
+
+
+def _calls(value: str) -> Collection[str]:
+    return _listed(value, _CALLS, "hb9abc-9, hb9xyz-* for each SSID of one, or * for everybody")
+
+
+def _certain_calls(value: str) -> Collection[str]:
+    return _listed(value, re.compile(_CALL), "hb9abc-9, each with its SSID")
+
+
+def _listed(value: str, form: re.Pattern[str], such_as: str) -> Collection[str]:
+    found = [each.strip() for each in value.split(",") if each.strip()]
+    for each in found:
+        if not form.fullmatch(each):
+            raise WrongProperty(f"must be calls such as {such_as}, not {each!r}")
+    return frozenset(each.lower() for each in found)
 
 
 def _callsign(value: str) -> str:
@@ -112,15 +146,16 @@ KEYS = (
     Key(
         "mesh-credits-per-day",
         whole(0, 1_000_000, "credits"),
-        20,
-        "most satellite credits a UTC day that one person's messages may cost, an SOS aside (20)",
+        None,
+        "most satellite credits a UTC day that one person's messages may cost, an SOS aside (20);"
+        " with aprs, that all of them may cost together, and what is sent by SMS (0)",
     ),
     Key(
         "mesh-positions",
         whole(0, 86_400, "seconds; 0 for never"),
         0,
         "seconds after which the newest position of a known person goes to the hub; with an SOS it"
-        " always does (0: never)",
+        " always does (0: never). With aprs it is a tracker's there (docs/trackers.md)",
     ),
     Key(
         "mesh-callsign",
@@ -130,4 +165,18 @@ KEYS = (
         " transmits nothing",
     ),
     Key("mesh-baud", whole(300, 921_600, "baud"), 9600, "with aprs, of a serial port (9600)"),
+    Key(
+        "mesh-calls",
+        _calls,
+        (),
+        "with aprs, the stations that this kit takes in beside the people it knows: `hb9abc-9,"
+        " hb9xyz-*`, or `*` for everybody. All others are counted and dropped (none)",
+    ),
+    Key(
+        "mesh-sos",
+        _certain_calls,
+        (),
+        "with aprs, the stations whose SOS or Mic-E emergency becomes this kit's, although anybody"
+        " can send under any call: `hb9abc-9` (none)",
+    ),
 )

@@ -1,14 +1,15 @@
 """APRS (Protocol Reference 1.0.1, and what 1.1 and 1.2 add): positions and messages of amateur
 stations, as the information of AX.25 UI frames.
 
-Read are positions in each of their forms (chapters 8 to 10), the first of them with times, those of
-third parties (chapter 17), messages, acknowledgements and rejections (chapter 14). Written are
-messages and their answers alone.
+Read are positions in each of their forms (chapters 8 to 10), the first of them with times, objects
+and items (chapter 11), messages, acknowledgements and rejections (chapter 14), and each of them of
+third parties (chapter 17). Written are messages and their answers alone.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from fieldagent.wire.ax25 import Callsign, Frame, read_call
@@ -38,6 +39,17 @@ class AprsPosition(NamedTuple):
     ambiguity: int = 0
     """Digits that its sender has left out, 0 to 4."""
     emergency: bool = False
+    when: str = ""
+    """Its time as it stands there, for `dated`; empty where it has none."""
+
+
+class AprsObject(NamedTuple):
+    """What a station says of a thing or a place that is not itself."""
+
+    name: str
+    there: AprsPosition
+    is_alive: bool
+    """False: it is taken off the map."""
 
 
 class AprsMessage(NamedTuple):
@@ -62,7 +74,7 @@ class AprsHeard(NamedTuple):
     """One frame."""
 
     source: str
-    what: AprsPosition | AprsMessage | AprsAnswer | None
+    what: AprsPosition | AprsObject | AprsMessage | AprsAnswer | None
     """None for what is nothing of these."""
     over_internet: bool = False
     """It came by APRS-IS, and says nothing of who is near."""
@@ -92,14 +104,16 @@ def _third_party(text: str) -> AprsHeard:
     return AprsHeard(source, _what(info, destination), over_internet=True)
 
 
-def _what(text: str, to: Callsign) -> AprsPosition | AprsMessage | AprsAnswer | None:
+def _what(text: str, to: Callsign) -> AprsPosition | AprsObject | AprsMessage | AprsAnswer | None:
     kind = text[:1]
     if kind == ":":
         return _message(text)
     if kind and kind in "!=":
         return _position(text[1:])
     if kind and kind in "/@":
-        return _position(text[8:])
+        return _position(text[8:])._replace(when=text[1:8])
+    if kind and kind in ";)":
+        return _object(text)
     if kind and kind in "`'\x1c\x1d":
         return _mic_e(text, to)
     return None
@@ -126,6 +140,40 @@ def _utf_8(text: str) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         return text
+
+
+def _object(text: str) -> AprsObject:
+    """Of `;NAME     *111111z` or `)NAME!`, and a position. Raises RemoteProtocolError."""
+    found = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
+    if found is None:
+        raise RemoteProtocolError("an object without a name")
+    name, alive, when, of_item, item_alive = found.groups()
+    there = _position(text[found.end() :])._replace(when=when or "")
+    return AprsObject(_utf_8(name or of_item).strip(), there, (alive or item_alive) != "_")
+
+
+def dated(when: str, now: datetime) -> datetime | None:
+    """Return the moment that a position's time means (chapter 6): of days, hours and minutes, or
+    hours, minutes and seconds, in UTC, the last that was. None of a time at its sender's place, of
+    which nobody knows the offset, and of what is none. `now` is in UTC."""
+    if not re.fullmatch("[0-9]{6}[zh]", when):
+        return None
+    first, second, third = (int(when[at : at + 2]) for at in (0, 2, 4))
+    try:
+        if when[6] == "h":
+            found = now.replace(hour=first, minute=second, second=third, microsecond=0)
+            return found if found <= now + _AHEAD else found - timedelta(days=1)
+        found = now.replace(day=first, hour=second, minute=third, second=0, microsecond=0)
+        if found > now + _AHEAD:
+            month_before = now.replace(day=1) - timedelta(days=1)
+            found = found.replace(year=month_before.year, month=month_before.month)
+    except ValueError:
+        return None
+    return found.astimezone(UTC)
+
+
+_AHEAD = timedelta(minutes=5)
+"""By which a sender's clock may be ahead."""
 
 
 def _position(text: str) -> AprsPosition:

@@ -175,6 +175,19 @@ def spent(journal: Journal, day: str, handle: str, number: int) -> int:
     return int(booked)
 
 
+def spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
+    """Return the credits that everybody's messages of that day may have cost, beside that packet of
+    one's."""
+    ((booked,),) = journal.read(
+        "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
+        " WHERE day = ? AND NOT (handle = ? AND number = ?)",
+        day,
+        handle,
+        number,
+    )
+    return int(booked)
+
+
 def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
     """Book what one packet of theirs may cost, once however often that comes."""
 

@@ -1,9 +1,12 @@
 """APRS stations at a KISS TNC as people's radio: their positions, and messages to the kit's call.
 
     their call            is who they are, by their own word: nothing proves it
-    an acknowledgement    goes out once the message is on disk, and again for each repetition
-    reactions             there are none: what becomes of a message is told by a text
-    an emergency          of Mic-E is an SOS
+    who is heard          are those that the door lets in (`aprs_door`)
+    an acknowledgement    goes out once the message is on disk, and again for each repetition; it is
+                          the sign for that, too. What is not taken is rejected
+    other signs           are texts: there are no reactions
+    an emergency          of Mic-E is an alert
+    an object             is a point that its sender marks; where that is itself, it does not say
     by APRS-IS            comes what says nothing of who is near: it is not acknowledged
 
 Without a call of its own the kit transmits nothing.
@@ -17,6 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from random import getrandbits, randrange, uniform
 from typing import NoReturn
@@ -25,23 +29,25 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.people import signs
+from fieldagent.agent.people.aprs_door import AprsDoor
 from fieldagent.agent.people.contract import (
     PRECISE,
     FromHandheld,
     HandheldPlace,
     Located,
+    Marked,
     Named,
     PeoplesRadio,
     Spoken,
     TextOutcome,
 )
-from fieldagent.agent.people.desk import FULL
 from fieldagent.agent.radios.radio_line import RadioLine, open_line
 from fieldagent.package.package import Location
 from fieldagent.system import waits
 from fieldagent.wire import aprs as wire
 from fieldagent.wire import ax25, kiss
-from fieldagent.wire.aprs import AprsAnswer, AprsHeard, AprsMessage, AprsPosition
+from fieldagent.wire.aprs import AprsAnswer, AprsHeard, AprsMessage, AprsObject, AprsPosition
 from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
@@ -67,6 +73,7 @@ LOOK_ALIKES = str.maketrans("|~{\r\n", "/-(  ")
 """For what a message may not hold."""
 TO_ALL = re.compile("ALL|CQ|QST|BLN.*")
 LISTENS_ONLY = "listens only: it has no mesh-callsign"
+CAVEAT = "by APRS, unproved call sign"
 
 
 @dataclass(slots=True)
@@ -95,12 +102,14 @@ class AprsPeople:
     def __init__(
         self,
         line: RadioLine,
-        call: ax25.Callsign | None,
+        place: HandheldPlace,
         nursery: trio.Nursery,
         clock: Callable[[], float],
     ) -> None:
         self._line = line
-        self._call = call
+        self._call = ax25.read_call(place.callsign) if place.callsign else None
+        self._door = AprsDoor(place.admits)
+        self._note = place.note
         self._nursery = nursery
         self._clock = clock
         self._deframer = kiss.KissDeframer()
@@ -123,9 +132,26 @@ class AprsPeople:
                 try:
                     frame = ax25.decode(content)
                     if frame is not None and frame.source != self._call:
-                        self._take(wire.read(frame))
+                        self._judge(frame, wire.read(frame))
                 except RemoteProtocolError as error:
                     log.debug("the TNC hears what cannot be read: %s", error)
+                    self._note("unreadable")
+
+    def _judge(self, frame: ax25.Frame, heard: AprsHeard) -> None:
+        if heard.source == self._own:
+            # A gateway's copy of what the kit itself sent.
+            return
+        now, raw = trio.current_time(), (str(frame.destination), frame.info)
+        became = self._door.judge(heard, raw, self._own, now)
+        if became == "taken" and len(self._heard) >= WAITING_MAX:
+            became = "limited"
+        self._note(became)
+        if became == "taken":
+            self._take(heard)
+
+    @property
+    def _own(self) -> str:
+        return "" if self._call is None else str(self._call)
 
     def _take(self, heard: AprsHeard) -> None:
         handle, what = heard.source.lower(), heard.what
@@ -133,8 +159,6 @@ class AprsPeople:
             self._take_answer(handle, what.to, what.id, has_it=what.has_it)
         elif isinstance(what, AprsMessage) and what.acknowledges:
             self._take_answer(handle, what.to, what.acknowledges, has_it=True)
-        if len(self._heard) >= WAITING_MAX:
-            return
         if handle not in self._named:
             if len(self._named) >= REMEMBERED_MAX:
                 self._named.clear()
@@ -142,6 +166,8 @@ class AprsPeople:
             self._hear(heard, 0, Named(heard.source, b""))
         if isinstance(what, AprsPosition):
             self._take_position(heard, what)
+        elif isinstance(what, AprsObject):
+            self._take_object(heard, what)
         elif isinstance(what, AprsMessage):
             self._take_message(heard, what)
         else:
@@ -151,7 +177,7 @@ class AprsPeople:
         self,
         heard: AprsHeard,
         number: int,
-        what: Spoken | Named | Located | None,
+        what: Spoken | Named | Located | Marked | None,
         key: tuple[str, str, str] | None = None,
     ) -> None:
         thing = FromHandheld(heard.source.lower(), number, what, over_internet=heard.over_internet)
@@ -162,6 +188,7 @@ class AprsPeople:
         where = Location(
             there.latitude,
             there.longitude,
+            wire.dated(there.when, datetime.fromtimestamp(self._clock(), UTC)),
             altitude=there.altitude,
             speed_over_ground=there.speed,
             course_over_ground=there.course,
@@ -172,8 +199,18 @@ class AprsPeople:
             number = self._number(heard.source, "", words)
             self._hear(heard, number, Spoken(words, True, alert=True))
 
+    def _take_object(self, heard: AprsHeard, thing: AprsObject) -> None:
+        """One is repeated for hours: it has the same number each time, until it says another thing.
+        What is taken off the map stays where it is marked."""
+        place, name = thing.there, thing.name or "?"
+        mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
+        told = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
+        number = int.from_bytes(sha256(told.encode()).digest()[:6], "big") or 1
+        point = Marked(mark, place.latitude, place.longitude, name, place.comment, None)
+        self._hear(heard, number, point if thing.is_alive else None)
+
     def _take_message(self, heard: AprsHeard, message: AprsMessage) -> None:
-        is_ours = self._call is not None and message.to.upper() == str(self._call)
+        is_ours = self._call is not None and message.to == self._own
         if not is_ours and not TO_ALL.fullmatch(message.to):
             self._hear(heard, getrandbits(48) or 1, None)
             return
@@ -241,7 +278,7 @@ class AprsPeople:
 
     def _take_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
         asked = self._asked.get((handle, number))
-        if asked is not None and to.upper() == str(self._call):
+        if asked is not None and to == self._own:
             answered, answers = asked
             answers.append(has_it)
             answered.set()
@@ -254,11 +291,11 @@ class AprsPeople:
             return TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
         if not is_handle(handle):
             return TextOutcome(False, "it is no APRS station, and this kit's radio hears those")
-        taken = self._taken
-        if text == FULL and taken and taken.key and taken.heard.number == answers:
-            self._settle(has_it=False)
-            return TextOutcome(False, "its message was rejected, which says the same")
         return await self._say(handle, text, _id(number))
+
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        """By a rejection: its station shows that, and asks for no text."""
+        self._settle(has_it=False)
 
     async def _say(self, handle: str, text: str, number: str) -> TextOutcome:
         info = wire.write_message(handle.upper(), text.translate(LOOK_ALIKES), number)
@@ -274,10 +311,12 @@ class AprsPeople:
         finally:
             del self._asked[handle, number]
         if not answers:
-            return TextOutcome(False, "its station has not acknowledged it")
+            return TextOutcome(False, "nobody acknowledged it")
         return TextOutcome(answers[0], "" if answers[0] else "its station rejects it")
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
+        if sign == signs.KEPT:
+            return TextOutcome(True, "")  # the acknowledgement has said it
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
         return await self.say(handle, text, self.new_number())
 
@@ -301,10 +340,9 @@ async def open_aprs(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[AprsPeople]:
     """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
-    call = ax25.read_call(place.callsign) if place.callsign else None
     async with open_line(place.port, place.baud, TCP_PORT) as line, trio.open_nursery() as nursery:
-        link.facts["node"] = LISTENS_ONLY if call is None else str(call)
-        people = AprsPeople(line, call, nursery, clock)
+        link.facts["node"] = place.callsign or LISTENS_ONLY
+        people = AprsPeople(line, place, nursery, clock)
         nursery.start_soon(people.listen)
         yield people
         nursery.cancel_scope.cancel()
@@ -315,4 +353,5 @@ RADIO = PeoplesRadio(
     "stations of amateur radio at a KISS TNC, by serial line or tcp://host: docs/people-radios.md",
     open_aprs,
     is_handle,
+    caveat=CAVEAT,
 )

@@ -109,6 +109,10 @@ class HandheldPlace(NamedTuple):
     """The kit's own, where its radio works by calls."""
     baud: int = 9600
     """Of a serial port whose firmware prescribes none."""
+    admits: Callable[[str], bool] = lambda handle: True
+    """Whom the kit takes in, by handle, where its radio hears everybody on a frequency."""
+    note: Callable[[str], None] = lambda became: None
+    """Counts a frame there, by what became of it."""
 
 
 class PeopleRadio(Protocol):
@@ -132,6 +136,10 @@ class PeopleRadio(Protocol):
         """Put a sign on a message of theirs; where the radio has no signs, send it with `words`,
         which say the same and which message it is."""
 
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        """Let a person know that what they wrote last is not taken, by a sign of the firmware's or
+        by `why`, for people; empty where a text tells them."""
+
 
 @dataclass(frozen=True, slots=True)
 class PeoplesRadio:
@@ -151,6 +159,10 @@ class PeoplesRadio:
     """Whether a handle is of that kind: a person may have radios of several."""
     recognition: Callable[[], Recognition] | None = None
     """Loads how it is recognised at a port; None: it tells nobody which it is."""
+    caveat: str = ""
+    """Stands beside all that comes by it, where nothing proves whose it is. What such a one says
+    raises an SOS or costs anything only where a setting says so, and where they are is a tracker's
+    position at the hub."""
 
 
 SHORT_KEY = 12

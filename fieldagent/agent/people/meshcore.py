@@ -317,6 +317,10 @@ class MeshcorePeople:
         async with self._turns:
             return await self._say(handle, bytes.fromhex(handle), text)
 
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        if why:
+            await self.say(heard.handle, why, self.new_number(), heard.number)
+
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         return await self.say(handle, f"{sign} {words}", number)
 

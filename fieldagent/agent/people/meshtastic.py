@@ -72,6 +72,10 @@ class MeshtasticPeople:
             handle, MeshData(Port.TEXT, text.encode(), reply_id=answers), number
         )
 
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        if why:
+            await self.say(heard.handle, why, self.new_number(), heard.number)
+
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         return await self._send(handle, wire.reaction(number, sign), self.new_number())
 

@@ -130,8 +130,6 @@ def _people(settings: Settings, running: Running) -> Finding:
     port = settings.mesh.port or ""
     if running.status is not None and (seen := running.status.get("mesh")):
         text = f"people's radio at {port}: {seen['reason'] or seen['state']}"
-        if settings.mesh.protocol == "aprs" and not settings.mesh.callsign:
-            text += "; without mesh-callsign it only listens"
         return Finding(seen["state"] == "ready", text)
     if port.startswith("tcp://"):
         return Finding(True, f"people's radio: {port} is reached once the agent runs")

@@ -3,9 +3,11 @@ own."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from math import inf
 from random import Random
 
@@ -23,6 +25,7 @@ from fieldagent.agent.people.contract import (
     FromHandheld,
     HandheldPlace,
     Located,
+    Marked,
     Named,
     Spoken,
     TextOutcome,
@@ -53,6 +56,7 @@ class Tnc:
 
     sent: list[tuple[float, str]] = field(default_factory=list)
     answer: Callable[[str], bytes] = lambda info: b""
+    frames: Counter[str] = field(default_factory=Counter)
     give: trio.MemorySendChannel[bytes] = field(init=False)
     took: trio.MemoryReceiveChannel[bytes] = field(init=False)
 
@@ -75,16 +79,19 @@ class Tnc:
     def hear(self, *frames: bytes) -> None:
         self.give.send_nowait(b"".join(frames))
 
+    def became(self, what: str) -> None:
+        self.frames[what] += 1
+
     @property
     def said(self) -> list[str]:
         return [info for _, info in self.sent]
 
 
 @asynccontextmanager
-async def at(tnc: Tnc, call: str = KIT) -> AsyncIterator[AprsPeople]:
+async def at(tnc: Tnc, call: str = KIT, *unlisted: str) -> AsyncIterator[AprsPeople]:
     async with trio.open_nursery() as nursery:
-        own = ax25.read_call(call) if call else None
-        people = AprsPeople(tnc, own, nursery, lambda: NOW + trio.current_time())
+        place = HandheldPlace("", call, 9600, lambda handle: handle not in unlisted, tnc.became)
+        people = AprsPeople(tnc, place, nursery, lambda: NOW + trio.current_time())
         nursery.start_soon(people.listen)
         yield people
         nursery.cancel_scope.cancel()
@@ -131,10 +138,13 @@ def test_a_mic_e_emergency_is_one_sos_with_its_place() -> None:
             beacon = frame(ADA, '`(_fn"Oj/', to="432105")
             tnc.hear(beacon, beacon)
             heard = (await all_of(people))[1:]
+            tnc.hear(beacon)
+            heard += await all_of(people)
         alerts = [each for each in heard if isinstance(each.what, Spoken)]
         assert isinstance(heard[0].what, Located)
         assert [each.what for each in alerts] == [Spoken("Mic-E emergency", True, alert=True)] * 2
-        assert alerts[0].number == alerts[1].number
+        assert alerts[0].number == alerts[1].number, "a beacon that goes on is one call for help"
+        assert tnc.frames == {"taken": 2, "copies": 1}
 
     virtually(work)
 
@@ -186,7 +196,7 @@ def test_a_full_disk_rejects_and_takes_the_repetition() -> None:
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
             await people.receive()
             heard = await people.receive()
-            await people.say(heard.handle, FULL, people.new_number(), heard.number)
+            await people.refuse(heard, FULL)
             assert not await all_of(people)
             assert tnc.said == [f":{ADA.ljust(9)}:rej12"]
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
@@ -217,7 +227,7 @@ def test_what_is_not_for_the_kit() -> None:
     [
         ("ack", TextOutcome(True, ""), 1),
         ("rej", TextOutcome(False, "its station rejects it"), 1),
-        ("", TextOutcome(False, "its station has not acknowledged it"), 2),
+        ("", TextOutcome(False, "nobody acknowledged it"), 2),
     ],
 )
 def test_a_text_to_a_station(answer: str, outcome: TextOutcome, times: int) -> None:
@@ -261,10 +271,12 @@ def test_a_long_reaction_fits_in_whole_characters() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
-            await people.react(ADA.lower(), 1, "📥", "ж" * 60)
+            assert (await people.react(ADA.lower(), 1, "📥", "on the kit's disk")).there
+            assert not tnc.sent, "the acknowledgement has said it"
+            await people.react(ADA.lower(), 1, "🛰", "ж" * 60)
         text = tnc.said[0][11:].rpartition("{")[0]
         assert len(text.encode()) <= people.text_bytes
-        assert text.startswith("📥 жж")
+        assert text.startswith("🛰 жж")
 
     virtually(work)
 
@@ -313,3 +325,92 @@ def test_which_handles_are_calls() -> None:
     assert not is_handle("!a1b2c3d4")
     assert not is_handle("a1" * 32)
     assert not meshcore.is_handle("n0call-9")
+
+
+def test_who_is_not_listed_is_dropped_and_counted() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc, KIT, "n0call-8") as people:
+            tnc.hear(frame("N0CALL-8", PLACE), frame("N0CALL-8", to_kit("SOS{1")))
+            tnc.hear(frame("HB9GW", f"}}N0CALL-8>APRS,TCPIP,HB9GW*:{PLACE}"))
+            tnc.hear(frame("N0CALL-8", '`(_fn"Oj/', to="432105"), frame(ADA, PLACE))
+            assert {each.handle for each in await all_of(people)} == {ADA.lower()}
+        assert tnc.frames == {"unlisted": 4, "taken": 1}
+        assert not tnc.sent
+
+    virtually(work)
+
+
+def test_what_digipeaters_send_again_counts_once() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, PLACE), frame(ADA, PLACE, "HB9GW"), frame(ADA, PLACE, "WIDE2-1"))
+            told = frame(ADA, to_kit("Camp reached{12"))
+            tnc.hear(told, frame(ADA, to_kit("Camp reached{12"), "HB9GW"))
+            assert len(await all_of(people)) == 3
+        assert tnc.frames == {"taken": 2, "copies": 3}
+        assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
+
+    virtually(work)
+
+
+def test_a_busy_channel_takes_no_more_than_a_frame_a_second_and_messages_all_the_same() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            heard: list[FromHandheld] = []
+
+            async def listen() -> None:
+                while True:
+                    heard.append(await people.receive())
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(listen)
+                for number in range(600):
+                    call, minutes = f"N{number % 300}CA", f"{number % 60:02}"
+                    tnc.hear(frame(call, f"!47{minutes}.61N/008{number // 60:02}.50E>"))
+                    await trio.sleep(0.1)
+                tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+                await trio.sleep(10)
+                nursery.cancel_scope.cancel()
+        places = [each for each in heard if isinstance(each.what, Located)]
+        assert len(places) == tnc.frames["taken"] - 1 <= 121
+        assert tnc.frames["limited"] == 600 - len(places)
+        assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
+
+    virtually(work)
+
+
+def test_an_object_is_a_mark_of_its_sender_and_not_where_that_is() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, ";CREVASSE *092345z4722.61N/00832.50E!mind it"))
+            tnc.hear(frame(ADA, ")HUT!4722.61N/00832.50E-"))
+            marks = (await all_of(people))[1:]
+            tnc.hear(frame(ADA, ";CREVASSE *100045z4722.61N/00832.50E!mind it"))
+            tnc.hear(frame(ADA, ";CREVASSE _100050z4722.61N/00832.50E!mind it"))
+            again, killed = await all_of(people)
+        crevasse, hut = marks
+        assert isinstance(crevasse.what, Marked) and isinstance(hut.what, Marked)
+        assert (crevasse.what.name, crevasse.what.notes) == ("CREVASSE", "mind it")
+        assert (hut.what.name, round(hut.what.latitude, 4)) == ("HUT", 47.3768)
+        assert again.number == crevasse.number != hut.number
+        assert killed.what is None
+
+    virtually(work)
+
+
+def test_an_old_position_is_as_old_as_it_says() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            now = datetime.fromtimestamp(NOW, UTC)
+            before = now - timedelta(hours=3)
+            tnc.hear(frame(ADA, f"@{before:%d%H%M}z{PLACE[1:]}"))
+            (_, heard) = await all_of(people)
+        assert isinstance(heard.what, Located)
+        assert heard.what.where.timestamp == before.replace(second=0, microsecond=0)
+
+    virtually(work)
