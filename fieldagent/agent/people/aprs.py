@@ -342,6 +342,7 @@ async def open_aprs(
     """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
     async with open_line(place.port, place.baud, TCP_PORT) as line, trio.open_nursery() as nursery:
         link.facts["node"] = place.callsign or LISTENS_ONLY
+        link.reason = ""
         people = AprsPeople(line, place, nursery, clock)
         nursery.start_soon(people.listen)
         yield people
