@@ -1,5 +1,5 @@
-"""A frequency of APRS, a kit that hears it and its hub, all real processes: where a station says that
-it is, is a tracker's place on the kit's page and at the hub, and never the kit's own."""
+"""A frequency of APRS, a kit that hears it and its hub, all real processes: where a station says
+that it is, is a tracker's place on the kit's page and at the hub, and never the kit's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests import browser
 from tests.agent.people.camp import APRS, Camp, call_of, camp, learn
-from tests.hub.test_console import SECRET, call, console
+from tests.hub.test_console import SECRET, call, console, sign_in_as_olga
 from tests.hub.test_journey import folder
 from tests.processes import Hub, administer, hub, until
 
@@ -26,12 +26,16 @@ EMERGENCY = "432105", '`(_fn"Oj/'
 class Frequency(NamedTuple):
     kit: Camp
     hub: Hub
-    token: str
+    proof: dict[str, str]
+
+    def ask(self, path: str) -> Any:
+        """What the hub answers."""
+        status, _, text = call(self.hub, "GET", path, **self.proof)
+        assert status == 200, text
+        return json.loads(text)
 
     def devices(self) -> dict[str, Any]:
-        head = {"Authorization": f"Bearer {self.token}"}
-        found = json.loads(call(self.hub, "GET", "/api/devices", **head)[2])["devices"]
-        return {each["name"]: each for each in found}
+        return {each["name"]: each for each in self.ask("/api/devices")["devices"]}
 
     def around(self) -> dict[str, Any]:
         return {each["handle"]: each for each in self.kit.people_around()}
@@ -45,11 +49,13 @@ class Frequency(NamedTuple):
 def frequency(home: Path, **settings: str) -> Iterator[Frequency]:
     """A kit with a link that sends on where known people are, and a hub that knows one tracker."""
     database = str(home / "hub.sqlite3")
-    token = administer(database, "init", "Alps")["token"]
+    administer(database, "init", "Alps")
+    key = administer(database, "key", "add", "desk", "--read")["apiKey"]
     administer(database, "user", "add", "Ada")
     mail = ("--email", "olga@example.org", "--password")
     administer(database, "user", "add", "Olga", *mail, secret=SECRET)
     administer(database, "user", "role", "Olga", "dispatcher")
+    token = administer(database, "token", "add", "desk", "--user", "Olga")["token"]
     link = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]
     administer(database, "tracker", "add", ROVER, "--id", ROVER, "--user", "Ada")
     with ExitStack() as stack:
@@ -64,7 +70,8 @@ def frequency(home: Path, **settings: str) -> Iterator[Frequency]:
             **settings,
         }
         kit = stack.enter_context(camp(home, listens, firmware=APRS))
-        yield Frequency(kit, above, token)
+        proof = {"x-api-key": key, "Authorization": f"Bearer {token}"}
+        yield Frequency(kit, above, proof)
 
 
 def test_a_station_is_a_tracker_and_who_is_not_listed_is_not_there(tmp_path: Path) -> None:
@@ -114,9 +121,7 @@ def test_the_page_and_the_map_of_the_hub_say_how_it_is_known(tmp_path: Path) -> 
             on_map = shown.locator("#map .name").filter(has_text="Rover")
             on_map.filter(has_text=f"less than a minute ago, {CAVEAT}").wait_for(state="attached")
         with console(opened, there.hub, "1280-dark") as shown:
-            shown.get_by_label("User number").fill("olga@example.org")
-            shown.get_by_label("Password").fill(SECRET.strip())
-            shown.get_by_role("button", name="Sign in").click()
+            sign_in_as_olga(shown)
             on_map = shown.locator("#map .name").filter(has_text=ROVER)
             on_map.filter(has_text=f"ago, {CAVEAT}").wait_for(state="attached")
 
@@ -131,6 +136,6 @@ def test_a_setting_lets_one_call_sign_ring(tmp_path: Path) -> None:
         until(lambda: len(there.kit.packages()) >= 2)
         (said,) = [each for each in there.kit.packages() if each["kind"] == "message"]
         assert said["text"].startswith(f"SOS from Rover ({ROVER.lower()}, {CAVEAT}), at ")
-        head = {"Authorization": f"Bearer {there.token}"}
-        until(lambda: b"SOS from Rover" in call(there.hub, "GET", "/api/sos", **head)[2])
+        until(lambda: there.ask("/api/sos")["sos"])
+        until(lambda: "SOS from Rover" in json.dumps(there.ask("/api/items")))
         assert there.devices()["kit-ada"]["position"] is None
