@@ -77,7 +77,7 @@ CAVEAT = "by APRS, unproved call sign"
 
 
 @dataclass(slots=True)
-class _Message:
+class _HeardMessage:
     """One that was heard, until it is too old to be repeated."""
 
     number: int
@@ -87,7 +87,7 @@ class _Message:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _HeardThing:
     heard: FromHandheld
     key: tuple[str, str, str] | None = None
     """By which its message is remembered: station, id and text."""
@@ -114,12 +114,12 @@ class AprsPeople:
         self._clock = clock
         self._deframer = kiss.KissDeframer()
         self._writes = trio.Lock()
-        self._heard: deque[_Waiting] = deque()
+        self._heard: deque[_HeardThing] = deque()
         self._news = trio.Event()
-        self._taken: _Waiting | None = None
+        self._taken: _HeardThing | None = None
         """What the desk has in hand."""
         self._named: set[str] = set()
-        self._messages: dict[tuple[str, str, str], _Message] = {}
+        self._messages: dict[tuple[str, str, str], _HeardMessage] = {}
         self._asked: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}
         """What is said of messages of ours, by station and id."""
 
@@ -181,7 +181,7 @@ class AprsPeople:
         key: tuple[str, str, str] | None = None,
     ) -> None:
         thing = FromHandheld(heard.source.lower(), number, what, over_internet=heard.over_internet)
-        self._heard.append(_Waiting(thing, key))
+        self._heard.append(_HeardThing(thing, key))
         self._news.set()
 
     def _take_position(self, heard: AprsHeard, there: AprsPosition) -> None:
@@ -228,7 +228,7 @@ class AprsPeople:
         if not heard.over_internet:
             lasts = SAME_ID if message.id else SAME_TEXT
             self._messages.pop(key, None)
-            self._messages[key] = _Message(number, now + lasts)
+            self._messages[key] = _HeardMessage(number, now + lasts)
         spoken = Spoken(message.text, is_ours, "" if is_ours else message.to)
         self._hear(heard, number, spoken, key if is_ours and message.id else None)
 

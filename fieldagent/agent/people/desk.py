@@ -54,6 +54,7 @@ from fieldagent.agent.people.contract import (
 from fieldagent.agent.people.directory import Holder, who
 from fieldagent.agent.people.doubts import doubts
 from fieldagent.agent.people.toll import Toll
+from fieldagent.agent.people.unbelieved import Unbelieved, in_distress
 from fieldagent.agent.people_settings import CREDITS_PER_DAY, PeopleSettings
 from fieldagent.package.package import (
     SOS_PRIORITY,
@@ -97,17 +98,10 @@ STRANGER = (
     " {handle}."
 )
 RINGS_NOBODY = "By this way an SOS rings nobody: anybody could send it. It went as a message."
-IN_DISTRESS = (
-    "{who} ({handle}) says that it is in distress, {caveat}: that rings nobody, as mesh-sos does"
-    " not name it. Find out whether it is so"
-)
 JOINED = "You are known to this kit now, {name}: what you write here goes to the hub."
 WRONG_CODE = "That is not the code of this kit."
 SPENT = "Your {limit} satellite credits of today are spent: it was not taken. An SOS goes always."
 FULL = "This kit's disk is full: it was not taken."
-NOT_RUNG_FOR = 3600.0
-"""Seconds for which people are told of a call for help that rang nobody."""
-NOT_RUNG_MAX = 100
 
 
 @dataclass(slots=True)
@@ -121,8 +115,7 @@ class Desk:
     proof_keys: list[bytes]
     caveat: str = ""
     """As `PeoplesRadio` has it."""
-    not_rung: dict[str, float] = field(default_factory=dict)
-    """Who called for help, and rang nobody by that; when, in lived time."""
+    unbelieved: Unbelieved = field(default_factory=Unbelieved)
 
     @property
     def _credits(self) -> int:
@@ -204,20 +197,12 @@ class Desk:
         if not self.toll.take_position_turn(heard.handle, every):
             return
         package = replace(
-            self._placed(person, where),
+            _placed(person, where),
             collapse_key=_number(f"position {heard.handle}"),
             gather=every,
             time_to_live=every * 2,
         )
         await self._accept(heard, package, None)
-
-    def _placed(self, person: Holder, where: Location, **more: Any) -> Package:
-        """Return what says where a person is. Whom nothing proves is a tracker."""
-        if not self.caveat:
-            return Package(where, author=person.author, **more)
-        name = person.handle.upper()
-        point = Waypoint(where.latitude, where.longitude, name, where.timestamp, self.caveat)
-        return Package(point, author=f"{TRACKER}{name}", **more)
 
     async def _take_waypoint(self, heard: FromHandheld, marked: Marked) -> None:
         person = self._who(heard.handle)
@@ -257,13 +242,9 @@ class Desk:
 
     async def _take_unbelieved(self, heard: FromHandheld, said: Spoken) -> bool:
         """A call for help that anybody could have sent: people see it, and nobody is rung."""
-        now = self.journal.clock.now()
-        self.not_rung.pop(heard.handle, None)
-        self.not_rung[heard.handle] = now
-        if len(self.not_rung) > NOT_RUNG_MAX:
-            del self.not_rung[next(iter(self.not_rung))]
-        log.warning("%s: %s", self._not_rung(heard.handle), said.text)
         person = self._who(heard.handle)
+        self.unbelieved.note(heard.handle, self.journal.clock.now())
+        log.warning("%s: %s", in_distress(person), said.text)
         if not person.is_known:
             return await self._turn_away(heard, said)
         words = Message(person.in_their_name(said.text.strip()))
@@ -271,15 +252,6 @@ class Desk:
         if taken and not said.alert:
             await self._reply(heard, RINGS_NOBODY)
         return taken
-
-    def _not_rung(self, handle: str) -> str:
-        name = self._who(handle).name
-        return IN_DISTRESS.format(who=name, handle=in_short(handle), caveat=self.caveat)
-
-    def notices(self) -> list[str]:
-        """Return who called for help within the last hour, and rang nobody by that."""
-        since = self.journal.clock.now() - NOT_RUNG_FOR
-        return [self._not_rung(handle) for handle, at in self.not_rung.items() if at >= since]
 
     async def _turn_away(self, heard: FromHandheld, said: Spoken) -> bool:
         """Tell a guest once a day why nothing of theirs goes; an alert's radio asks for no text."""
@@ -345,7 +317,7 @@ class Desk:
         package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
         standing = await self.intake.accept(package, _key(heard))
         if (where := _exactly(found)) is not None:
-            position = self._placed(person, where, priority=SOS_PRIORITY)
+            position = _placed(person, where, priority=SOS_PRIORITY)
             await self.intake.accept(position, f"{_key(heard)} position")
         number = incident.incident_of(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
@@ -443,6 +415,15 @@ def _exactly(found: Handheld) -> Location | None:
         return None
     moment = None if found.fixed is None else datetime.fromtimestamp(found.fixed, UTC)
     return Location(found.latitude, found.longitude, moment, found.altitude)
+
+
+def _placed(person: Holder, where: Location, **more: Any) -> Package:
+    """Return what says where a person is. Whom nothing proves is a tracker."""
+    if not person.caveat:
+        return Package(where, author=person.author, **more)
+    name = person.handle.upper()
+    point = Waypoint(where.latitude, where.longitude, name, where.timestamp, person.caveat)
+    return Package(point, author=f"{TRACKER}{name}", **more)
 
 
 def _in_words(found: Handheld) -> str:

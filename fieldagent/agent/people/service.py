@@ -20,6 +20,7 @@ from fieldagent.agent.people.directory import Holder, who
 from fieldagent.agent.people.doubts import Doubt, doubts
 from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people.post import Absence, Postman
+from fieldagent.agent.people.unbelieved import in_distress
 from fieldagent.agent.people_settings import PeopleSettings, is_among
 from fieldagent.store.group import NotOnDisk, StoreFull
 
@@ -147,7 +148,11 @@ class PeopleService:
 
     def notices(self) -> list[str]:
         """Return what of them people should look at."""
-        return [*self._desk.notices(), *(each.notice for each in self._doubts())]
+        calling = self._desk.unbelieved.handles(self._journal.clock.now())
+        return [
+            *(in_distress(self._who(handle)) for handle in calling),
+            *(each.notice for each in self._doubts()),
+        ]
 
     def _doubts(self) -> list[Doubt]:
         return doubts(self._journal, self._settings.people or {})

@@ -308,8 +308,7 @@ class MobileOriginated:
         if envelope.origin not in (0, taken.device.id):
             neighbour = neighbour_of(db, taken.device, envelope.origin)
             if neighbour is None:
-                text = f"items of {envelope.origin}, which is no device of this workspace"
-                taken.troubles.append(text)
+                taken.troubles.append(f"items of {envelope.origin}, no device of this workspace")
                 return taken
             taken.relaying, taken.device = taken.device, neighbour
             taken.doubt = doubt_of(db, taken.relaying, neighbour, taken.proved)
