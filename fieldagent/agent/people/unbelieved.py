@@ -1,4 +1,4 @@
-"""Calls for help that ring nobody, as nothing proves who sends them: people are told for an hour."""
+"""Calls for help that ring nobody, as nothing proves them: people see them for an hour."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import partial
 from fieldagent.hub.api import reading
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.tracker import records
-from fieldagent.package.package import SOS_PRIORITY, Location, Waypoint
+from fieldagent.package.package import Location, Waypoint
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, Field, field_of
 from tests.hub.test_read_api import hub_caller
@@ -51,19 +51,16 @@ async def test_a_tracker_is_where_a_kit_heard_it_and_the_kit_is_where_it_was(sto
         ]
 
 
-async def test_what_nobody_has_added_is_a_waypoint_of_the_kits(store: Store) -> None:
+async def test_what_is_no_trackers_position_is_a_waypoint_of_the_kits(store: Store) -> None:
+    """Of a tracker that nobody has added; and an SOS, which stays one."""
     async with field_of(store) as alps:
         await alps.sends(1, heard(1, 46.5, START))
-        assert await alps.rows("SELECT kind, source_device FROM item") == [("waypoint", 1)]
-        assert (await kits(alps))["kit 1"]["position"] is None
-
-
-async def test_an_sos_stays_an_sos(store: Store) -> None:
-    async with field_of(store) as alps:
         await add(alps)
-        await alps.sends(1, heard(1, 46.5, START, sos=True))
-        assert await alps.rows("SELECT kind, priority FROM item") == [("waypoint", SOS_PRIORITY)]
+        await alps.sends(1, heard(2, 46.5, START, sos=True))
+        rows = await alps.rows("SELECT kind, source_device, sos FROM item ORDER BY id")
+        assert rows == [("waypoint", 1, 0), ("waypoint", 1, 1)]
         assert await alps.rows("SELECT count(*) FROM sos WHERE state = 'open'") == [(1,)]
+        assert (await kits(alps))["kit 1"]["position"] is None
 
 
 async def test_where_a_person_is_is_not_where_the_kit_is(store: Store) -> None:
