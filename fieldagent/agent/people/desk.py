@@ -133,8 +133,10 @@ class Desk:
             await self._keep(heard.handle, battery=what.battery)
         elif isinstance(what, Located):
             await self._take_position(heard, what)
-        elif heard.over_internet or self._came_before(heard):
+        elif heard.over_internet:
             return True
+        elif self._came_before(heard):
+            return not handhelds.was_refused(self.journal, heard.handle, heard.number)
         elif isinstance(what, Spoken):
             return await self._take_text(heard, what)
         elif isinstance(what, Marked):
@@ -258,7 +260,8 @@ class Desk:
         if said.direct and not said.alert:
             told = STRANGER if self.caveat else GUEST
             words = told.format(handle=in_short(heard.handle))
-            await self._once(f"guest {self.toll.day()}", heard, words)
+            await self._post(f"guest {self.toll.day()} {heard.handle}", heard, words)
+        await self._know(heard, None, handhelds.REFUSED)
         return False
 
     async def _note_read(self, handle: str, packet: int) -> None:
@@ -288,7 +291,7 @@ class Desk:
         if affordable is None:
             if is_direct:
                 await self._reply(heard, SPENT.format(limit=self._credits))
-            await self._know(heard, None)
+            await self._know(heard, None, handhelds.REFUSED)
             return False
         await self.toll.take(heard.handle, heard.number, price)
         standing = await self.intake.accept(affordable, _key(heard))
@@ -361,25 +364,20 @@ class Desk:
             await self._reply(heard, JOINED.format(name=self._who(heard.handle).name))
         else:
             await self._reply(heard, WRONG_CODE)
-        await self._know(heard, None)
+        await self._know(heard, None, "" if right else handhelds.REFUSED)
         return right
 
     def _who(self, handle: str, key: bytes | None = None) -> Holder:
         found = who(self.journal, self.settings.people or {}, handle, key)
         return found._replace(caveat=self.caveat)
 
-    async def _know(self, heard: FromHandheld, sequence: int | None) -> None:
+    async def _know(self, heard: FromHandheld, sequence: int | None, told: str = "") -> None:
         now = self.journal.clock.now()
-        said = handhelds.note_said(heard.handle, heard.number, now, sequence)
+        said = handhelds.note_said(heard.handle, heard.number, now, sequence, told)
         await self.journal.persist(said)
 
     async def _reply(self, heard: FromHandheld, text: str) -> None:
         await self._post(f"answer {heard.handle} {heard.number}", heard, text)
-
-    async def _once(self, what: str, heard: FromHandheld, text: str) -> None:
-        """Say it once a day."""
-        await self._post(f"{what} {heard.handle}", heard, text)
-        await self._know(heard, None)
 
     async def _post(self, request: str, heard: FromHandheld, text: str) -> None:
         now = self.journal.clock.now()

@@ -376,6 +376,26 @@ async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_pa
         assert len(there.packages()) == 3
 
 
+async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(
+    tmp_path: Path,
+) -> None:
+    """Its station repeats what it has heard no answer to: an acknowledgement would be untrue."""
+    async with bench(tmp_path, **UNPROVED, credits_per_day=99, join_code="edelweiss") as there:
+        for number, (handle, text, taken) in enumerate(
+            [
+                ("n0call-8", "hello", False),
+                ("n0call-8", "SOS", False),
+                ("n0call-8", "join enzian", False),
+                (STATION, "hello", True),
+                (STATION, "SOS CANCEL", True),
+            ],
+            1,
+        ):
+            heard = FromHandheld(handle, number, Spoken(text, True))
+            assert [await there.desk.take(heard) for _ in range(2)] == [taken] * 2, text
+        assert len(there.items()) == 1
+
+
 async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.say("hello", number=5)
