@@ -139,3 +139,29 @@ def test_a_setting_lets_one_call_sign_ring(tmp_path: Path) -> None:
         until(lambda: there.ask("/api/sos")["sos"])
         until(lambda: "SOS from Rover" in json.dumps(there.ask("/api/items")))
         assert there.devices()["kit-ada"]["position"] is None
+
+
+@pytest.mark.long
+def test_a_busy_channel_bounds_what_the_journal_writes(tmp_path: Path) -> None:
+    """Of 400 stations; and what is for the kit is answered all the same."""
+    with frequency(tmp_path, **{"mesh-calls": "*"}) as there:
+        (ada,) = there.kit.people
+
+        def commits() -> int:
+            status = there.kit.kit.call("GET", "/api/status").body
+            return int(status["journal"]["commits"])
+
+        before = commits()
+        for first in range(0, 400, 40):
+            # No more at once than the line to the kit holds.
+            for number in range(first, first + 40):
+                ada.type(f"from N{number}CA APRS !46{number % 60:02}.00N/007{number // 60:02}.00E>")
+            until(lambda first=first: sum(there.frames().values()) >= first + 40)  # type: ignore[misc]
+        taken = there.frames()["taken"]
+        assert there.frames()["limited"] >= 400 - taken
+        assert taken <= 60 + 30, "60 at once, and one a second"
+        until(lambda: len(there.around()) >= 60)
+        # Of each station its name, that it was heard, and where it is.
+        assert commits() - before <= 3 * taken + 30
+        there.kit.write(0, "hello")
+        assert learn(ada, "ack") == {"ack": 1, "there": False}
