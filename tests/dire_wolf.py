@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.machine import tool
 from tests.own_network import own_network
@@ -57,8 +58,11 @@ class Wolves:
 
 
 @contextmanager
-def wolves(folder: Path, count: int = 2) -> Iterator[Wolves]:
-    """They listen once this is entered, on 127.0.0.1 and the first `PORTS` of the namespace."""
+def wolves(
+    folder: Path, count: int = 2, beacons: Mapping[int, str] = MappingProxyType({})
+) -> Iterator[Wolves]:
+    """They listen once this is entered, on 127.0.0.1 and the first `PORTS` of the namespace.
+    `beacons` are what each of them sends by itself: a line of its configuration."""
     tool("direwolf", "direwolf")
     with ExitStack() as ends:
         inside = ends.enter_context(own_network())
@@ -69,6 +73,7 @@ def wolves(folder: Path, count: int = 2) -> Iterator[Wolves]:
             for number in range(1, count + 1)
         }
         for number, ear in enumerate(ears.values(), 1):
+            _write_config(folder, number, beacons.get(number, ""))
             ends.enter_context(_wolf(folder, number, ear, inside))
         ends.enter_context(_air(ears))
         _wait_until_they_listen(inside, PORTS[:count])
@@ -113,10 +118,14 @@ def _air(ears: Mapping[int, int]) -> Iterator[None]:
         os.close(end)
 
 
+def _write_config(folder: Path, number: int, beacon: str) -> None:
+    config = CONFIG.format(number=number, port=PORTS[number - 1])
+    (folder / f"{number}.conf").write_text(f"{config}{beacon}\n")
+
+
 @contextmanager
 def _wolf(folder: Path, number: int, ear: int, inside: list[str]) -> Iterator[None]:
     config, alsa = folder / f"{number}.conf", folder / f"{number}.asound"
-    config.write_text(CONFIG.format(number=number, port=PORTS[number - 1]))
     alsa.write_text(ASOUND.format(number=number, fifo=folder / f"mouth-{number}"))
     with (folder / f"{number}.log").open("w") as log:
         command = [*inside, "direwolf", "-t", "0", "-q", "hd", "-c", str(config)]

@@ -193,12 +193,14 @@ def _people(
     if settings.mesh.port is None:
         return None
     from fieldagent.agent.people.desk import Desk
+    from fieldagent.agent.people.known import caveat_of
     from fieldagent.agent.people.service import PeopleService
     from fieldagent.agent.people.toll import Toll
 
     keys = _proof_keys(settings)
-    toll = Toll(journal, outboxes)
-    desk = Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys)
+    toll = Toll(journal, outboxes, has_sms=settings.sms.port is not None)
+    caveat = caveat_of(settings.mesh.protocol)
+    desk = Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys, caveat)
     return PeopleService(settings.mesh, desk, link)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from fieldagent.system.properties import Key, WrongProperty, text, whole
@@ -11,6 +11,7 @@ from fieldagent.system.properties import Key, WrongProperty, text, whole
 RADIOS = {
     "meshtastic": "fieldagent.agent.people.meshtastic:RADIO",
     "meshcore": "fieldagent.agent.people.meshcore:RADIO",
+    "aprs": "fieldagent.agent.people.aprs:RADIO",
     "auto": "fieldagent.agent.people.auto:RADIO",
 }
 """By what `mesh-protocol` calls them. A new one is a module of `agent/people/`, and a line here."""
@@ -25,18 +26,43 @@ class PeopleSettings(NamedTuple):
     """Whom this kit knows by itself: names by handle."""
     join_code: str | None = None
     word: str = "@hub"
-    credits_per_day: int = 20
+    credits_per_day: int | None = None
+    """None where nobody has set it: see `CREDITS_PER_DAY`."""
     positions: int = 0
+    callsign: str = ""
+    baud: int = 9600
+    calls: Collection[str] = ()
+    """Stations that are taken in, as `is_among` has them."""
+    sos: Collection[str] = ()
+    """Of these, whose SOS is believed."""
+
+
+CREDITS_PER_DAY = 20
+"""What each person's messages may cost where nobody has set it; nothing where nothing proves whose
+they are."""
+
+
+_NAME = r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{3,6}"
+_CALL = rf"{_NAME}(?:-(?:[1-9]|1[0-5]))?"
+_CALLS = re.compile(rf"{_CALL}|{_NAME}-\*|\*")
+_HANDLE = re.compile(rf"![0-9a-fA-F]{{8}}|[0-9a-fA-F]{{64}}|{_CALL}")
+
+
+def is_among(handle: str, calls: Collection[str]) -> bool:
+    """Return whether a list of calls holds a station's: `hb9abc-*` is that call with whatever SSID,
+    and `*` everybody."""
+    return any(each in calls for each in (handle, f"{handle.partition('-')[0]}-*", "*"))
 
 
 def _people(value: str) -> Mapping[str, str]:
     found = {}
     for each in filter(None, map(str.strip, value.split(","))):
         handle, _, name = each.partition(" ")
-        if not re.fullmatch(r"![0-9a-fA-F]{8}|[0-9a-fA-F]{64}", handle) or not name.strip():
+        if not _HANDLE.fullmatch(handle) or not name.strip():
             raise WrongProperty(
                 "must be radios and names such as `!a1b2c3d4 Ada, !0badf00d Ben` (of MeshCore the"
-                f" public key, 64 hexadecimal digits), not {each!r}"
+                " public key, 64 hexadecimal digits; of APRS the call, hb9abc-9),"
+                f" not {each!r}"
             )
         found[handle.lower()] = name.strip()
     return found
@@ -52,6 +78,28 @@ def _word(value: str) -> str:
     if not value or " " in value:
         raise WrongProperty("must be one word, such as @hub")
     return value
+
+
+def _calls(value: str) -> Collection[str]:
+    return _listed(value, _CALLS, "hb9abc-9, hb9xyz-* for each SSID of one, or * for everybody")
+
+
+def _certain_calls(value: str) -> Collection[str]:
+    return _listed(value, re.compile(_CALL), "hb9abc-9, each with its SSID")
+
+
+def _listed(value: str, form: re.Pattern[str], such_as: str) -> Collection[str]:
+    found = [each.strip() for each in value.split(",") if each.strip()]
+    for each in found:
+        if not form.fullmatch(each):
+            raise WrongProperty(f"must be calls such as {such_as}, not {each!r}")
+    return frozenset(each.lower() for each in found)
+
+
+def _callsign(value: str) -> str:
+    if not re.fullmatch(_CALL, value):
+        raise WrongProperty(f"must be a call such as HB9ABC-7, not {value!r}")
+    return value.upper()
 
 
 def _protocol(value: str) -> str:
@@ -73,8 +121,8 @@ KEYS = (
         "mesh-protocol",
         _protocol,
         "auto",
-        "its firmware: meshtastic, meshcore (its companion role), auto (whichever of them answers),"
-        " or package.module:NAME of one of your own (auto)",
+        "its firmware: meshtastic, meshcore (its companion role), aprs (a KISS TNC), auto"
+        " (whichever of the first two answers), or package.module:NAME of one of your own (auto)",
     ),
     Key(
         "mesh-people",
@@ -98,14 +146,37 @@ KEYS = (
     Key(
         "mesh-credits-per-day",
         whole(0, 1_000_000, "credits"),
-        20,
-        "most satellite credits a UTC day that one person's messages may cost, an SOS aside (20)",
+        None,
+        "most satellite credits a UTC day that one person's messages may cost, an SOS aside (20);"
+        " with aprs, that all of them may cost together, and what is sent by SMS (0)",
     ),
     Key(
         "mesh-positions",
         whole(0, 86_400, "seconds; 0 for never"),
         0,
         "seconds after which the newest position of a known person goes to the hub; with an SOS it"
-        " always does (0: never)",
+        " always does (0: never). With aprs it is a tracker's there (docs/trackers.md)",
+    ),
+    Key(
+        "mesh-callsign",
+        _callsign,
+        "",
+        "with aprs, this kit's own call, such as HB9ABC-7: without it the kit only listens, and"
+        " transmits nothing",
+    ),
+    Key("mesh-baud", whole(300, 921_600, "baud"), 9600, "with aprs, of a serial port (9600)"),
+    Key(
+        "mesh-calls",
+        _calls,
+        (),
+        "with aprs, the stations that this kit takes in beside the people it knows: `hb9abc-9,"
+        " hb9xyz-*`, or `*` for everybody. All others are counted and dropped (none)",
+    ),
+    Key(
+        "mesh-sos",
+        _certain_calls,
+        (),
+        "with aprs, the stations whose SOS or Mic-E emergency becomes this kit's, although anybody"
+        " can send under any call: `hb9abc-9` (none)",
     ),
 )

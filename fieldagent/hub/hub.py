@@ -71,6 +71,7 @@ from fieldagent.hub.service.health import Health
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.tracker import by_kit
 from fieldagent.hub.tracker.service import TrackerDoor
 from fieldagent.hub.webhook import webhooks
 from fieldagent.hub.webhook.deliveries import WebhookPost
@@ -128,6 +129,7 @@ class Hub:
             keys=self._keys,
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
+            take_tracker=by_kit.take_in,
         )
         authentication = Authentication(
             store, clock=time.time, trusted_proxies=settings.trusted_proxies

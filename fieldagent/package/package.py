@@ -152,6 +152,11 @@ Person = int | str
 hub finds under this text: a name, `device:NAME`, an e-mail address, a telephone number."""
 
 
+TRACKER = "tracker:"
+"""Before what a tracker calls itself, as the author of a waypoint: the hub takes that for where the
+tracker was, if it knows it, and whoever does not reads a waypoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class Package:
     item: Item | ToHub

@@ -80,6 +80,10 @@ GOOD = {
     "mesh-word": "@kit",
     "mesh-credits-per-day": "5",
     "mesh-positions": "900",
+    "mesh-callsign": "HB9ABC-7",
+    "mesh-baud": "19200",
+    "mesh-calls": "HB9ABC-9, hb9xyz-*",
+    "mesh-sos": "hb9abc-9",
     "mqtt-address": "mqtts://broker.hut.example:8884/",
     "mqtt-user": "kit",
     "mqtt-password": "a word = or two",
@@ -146,7 +150,7 @@ def test_every_key_is_read() -> None:
     assert not sms.may_send("+41791234570")
     people = {"!a1b2c3d4": "Ada", "!0badf00d": "Ben of the hut"}
     known = ("tcp://192.168.4.2", "meshtastic", people, "edelweiss", "@kit", 5, 900)
-    assert settings.mesh == known
+    assert settings.mesh == (*known, "HB9ABC-7", 19200, {"hb9abc-9", "hb9xyz-*"}, {"hb9abc-9"})
     assert settings.canned_messages == ("All well", "Storm,  we stay")
     assert parse("canned-messages=none", PATH).canned_messages == ()
     assert settings.gpsd == ("::1", 2948)

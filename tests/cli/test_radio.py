@@ -22,7 +22,7 @@ from tests.processes import MODULE, PATIENCE
 from tests.serial_device import serial_device
 from tests.simulator.test_simulate_node import kit, nodes
 
-SILENT = {"kiss", "udp", "auto"}
+SILENT = {"kiss", "aprs", "udp", "auto"}
 """Radios that nobody can ask: a TNC says nothing, and what is no device has no port."""
 KNOWN = sorted({*RADIOS, *PEOPLES_RADIOS} - SILENT)
 NOTHING = 13

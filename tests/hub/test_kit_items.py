@@ -14,6 +14,7 @@ from fieldagent.hub.field.mobile_originated import MobileOriginated, _Taken
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.records.workspace_log import catch_up
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.tracker import by_kit
 from fieldagent.package.package import CheckIn, Data, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, Envelope, Fragment, Receipt, decode, encode
 from tests.hub.field import GRACE, START
@@ -47,7 +48,12 @@ TABLES = {
 
 def hub_of(now: float) -> Any:
     return MobileOriginated(
-        cast(Any, None), clock=lambda: now, keys=cast(Any, None), grace=GRACE, time_to_live=86_400
+        cast(Any, None),
+        clock=lambda: now,
+        keys=cast(Any, None),
+        grace=GRACE,
+        time_to_live=86_400,
+        take_tracker=by_kit.take_in,
     )
 
 

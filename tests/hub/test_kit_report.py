@@ -22,6 +22,7 @@ from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records import contact, kit_report
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.tracker import by_kit
 from fieldagent.wire.kit_note import (
     KitReport,
     ModemReport,
@@ -47,7 +48,14 @@ def mailbox(store: Store) -> IpMailbox:
     async def keys(device: Device) -> list[bytes]:
         return []
 
-    taking = MobileOriginated(store, clock=lambda: 0.0, keys=keys, grace=0, time_to_live=60)
+    taking = MobileOriginated(
+        store,
+        clock=lambda: 0.0,
+        keys=keys,
+        grace=0,
+        time_to_live=60,
+        take_tracker=by_kit.take_in,
+    )
     return IpMailbox(store, Device(1, 1, 1, "kit"), taking, clock=lambda: 0.0)
 
 

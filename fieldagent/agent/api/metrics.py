@@ -18,7 +18,7 @@ from fieldagent.http.openmetrics import Family, Sample
 
 def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
-    families += _mqtt(status["mqtt"])
+    families += [*_mqtt(status["mqtt"]), *_people(status["mesh"])]
     return openmetrics.text("fieldagent", families)
 
 
@@ -103,6 +103,15 @@ def _mqtt(mqtt: Mapping[str, Any] | None) -> Iterator[Family]:
     found = [Sample(count, {"result": result}) for result, count in mqtt["commands"].items()]
     about = "Commands by MQTT: taken, refused, or dropped unread and why."
     yield Family("mqtt_commands", "counter", about, found)
+
+
+def _people(mesh: Mapping[str, Any] | None) -> Iterator[Family]:
+    """Nothing where no people's radio hears everybody on a frequency."""
+    if mesh is None or not mesh["frames"]:
+        return
+    found = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]
+    about = "Frames of a people's radio: taken, or dropped and why."
+    yield Family("people_frames", "counter", about, found)
 
 
 def _counted(journal: Journal) -> Iterator[Family]:

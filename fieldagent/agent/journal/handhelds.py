@@ -106,8 +106,21 @@ def was_heard(journal: Journal, handle: str, number: int) -> bool:
     return bool(journal.read(sql, handle, number))
 
 
-def note_said(handle: str, number: int, now: float, sequence: int | None) -> Operation[None]:
-    """Know a packet again from here on, and the Package that it became."""
+REFUSED = "❌"
+"""What its writer was told of a packet that was not taken."""
+
+
+def was_refused(journal: Journal, handle: str, number: int) -> bool:
+    """Return whether that packet came before, and was not taken."""
+    sql = "SELECT told FROM handheld_said WHERE handle = ? AND number = ? AND sequence IS NULL"
+    return any(told == REFUSED for (told,) in journal.read(sql, handle, number))
+
+
+def note_said(
+    handle: str, number: int, now: float, sequence: int | None, told: str = ""
+) -> Operation[None]:
+    """Know a packet again from here on, the Package that it became, and what its writer was told of
+    it."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -116,9 +129,9 @@ def note_said(handle: str, number: int, now: float, sequence: int | None) -> Ope
             (now - KNOWN_FOR,),
         )
         db.execute(
-            "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence)"
-            " VALUES (?, ?, ?, ?)",
-            (handle, number, now, sequence),
+            "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence, told)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (handle, number, now, sequence, told),
         )
 
     return store
@@ -168,6 +181,19 @@ def spent(journal: Journal, day: str, handle: str, number: int) -> int:
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
         " WHERE day = ? AND handle = ? AND number <> ?",
+        day,
+        handle,
+        number,
+    )
+    return int(booked)
+
+
+def spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
+    """Return the credits that everybody's messages of that day may have cost, beside that packet of
+    one's."""
+    ((booked,),) = journal.read(
+        "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
+        " WHERE day = ? AND NOT (handle = ? AND number = ?)",
         day,
         handle,
         number,

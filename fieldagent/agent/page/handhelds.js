@@ -26,13 +26,17 @@ const short = handle => handle.length === 64 ? handle.slice(0, 12) : handle;
 export const placesOf = (around, now) => around.filter(each => each.position?.at).map(each => ({
   sender: each.handle, name: each.known ? each.name : `${each.name} ${say("(guest)")}`,
   place: [each.position.latitude, each.position.longitude], at: each.position.at,
-  seen: ago(now - each.position.at), blurred: each.position.blurred,
+  seen: [ago(now - each.position.at), caveat(each)].filter(text => text !== "").join(", "),
+  blurred: each.position.blurred,
 }));
+
+/** Beside all that comes from it, where nothing proves whose it is. */
+const caveat = each => each.caveat.includes("APRS") ? say("by APRS, unproved call sign") : each.caveat;
 
 function told(each, now) {
   const place = each.position;
   return [
-    each.handle === each.name ? "" : short(each.handle),
+    each.handle === each.name ? "" : short(each.handle), caveat(each),
     each.heard === null ? say("not heard by this kit") : say("heard {ago}", { ago: ago(now - each.heard) }),
     each.rssi === null ? "" : `${each.rssi} dBm`,
     each.hops === null ? "" : each.hops ? counted(each.hops, "{n} hop", "{n} hops") : say("direct"),

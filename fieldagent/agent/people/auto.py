@@ -11,7 +11,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.recognition import Recognition, Unrecognised, recognise
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.people.contract import PeopleRadio, PeoplesRadio
+from fieldagent.agent.people.contract import HandheldPlace, PeopleRadio, PeoplesRadio
 from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people_settings import RADIOS
 from fieldagent.agent.radios.radio_line import is_serial, open_line
@@ -53,12 +53,12 @@ async def firmware_at(place: str) -> str:
 
 @asynccontextmanager
 async def open_whichever(
-    place: str, link: ChannelLink, clock: Callable[[], float]
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[PeopleRadio]:
     """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
-    name = await firmware_at(place)
+    name = await firmware_at(place.port)
     if link.facts.get(FACT) != name:
-        log.info("the people's radio at %s has the firmware %s", place, name)
+        log.info("the people's radio at %s has the firmware %s", place.port, name)
     link.facts[FACT] = name
     async with peoples_radio(name).open(place, link, clock) as radio:
         yield radio

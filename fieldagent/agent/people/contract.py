@@ -3,7 +3,7 @@
 A people's radio is one module with a `PeoplesRadio`, named in `people_settings.RADIOS`. It speaks
 to the handhelds of people who never heard of us, by the firmware that these have. A handheld is
 known by its *handle*, which is what its firmware calls it for good: of Meshtastic `!a1b2c3d4`, of
-MeshCore the public key in 64 hexadecimal digits.
+MeshCore the public key in 64 hexadecimal digits, of APRS the call in lower case.
 """
 
 from __future__ import annotations
@@ -100,6 +100,21 @@ class TextOutcome(NamedTuple):
     """The kit's own radio takes none so soon after another: of the person that says nothing."""
 
 
+class HandheldPlace(NamedTuple):
+    """Where a people's radio is, and what it needs there."""
+
+    port: str
+    """A serial port, or `tcp://host`."""
+    callsign: str = ""
+    """The kit's own, where its radio works by calls."""
+    baud: int = 9600
+    """Of a serial port whose firmware prescribes none."""
+    admits: Callable[[str], bool] = lambda handle: True
+    """Whom the kit takes in, by handle, where its radio hears everybody on a frequency."""
+    note: Callable[[str], None] = lambda became: None
+    """Counts a frame there, by what became of it."""
+
+
 class PeopleRadio(Protocol):
     """Raises RadioLost and PortLost once the radio is gone."""
 
@@ -121,6 +136,10 @@ class PeopleRadio(Protocol):
         """Put a sign on a message of theirs; where the radio has no signs, send it with `words`,
         which say the same and which message it is."""
 
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        """Let a person know that what they wrote last is not taken, by a sign of the firmware's or
+        by `why`, for people; empty where a text tells them."""
+
 
 @dataclass(frozen=True, slots=True)
 class PeoplesRadio:
@@ -131,14 +150,19 @@ class PeoplesRadio:
     means: str
     """For people."""
     open: Callable[
-        [str, ChannelLink, Callable[[], float]], AbstractAsyncContextManager[PeopleRadio]
+        [HandheldPlace, ChannelLink, Callable[[], float]],
+        AbstractAsyncContextManager[PeopleRadio],
     ]
-    """Opens the one at a place (a serial port, or `tcp://host`), with a clock of Unix time. Raises
-    RadioLost and PortLost, in groups."""
+    """Opens the one at a place, with a clock of Unix time. Raises RadioLost and PortLost, in
+    groups."""
     is_handle: Callable[[str], bool]
     """Whether a handle is of that kind: a person may have radios of several."""
     recognition: Callable[[], Recognition] | None = None
     """Loads how it is recognised at a port; None: it tells nobody which it is."""
+    caveat: str = ""
+    """Stands beside all that comes by it, where nothing proves whose it is. What such a one says
+    raises an SOS or costs anything only where a setting says so, and where they are is a tracker's
+    position at the hub."""
 
 
 SHORT_KEY = 12

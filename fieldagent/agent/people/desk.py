@@ -12,6 +12,15 @@
 | battery                    | kept, never sent on          | the same               |
 
 What came over the Internet (MQTT) is not paid for. A packet counts once in 24 hours.
+
+Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that they say, and
+
+| heard                      | known person                 | guest                  |
+|----------------------------|------------------------------|------------------------|
+| `SOS …`, `MAYDAY …`, alert | a message, and a notice      | a notice               |
+| the same, of `mesh-sos`    | SOS of that person           | the same               |
+| position                   | a tracker's at the hub       | kept, the newest       |
+| whatever                   | costs nothing, or one budget has it for all           |
 """
 
 from __future__ import annotations
@@ -20,7 +29,9 @@ import hmac
 import logging
 import re
 import zlib
+from dataclasses import field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.inbound.reception import Inbox
@@ -43,9 +54,11 @@ from fieldagent.agent.people.contract import (
 from fieldagent.agent.people.directory import Holder, who
 from fieldagent.agent.people.doubts import doubts
 from fieldagent.agent.people.toll import Toll
-from fieldagent.agent.people_settings import PeopleSettings
+from fieldagent.agent.people.unbelieved import Unbelieved, in_distress
+from fieldagent.agent.people_settings import CREDITS_PER_DAY, PeopleSettings
 from fieldagent.package.package import (
     SOS_PRIORITY,
+    TRACKER,
     Location,
     Message,
     Package,
@@ -80,6 +93,11 @@ GUEST = (
     "This kit does not know you, and sends nothing of yours but an SOS: write `SOS` and what is"
     " wrong. Ask its operator to add your radio {handle}."
 )
+STRANGER = (
+    "This kit does not know you, and takes nothing of yours. Ask its operator to add your radio"
+    " {handle}."
+)
+RINGS_NOBODY = "By this way an SOS rings nobody: anybody could send it. It went as a message."
 JOINED = "You are known to this kit now, {name}: what you write here goes to the hub."
 WRONG_CODE = "That is not the code of this kit."
 SPENT = "Your {limit} satellite credits of today are spent: it was not taken. An SOS goes always."
@@ -95,9 +113,18 @@ class Desk:
     toll: Toll
     settings: PeopleSettings
     proof_keys: list[bytes]
+    caveat: str = ""
+    """As `PeoplesRadio` has it."""
+    unbelieved: Unbelieved = field(default_factory=Unbelieved)
 
-    async def take(self, heard: FromHandheld) -> None:
-        """Returns once what it became is on disk. Raises what the journal raises."""
+    @property
+    def _credits(self) -> int:
+        own = self.settings.credits_per_day
+        return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
+
+    async def take(self, heard: FromHandheld) -> bool:
+        """Return, once what it became is on disk, whether it was taken; False of what its writer is
+        told is not. Raises what the journal raises."""
         await self._note(heard)
         what = heard.what
         if isinstance(what, Named):
@@ -106,12 +133,15 @@ class Desk:
             await self._keep(heard.handle, battery=what.battery)
         elif isinstance(what, Located):
             await self._take_position(heard, what)
-        elif heard.over_internet or self._came_before(heard):
-            return
+        elif heard.over_internet:
+            return True
+        elif self._came_before(heard):
+            return not handhelds.was_refused(self.journal, heard.handle, heard.number)
         elif isinstance(what, Spoken):
-            await self._take_text(heard, what)
+            return await self._take_text(heard, what)
         elif isinstance(what, Marked):
             await self._take_waypoint(heard, what)
+        return True
 
     def _came_before(self, heard: FromHandheld) -> bool:
         return handhelds.was_heard(self.journal, heard.handle, heard.number)
@@ -168,9 +198,11 @@ class Desk:
             return
         if not self.toll.take_position_turn(heard.handle, every):
             return
-        collapse = _number(f"position {heard.handle}")
-        package = Package(
-            where, collapse_key=collapse, gather=every, author=person.author, time_to_live=every * 2
+        package = replace(
+            _placed(person, where),
+            collapse_key=_number(f"position {heard.handle}"),
+            gather=every,
+            time_to_live=every * 2,
         )
         await self._accept(heard, package, None)
 
@@ -192,20 +224,45 @@ class Desk:
         )
         await self._accept(heard, package, None)
 
-    async def _take_text(self, heard: FromHandheld, said: Spoken) -> None:
+    async def _take_text(self, heard: FromHandheld, said: Spoken) -> bool:
         if said.answers is not None and said.direct:
             await self._note_read(heard.handle, said.answers)
         if said.reaction:
-            return
+            return True
         if CANCEL.match(said.text):
             if said.direct:
                 await self._call_off(heard, said)
         elif said.alert or DISTRESS.match(said.text):
+            if self.caveat and heard.handle not in self.settings.sos:
+                return await self._take_unbelieved(heard, said)
             await self._raise(heard, said)
         elif (code := JOIN.fullmatch(said.text)) and said.direct and self.settings.join_code:
-            await self._join(heard, said, code[1])
+            return await self._join(heard, said, code[1])
         else:
-            await self._take_message(heard, said)
+            return await self._take_message(heard, said)
+        return True
+
+    async def _take_unbelieved(self, heard: FromHandheld, said: Spoken) -> bool:
+        """A call for help that anybody could have sent: people see it, and nobody is rung."""
+        person = self._who(heard.handle)
+        self.unbelieved.note(heard.handle, self.journal.clock.now())
+        log.warning("%s: %s", in_distress(person), said.text)
+        if not person.is_known:
+            return await self._turn_away(heard, said)
+        words = Message(person.in_their_name(said.text.strip()))
+        taken = await self._accept(heard, Package(words, author=person.author), said)
+        if taken and not said.alert:
+            await self._reply(heard, RINGS_NOBODY)
+        return taken
+
+    async def _turn_away(self, heard: FromHandheld, said: Spoken) -> bool:
+        """Tell a guest once a day why nothing of theirs goes; an alert's radio asks for no text."""
+        if said.direct and not said.alert:
+            told = STRANGER if self.caveat else GUEST
+            words = told.format(handle=in_short(heard.handle))
+            await self._post(f"guest {self.toll.day()} {heard.handle}", heard, words)
+        await self._know(heard, None, handhelds.REFUSED)
+        return False
 
     async def _note_read(self, handle: str, packet: int) -> None:
         request = handhelds.answered(self.journal, handle, packet)
@@ -213,47 +270,57 @@ class Desk:
             name = self._who(handle).name
             await reading.mark(self.journal, self.inbox, request, name)
 
-    async def _take_message(self, heard: FromHandheld, said: Spoken) -> None:
+    async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
         text = said.text.strip()
         if not said.direct:
             word, _, text = text.partition(" ")
             if word.casefold() != self.settings.word.casefold():
-                return
+                return True
         if not text:
-            return
+            return True
         person = self._who(heard.handle, said.key if said.direct else None)
         if not person.is_known:
-            if said.direct:
-                told = GUEST.format(handle=in_short(heard.handle))
-                await self._once(f"guest {self.toll.day()}", heard, told)
-            return
+            return await self._turn_away(heard, said)
         to, text = _addressed(self.journal, text)
         words = Message(person.in_their_name(text))
-        await self._accept(heard, Package(words, to=to, author=person.author), said)
+        return await self._accept(heard, Package(words, to=to, author=person.author), said)
 
-    async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> None:
-        price = self.toll.price(package)
-        limit = self.settings.credits_per_day
-        if price and self.toll.spent(heard.handle, heard.number) + price > limit:
-            if said is not None and said.direct:
-                await self._reply(heard, SPENT.format(limit=limit))
-            await self._know(heard, None)
-            return
+    async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> bool:
+        is_direct = said is not None and said.direct and not said.alert
+        affordable, price = self._afford(heard, package)
+        if affordable is None:
+            if is_direct:
+                await self._reply(heard, SPENT.format(limit=self._credits))
+            await self._know(heard, None, handhelds.REFUSED)
+            return False
         await self.toll.take(heard.handle, heard.number, price)
-        standing = await self.intake.accept(package, _key(heard))
-        await self._know(heard, standing.sequence if said is not None and said.direct else None)
+        standing = await self.intake.accept(affordable, _key(heard))
+        await self._know(heard, standing.sequence if is_direct else None)
+        return True
+
+    def _afford(self, heard: FromHandheld, package: Package) -> tuple[Package | None, int]:
+        """Return it as it may go, with what that may cost; None where it may not go at all."""
+        if self.caveat:
+            found = self.toll.afford(heard.handle, heard.number, package, self._credits)
+            return (found.package if found.goes else None), found.price
+        price = self.toll.price(package)
+        spent = self.toll.spent(heard.handle, heard.number) if price else 0
+        return (package if not price or spent + price <= self._credits else None), price
 
     async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
         person = self._who(heard.handle)
         found = handhelds.handheld(self.journal, heard.handle)
         text = DISTRESS.sub("", said.text, count=1).strip()
         is_first = incident.open_one(self.journal) is None
-        who_and_where = f"{person.name} ({in_short(heard.handle)}){_roughly(found)}"
+        radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
+        # A tracker's position is on no incident's map: words say it.
+        place = _in_words(found) if self.caveat else _roughly(found)
+        who_and_where = f"{person.name} ({radio}){place}"
         content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
         package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
         standing = await self.intake.accept(package, _key(heard))
         if (where := _exactly(found)) is not None:
-            position = Package(where, priority=SOS_PRIORITY, author=person.author)
+            position = _placed(person, where, priority=SOS_PRIORITY)
             await self.intake.accept(position, f"{_key(heard)} position")
         number = incident.incident_of(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
@@ -284,11 +351,11 @@ class Desk:
             await self._reply(heard, CALLED_OFF if over else STAYS)
         await self._know(heard, None)
 
-    async def _join(self, heard: FromHandheld, said: Spoken, code: str) -> None:
+    async def _join(self, heard: FromHandheld, said: Spoken, code: str) -> bool:
         guesses = self.toll.guess(heard.handle)
         right = hmac.compare_digest(code.encode(), (self.settings.join_code or "").encode())
         if guesses > GUESSES_A_DAY:
-            return
+            return False
         if right:
             found = handhelds.handheld(self.journal, heard.handle)
             key = said.key or found.other_key or found.key
@@ -297,23 +364,20 @@ class Desk:
             await self._reply(heard, JOINED.format(name=self._who(heard.handle).name))
         else:
             await self._reply(heard, WRONG_CODE)
-        await self._know(heard, None)
+        await self._know(heard, None, "" if right else handhelds.REFUSED)
+        return right
 
     def _who(self, handle: str, key: bytes | None = None) -> Holder:
-        return who(self.journal, self.settings.people or {}, handle, key)
+        found = who(self.journal, self.settings.people or {}, handle, key)
+        return found._replace(caveat=self.caveat)
 
-    async def _know(self, heard: FromHandheld, sequence: int | None) -> None:
+    async def _know(self, heard: FromHandheld, sequence: int | None, told: str = "") -> None:
         now = self.journal.clock.now()
-        said = handhelds.note_said(heard.handle, heard.number, now, sequence)
+        said = handhelds.note_said(heard.handle, heard.number, now, sequence, told)
         await self.journal.persist(said)
 
     async def _reply(self, heard: FromHandheld, text: str) -> None:
         await self._post(f"answer {heard.handle} {heard.number}", heard, text)
-
-    async def _once(self, what: str, heard: FromHandheld, text: str) -> None:
-        """Say it once a day."""
-        await self._post(f"{what} {heard.handle}", heard, text)
-        await self._know(heard, None)
 
     async def _post(self, request: str, heard: FromHandheld, text: str) -> None:
         now = self.journal.clock.now()
@@ -349,6 +413,21 @@ def _exactly(found: Handheld) -> Location | None:
         return None
     moment = None if found.fixed is None else datetime.fromtimestamp(found.fixed, UTC)
     return Location(found.latitude, found.longitude, moment, found.altitude)
+
+
+def _placed(person: Holder, where: Location, **more: Any) -> Package:
+    """Return what says where a person is. Whom nothing proves is a tracker."""
+    if not person.caveat:
+        return Package(where, author=person.author, **more)
+    name = person.handle.upper()
+    point = Waypoint(where.latitude, where.longitude, name, where.timestamp, person.caveat)
+    return Package(point, author=f"{TRACKER}{name}", **more)
+
+
+def _in_words(found: Handheld) -> str:
+    """Return where a handheld was last; empty where nobody knows."""
+    where = _exactly(found)
+    return _roughly(found) if where is None else f", at {where.latitude:.5f} {where.longitude:.5f}"
 
 
 def _roughly(found: Handheld) -> str:

@@ -20,10 +20,19 @@ class Holder(NamedTuple):
     is_known: bool
     author: int | None = None
     """The user's number at the hub, where that knows them."""
+    caveat: str = ""
+    """Said beside their name, where nothing proves who it is."""
+
+    @property
+    def signature(self) -> str:
+        """What stands before their words, so that whoever reads these sees who: of a user the hub
+        tells that."""
+        name = self.name if self.author is None else ""
+        who = " ".join(filter(None, (name, self.caveat)))
+        return f"{who}: " if who else ""
 
     def in_their_name(self, text: str) -> str:
-        """Return what they say so that whoever reads it sees who: of a user the hub tells that."""
-        return text if self.author is not None else f"{self.name}: {text}"
+        return self.signature + text
 
 
 def who(journal: Journal, own: Mapping[str, str], handle: str, key: bytes | None = None) -> Holder:

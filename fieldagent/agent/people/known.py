@@ -6,6 +6,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.people.contract import PeoplesRadio
 from fieldagent.agent.people_settings import RADIOS
 from fieldagent.system.named_object import known_object
+from fieldagent.system.properties import WrongProperty
 
 
 def peoples_radio(name: str) -> PeoplesRadio:
@@ -14,6 +15,15 @@ def peoples_radio(name: str) -> PeoplesRadio:
     Raises WrongProperty, in words that follow `mesh-protocol`.
     """
     return known_object(name, RADIOS, PeoplesRadio)
+
+
+def caveat_of(name: str) -> str:
+    """Return the caveat of the radio of this name; empty of one that cannot be loaded, which the
+    service says once it is to open it."""
+    try:
+        return peoples_radio(name).caveat
+    except WrongProperty:
+        return ""
 
 
 def reaches(protocol: str, link: ChannelLink, handle: str) -> bool:

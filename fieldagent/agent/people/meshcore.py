@@ -14,6 +14,7 @@ when the last is on disk.
 from __future__ import annotations
 
 import logging
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,6 +31,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.people.contract import (
     FromHandheld,
+    HandheldPlace,
     HandheldSignal,
     Located,
     Named,
@@ -315,6 +317,10 @@ class MeshcorePeople:
         async with self._turns:
             return await self._say(handle, bytes.fromhex(handle), text)
 
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        if why:
+            await self.say(heard.handle, why, self.new_number(), heard.number)
+
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         return await self.say(handle, f"{sign} {words}", number)
 
@@ -384,15 +390,15 @@ def _charge(volts: float) -> int | None:
 
 def is_handle(handle: str) -> bool:
     """Whether a handle is a MeshCore radio's: a public key, its beginning, or a channel's name."""
-    return not handle.startswith("!")
+    return re.fullmatch(f"{ON_CHANNEL}.*|[0-9a-f]{{12,64}}", handle, re.S) is not None
 
 
 @asynccontextmanager
 async def open_meshcore(
-    place: str, link: ChannelLink, clock: Callable[[], float]
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshcorePeople]:
     """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
-    async with attended(place) as host:
+    async with attended(place.port) as host:
         link.facts["node"] = host.own.key.hex()
         link.facts["firmware"] = host.device.firmware
         people = MeshcorePeople(host, link, clock)

@@ -16,6 +16,7 @@ from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.people.contract import (
     PRECISE,
     FromHandheld,
+    HandheldPlace,
     HandheldSignal,
     Located,
     Marked,
@@ -70,6 +71,10 @@ class MeshtasticPeople:
         return await self._send(
             handle, MeshData(Port.TEXT, text.encode(), reply_id=answers), number
         )
+
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        if why:
+            await self.say(heard.handle, why, self.new_number(), heard.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         return await self._send(handle, wire.reaction(number, sign), self.new_number())
@@ -182,10 +187,10 @@ def is_handle(handle: str) -> bool:
 
 @asynccontextmanager
 async def open_meshtastic(
-    place: str, link: ChannelLink, clock: Callable[[], float]
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshtasticPeople]:
     """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
-    async with attended(place, wire.BAUD) as host:
+    async with attended(place.port, wire.BAUD) as host:
         link.facts["node"] = wire.node_id(host.facts.number)
         link.facts["firmware"] = host.facts.firmware
         link.reason = host.facts.trouble()

@@ -24,6 +24,7 @@ from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.outbound.reach import reached
 from fieldagent.agent.people import signs
 from fieldagent.agent.people.contract import PeopleRadio, TextOutcome
+from fieldagent.agent.people.directory import Holder
 from fieldagent.package.package import Message
 from fieldagent.package.reach import Rung
 from fieldagent.system import waits
@@ -95,7 +96,7 @@ class Absence:
 class Postman:
     journal: Journal
     inbox: Inbox
-    name_of: Callable[[str], str]
+    who: Callable[[str], Holder]
     absence: Absence
     _news: trio.Event = field(default_factory=trio.Event)
 
@@ -184,13 +185,13 @@ class Postman:
         known = outbound.packages(self.journal, [sent.sequence]).get(sent.sequence)
         item = known.package.item if isinstance(known, Accepted) else None
         text = item.content if isinstance(item, Message) else ""
-        text = text.removeprefix(f"{self.name_of(sent.handle)}: ")
+        text = text.removeprefix(self.who(sent.handle).signature)
         return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
 
     async def _bring(self, radio: PeopleRadio, post: HandheldPost) -> bool:
         """Return whether their radio is worth another text now."""
         if self.journal.clock.now() >= post.expires:
-            log.warning("a text has not reached %s in its time", self.name_of(post.handle))
+            log.warning("a text has not reached %s in its time", self.who(post.handle).name)
             await self.journal.persist(handhelds.settle(post.number, state="expired"))
             return True
         parts = parts_of(post.text, radio.text_bytes)
@@ -200,14 +201,14 @@ class Postman:
             answers = 0 if place else post.answers
             found = await radio.say(post.handle, parts[place], packet, answers)
             if not self._note(post.handle, found):
-                log.info("%s has not got a text: %s", self.name_of(post.handle), found.why)
+                log.info("%s has not got a text: %s", self.who(post.handle).name, found.why)
                 if not found.too_early:
                     await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
                 return False
             await self.journal.persist(handhelds.settle(post.number, part=place + 1))
         await self.journal.persist(handhelds.arrived(post.number))
         if not post.request_id.startswith(OWN_WORDS):
-            name = self.name_of(post.handle)
+            name = self.who(post.handle).name
             request = post.request_id.partition(" ")[0]
             await reading.mark(self.journal, self.inbox, request, name, Rung.RADIO)
         return True

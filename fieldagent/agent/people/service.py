@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any, NoReturn
 
 import trio
@@ -13,13 +14,14 @@ from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.handhelds import Handheld
-from fieldagent.agent.people.contract import PRECISE, PeopleRadio, PeoplesRadio
+from fieldagent.agent.people.contract import PRECISE, HandheldPlace, PeopleRadio, PeoplesRadio
 from fieldagent.agent.people.desk import FULL, Desk
-from fieldagent.agent.people.directory import who
+from fieldagent.agent.people.directory import Holder, who
 from fieldagent.agent.people.doubts import Doubt, doubts
 from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people.post import Absence, Postman
-from fieldagent.agent.people_settings import PeopleSettings
+from fieldagent.agent.people.unbelieved import in_distress
+from fieldagent.agent.people_settings import PeopleSettings, is_among
 from fieldagent.store.group import NotOnDisk, StoreFull
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,9 @@ class PeopleService:
         self._desk = desk
         self._journal = desk.journal
         self.link = link
-        self._postman = Postman(desk.journal, desk.inbox, self._name_of, Absence())
+        self._postman = Postman(desk.journal, desk.inbox, self._who, Absence())
+        self._frames: Counter[str] = Counter()
+        """What became of those that a radio hears of everybody."""
 
     async def run(self) -> NoReturn:
         """Raises what the journal raises."""
@@ -47,8 +51,10 @@ class PeopleService:
         await keep_open(work, (RadioLost, PortLost), self._tell_lost, lambda: None, self.link)
 
     async def _work(self, kind: PeoplesRadio) -> None:
-        assert self._settings.port is not None
-        async with kind.open(self._settings.port, self.link, self._unix_time) as radio:
+        mesh = self._settings
+        assert mesh.port is not None
+        place = HandheldPlace(mesh.port, mesh.callsign, mesh.baud, self._admits, self._note_frame)
+        async with kind.open(place, self.link, self._unix_time) as radio:
             self.link.state = LinkState.FAULT if self.link.reason else LinkState.READY
             log.info("people's radio works: %s", self.link.facts.get("node", self._settings.port))
             if self.link.reason:
@@ -61,10 +67,11 @@ class PeopleService:
         while True:
             heard = await radio.receive()
             try:
-                await self._desk.take(heard)
+                if not await self._desk.take(heard):
+                    await radio.refuse(heard, "")
             except (NotOnDisk, StoreFull):
                 log.error("what %s wrote is not taken: the disk is full", heard.handle)
-                await radio.say(heard.handle, FULL, radio.new_number(), heard.number)
+                await radio.refuse(heard, FULL)
 
     def _tell_lost(self, error: BaseException) -> None:
         if self.link.state is not LinkState.ABSENT or self.link.reason != str(error):
@@ -74,8 +81,15 @@ class PeopleService:
     def _unix_time(self) -> float:
         return self._journal.clock.date(self._journal.clock.now())
 
-    def _name_of(self, handle: str) -> str:
-        return who(self._journal, self._settings.people or {}, handle).name
+    def _who(self, handle: str) -> Holder:
+        found = who(self._journal, self._settings.people or {}, handle)
+        return found._replace(caveat=self._desk.caveat)
+
+    def _admits(self, handle: str) -> bool:
+        return is_among(handle, self._settings.calls) or self._who(handle).is_known
+
+    def _note_frame(self, became: str) -> None:
+        self._frames[became] += 1
 
     def status(self) -> dict[str, Any]:
         """Return how the radio is, and how many texts are on their way."""
@@ -85,6 +99,7 @@ class PeopleService:
             "protocol": self._settings.protocol,
             "texts": handhelds.states(self._journal),
             "people": len(handhelds.around(self._journal)),
+            "frames": dict(self._frames),
             **self.link.facts,
         }
 
@@ -97,11 +112,12 @@ class PeopleService:
         ]
 
     def _as_json(self, each: Handheld, namesake_of: str | None) -> dict[str, Any]:
-        person = who(self._journal, self._settings.people or {}, each.handle)
+        person = self._who(each.handle)
         told: dict[str, Any] = {
             "handle": each.handle,
             "name": person.name,
             "known": person.is_known,
+            "caveat": person.caveat,
             "keyChanged": each.other_key is not None,
             "namesakeOf": namesake_of,
             "heard": None if each.heard is None else self._journal.clock.date(each.heard),
@@ -132,7 +148,11 @@ class PeopleService:
 
     def notices(self) -> list[str]:
         """Return what of them people should look at."""
-        return [each.notice for each in self._doubts()]
+        calling = self._desk.unbelieved.handles(self._journal.clock.now())
+        return [
+            *(in_distress(self._who(handle)) for handle in calling),
+            *(each.notice for each in self._doubts()),
+        ]
 
     def _doubts(self) -> list[Doubt]:
         return doubts(self._journal, self._settings.people or {})

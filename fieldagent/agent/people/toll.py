@@ -8,15 +8,25 @@ from math import inf
 
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.affordable import Affordable, SpendingTerms, affordable
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
 
 
 class Toll:
-    def __init__(self, journal: Journal, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
+    """`has_sms` tells whether what goes over Cellular may leave by SMS."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        outboxes: Mapping[Channel, ChannelOutbox],
+        *,
+        has_sms: bool = False,
+    ) -> None:
         self._journal = journal
         self._outboxes = outboxes
+        self._has_sms = has_sms
         self._positions: dict[str, float] = {}
         self._guesses: dict[tuple[str, str], int] = {}
 
@@ -36,6 +46,20 @@ class Toll:
         """Return what a person's messages of today may have cost, but for the one of that number:
         it may have been booked before power failed."""
         return handhelds.spent(self._journal, self.day(), handle, number)
+
+    def afford(self, handle: str, number: int, package: Package, limit: int) -> Affordable:
+        """Return a Package of somebody whom nothing proves on the channels that it may take: what
+        costs nothing, and the others within `limit` credits a day of all such people together."""
+        left = limit - handhelds.spent_by_all(self._journal, self.day(), handle, number)
+        terms = SpendingTerms(
+            "" if limit else "mesh-credits-per-day is not set",
+            max(0, left),
+            limit,
+            "mesh-credits-per-day lets stations cost",
+            self._has_sms,
+        )
+        now = self._journal.clock.date(self._journal.clock.now())
+        return affordable(package, self._outboxes, now, terms)
 
     async def take(self, handle: str, number: int, price: int) -> None:
         """Book it before the Package is accepted: power that fails in between makes a person's day

@@ -43,7 +43,10 @@ export async function lookAtChart(kits, incidents) {
     const mine = incidents.filter(each => each.device === kit.id), open = mine.find(each => !each.off);
     const name = open ? open.title : mine.length ? say("{what}, called off", { what: mine[0].title }) : kit.name;
     const look = open ? "alarm" : kit.troubles.length ? "troubled" : "other";
-    return [{ id: kit.id, name, look, ...last, old: ago(Math.max(0, now - last.at)) }];
+    const age = ago(Math.max(0, now - last.at));
+    // Anybody can send under any call sign.
+    const old = kit.over === "APRS" ? say("{age}, by APRS, unproved call sign", { age }) : age;
+    return [{ id: kit.id, name, look, ...last, old }];
   });
   distressed = incidents;
   by("map-nobody").hidden = spots.length + waypoints.length > 0;

@@ -139,7 +139,8 @@ FAILED_KEPT = 64
 
 
 class MobileOriginated:
-    """`keys` gives the keys that may have tagged a device's satellite messages: none, no tag."""
+    """`keys` gives the keys that may have tagged a device's satellite messages: none, no tag.
+    `take_tracker` takes in where a workspace's tracker was; returns whether an entry says so."""
 
     def __init__(
         self,
@@ -149,12 +150,14 @@ class MobileOriginated:
         keys: Callable[[Device], Awaitable[Sequence[bytes]]],
         grace: float,
         time_to_live: float,
+        take_tracker: Callable[[Db, int, Entry, float], bool],
     ) -> None:
         self._store = store
         self._clock = clock
         self._keys = keys
         self._grace = grace
         self._time_to_live = time_to_live
+        self._take_tracker = take_tracker
         self._failed: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
         """What failed to be taken in last, by device and digest."""
         self.mismatches = 0
@@ -305,8 +308,7 @@ class MobileOriginated:
         if envelope.origin not in (0, taken.device.id):
             neighbour = neighbour_of(db, taken.device, envelope.origin)
             if neighbour is None:
-                text = f"items of {envelope.origin}, which is no device of this workspace"
-                taken.troubles.append(text)
+                taken.troubles.append(f"items of {envelope.origin}, no device of this workspace")
                 return taken
             taken.relaying, taken.device = taken.device, neighbour
             taken.doubt = doubt_of(db, taken.relaying, neighbour, taken.proved)
@@ -375,6 +377,8 @@ class MobileOriginated:
             taken.items += 1
             if not taken.doubt:
                 check_in.heard(db, device.id, taken.now)
+                if self._take_tracker(db, device.workspace, entry, taken.now):
+                    return
             posting, found = addressed(db, self._posting(db, entry, content, taken))
             item, _ = enter(db, posting, now=taken.now, grace=self._grace)
             nobody = found.why
@@ -382,11 +386,9 @@ class MobileOriginated:
                 nobody = outward.enter(db, item, found.address, taken.now)
             if nobody:
                 note_rung(db, item, THE_HUB, Rung.NOBODY, nobody, taken.now)
-            if isinstance(content, Location) and not taken.doubt:
-                contact.note_position(db, device.id, content, entry.time, taken.now)
-                if places.says_where(content):
-                    seen = places.kit_position(device, content, entry.time, taken.now)
-                    places.take(db, [seen], taken.now)
+            # Where a person of the kit's is, who has a radio of their own, the kit need not be.
+            if isinstance(content, Location) and not (taken.doubt or posting.carried):
+                places.note(db, device, content, entry.time, taken.now)
             if entry.sos and not taken.doubt and not _tells_itself(taken):
                 digest = digest_of(entry)
                 owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, taken.now, urgent=True)

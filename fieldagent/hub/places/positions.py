@@ -8,6 +8,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.places import fences, routes
 from fieldagent.hub.places.crossing import DatedPlace
 from fieldagent.hub.places.fences import KitPosition
+from fieldagent.hub.records import contact
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Location, PositionSource
 
@@ -23,6 +24,14 @@ def kit_position(device: Device, place: Location, said: float, now: float) -> Ki
 def says_where(place: Location) -> bool:
     """Return whether it says where its kit was then: an SOS may repeat an earlier one."""
     return place.source is not PositionSource.LAST
+
+
+def note(db: Db, device: Device, place: Location, said: int, now: float) -> None:
+    """Write down where a kit was, as a position says that it sent at `said` (Unix time), and what
+    follows from that."""
+    contact.note_position(db, device.id, place, said, now)
+    if says_where(place):
+        take(db, [kit_position(device, place, said, now)], now)
 
 
 def take(db: Db, found: Sequence[KitPosition], now: float) -> None:

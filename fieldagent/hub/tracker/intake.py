@@ -43,8 +43,8 @@ AHEAD = 300.0
 _MEMBERS = {name: field.attribute for name, field in ITEMS["location"][2].items()}
 
 
-def take_in(db: Db, workspace: int, report: TrackerReport, now: float) -> Became:
-    """Take in one report; nothing of it is lost on return."""
+def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = WAY) -> Became:
+    """Take in one report; nothing of it is lost on return. `way` is how it came."""
     tracker = records.find(db, workspace, report.ident)
     if tracker is None:
         return Became.REFUSED
@@ -53,6 +53,7 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float) -> Became
     if report.alarm == tracker.alarm and at <= tracker.at:
         return Became.REPEATED
     place = None if report.place is None else _location(report.place, at)
+    contact.note(db, tracker.device, way, now)
     _note_heard(db, tracker, place, at, report.accuracy, now)
     incident = records.open_incident(db, tracker.device)
     told = tracker.told
@@ -76,7 +77,6 @@ def _location(place: Mapping[str, float], at: float) -> Location:
 def _note_heard(
     db: Db, tracker: Tracker, place: Location | None, at: float, accuracy: float, now: float
 ) -> None:
-    contact.note(db, tracker.device, WAY, now)
     if place is not None:
         contact.note_position(db, tracker.device, place, int(at), now)
         where = DatedPlace(place.latitude, place.longitude, at, accuracy)

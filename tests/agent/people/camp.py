@@ -4,6 +4,7 @@ it is linked to: every one a process of its own."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -77,6 +78,13 @@ def _texts(person: Running, message: int, text: str) -> list[str]:
     return signs
 
 
+def _acks_and_texts(person: Running, message: int, text: str) -> list[str]:
+    """An acknowledgement is the sign that the kit has it on its disk; the others are texts."""
+    acks = [json.loads(line) for line in person.output() if line.startswith('{"ack"')]
+    kept = any(each["ack"] == message and each["there"] for each in acks)
+    return [KEPT] * kept + _texts(person, message, text)
+
+
 class Firmware(NamedTuple):
     """What a kit's radio and its people's have."""
 
@@ -85,10 +93,21 @@ class Firmware(NamedTuple):
     handle: Callable[[int], str]
     """Returns that of a node of the air; 1 is the kit's own."""
     text_bytes: int
-    air: Callable[..., AbstractContextManager[tuple[Running, list[int]]]]
-    person: Callable[[int], Running]
+    air: Callable[..., AbstractContextManager[tuple[Running, list[Any]]]]
+    person: Callable[[Any], Running]
     signs: Callable[[Running, int, str], list[str]]
     """Those that a person has seen by now, of a message by its number and text."""
+    person_name: Callable[[int], str] = "Node {}".format
+    """Returns by what a node's person is called, by their own word."""
+    caveat: str = ""
+    """Beside all that comes by it."""
+    settings: Mapping[str, str] = {}
+    """Of a kit with such a radio."""
+
+    def signed(self, name: str, text: str) -> str:
+        """What a person wrote, as it goes on; without a name, of a user of the hub's."""
+        who = " ".join(filter(None, (name, self.caveat)))
+        return f"{who}: {text}" if who else text
 
     @property
     def kit(self) -> str:
@@ -119,7 +138,43 @@ MESHCORE = Firmware(
     test_companion_judged.person,
     _texts,
 )
-FIRMWARES = {each.name: each for each in (MESHTASTIC, MESHCORE)}
+
+
+def call_of(number: int) -> str:
+    return f"N0CALL-{number}"
+
+
+@contextmanager
+def aprs_air(home: Path, people: int) -> Iterator[tuple[Running, list[tuple[int, str]]]]:
+    """The frequency, and of each person the port of their TNC and their call."""
+    command = [sys.executable, "-m", "tests.peers.aprs_air", str(home / "air"), str(people)]
+    with Running(command, "ready") as air:
+        ports = [int(line.rpartition(":")[2]) for line in air.lines if "tcp://" in line]
+        yield air, [(port, call_of(node)) for node, port in enumerate(ports, 2)]
+
+
+def aprs_person(place: tuple[int, str]) -> Running:
+    port, call = place
+    return Running([sys.executable, "-m", "tests.peers.aprs_person", str(port), call], "ready ")
+
+
+APRS = Firmware(
+    "aprs",
+    lambda number: call_of(number).lower(),
+    67,
+    aprs_air,
+    aprs_person,
+    _acks_and_texts,
+    call_of,
+    "by APRS, unproved call sign",
+    {
+        "mesh-callsign": call_of(1),
+        "mesh-calls": call_of(3),
+        "mesh-sos": f"{call_of(2)}, {call_of(3)}",
+        "mesh-credits-per-day": "1000",
+    },
+)
+FIRMWARES = {each.name: each for each in (MESHTASTIC, MESHCORE, APRS)}
 """One for each of `people_settings.RADIOS`."""
 
 
@@ -195,6 +250,7 @@ def camp(
             "mesh-protocol": firmware.name,
             "mesh-people": f"{firmware.ada} Ada",
             "inbound-hook": HOOK,
+            **firmware.settings,
             **settings,
         }
         kit = stack.enter_context(Agent(home / "kit", all_settings))

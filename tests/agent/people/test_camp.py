@@ -31,8 +31,17 @@ from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, po
 from tests.hub.test_journey import sky as sky_of_hub
 from tests.processes import administer, agent, free_port, hub, sky, until
 
+SLOW = {"aprs": pytest.mark.long}
+"""Its station waits before it answers, so that no two of them transmit at once: `test_aprs_camp.py`
+has one way of each in the ordinary run."""
 
-@pytest.fixture(params=sorted({*RADIOS} - {auto.NAME}))
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[SLOW[name]] if name in SLOW else [])
+        for name in sorted({*RADIOS} - {auto.NAME})
+    ]
+)
 def firmware(request: pytest.FixtureRequest) -> Firmware:
     """Each people's radio that there is."""
     return FIRMWARES[request.param]
@@ -112,7 +121,8 @@ def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
         kit = stack.enter_context(camp(tmp_path, by_ip, firmware=firmware))
         until(lambda: "Ada of the rescue" in str(kit.kit.call("GET", "/api/people").body))
         first = kit.write(0, "hut reached")
-        until(lambda: posted(hooked) == ["hut reached"])
+        said = [firmware.signed("", each) for each in ("hut reached", "all well")]
+        until(lambda: posted(hooked) == said[:1])
         above.kill()
         second = kit.write(0, "all well")
         until(lambda: kit.sees(0, second, KEPT))
@@ -120,7 +130,7 @@ def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
         # It looks at once after its start, where it would rest by now.
         kit.restart()
         # A hub that is killed before it has written down that a webhook has it says it again.
-        until(lambda: [*dict.fromkeys(posted(hooked))] == ["hut reached", "all well"])
+        until(lambda: [*dict.fromkeys(posted(hooked))] == said)
         names = {each["payloads"][0]["identity"]["name"] for each in hooked.got}
         assert names == {"Ada of the rescue"}
         assert {*kit.signs(0, first), *kit.signs(0, second)} == {KEPT}
@@ -149,7 +159,7 @@ def test_a_push_to_a_user_reaches_their_handheld(tmp_path: Path, firmware: Firmw
         kit = stack.enter_context(camp(tmp_path, by_ip, firmware=firmware))
         until(lambda: "Ada of the rescue" in str(kit.kit.call("GET", "/api/people").body))
         kit.write(0, "hut reached")
-        until(lambda: posted(hooked) == ["hut reached"])
+        until(lambda: posted(hooked) == [firmware.signed("", "hut reached")])
         push(above.port, proof, message_to(ada, first, "come down by noon"))
         assert heard(kit.people[0]).endswith(": come down by noon")
         until(lambda: kit.mesh()["texts"] == {"on radio": 1})
@@ -192,7 +202,9 @@ def test_killed_and_started_again_it_goes_on_where_it_was(
         above.expect("the network is there")
         kit.restart()
         until(lambda: [*dict.fromkeys(kit.signs(0, message))] == [KEPT, LEFT])
-        assert [each["text"] for each in kit.packages()] == ["Ada: weather closes in"]
+        assert [each["text"] for each in kit.packages()] == [
+            firmware.signed("Ada", "weather closes in")
+        ]
 
 
 def test_a_radio_that_is_unplugged_costs_nothing(tmp_path: Path, firmware: Firmware) -> None:
@@ -258,13 +270,12 @@ def test_an_sos_is_the_persons_and_only_they_take_it_back(
         ben.type("position 46.5475 7.985 3454")
         until(lambda: any(each["position"] for each in kit.people_around()))
         ben.type(f"text {kit.number} SOS leg broken")
-        assert heard(ben).startswith("Your SOS is on this kit's disk")
+        hears(ben, "Your SOS is on this kit's disk")
         until(lambda: len(kit.packages()) == 2)
         position, said = kit.packages()
-        assert (said["text"], said["sos"]) == (
-            f"SOS from Node 3 ({firmware.ben[:12]}): leg broken",
-            True,
-        )
+        who = f"{firmware.person_name(3)} ({firmware.ben[:12]}"
+        place = f", {firmware.caveat}), at 46.54750 7.98500" if firmware.caveat else ")"
+        assert (said["text"], said["sos"]) == (f"SOS from {who}{place}: leg broken", True)
         assert position["sos"] and position["position"] == [46.5475, 7.985]
         kit.restart()
         kit.await_radio()
@@ -300,12 +311,14 @@ def test_a_guest_is_told_once_and_known_by_the_code(tmp_path: Path, firmware: Fi
         hears(ben, "That is not the code of this kit.")
         ben.type(f"text {kit.number} hello again")
         ben.type(f"text {kit.number} Join edelweiss")
-        hears(ben, "You are known to this kit now, Node 3")
+        hears(ben, f"You are known to this kit now, {firmware.person_name(3)}")
         assert kit.packages() == []
         message = kit.write(1, "hello at last")
         until(lambda: kit.sees(1, message, KEPT, LEFT))
         kit.restart()
-        assert [each["text"] for each in kit.packages()] == ["Node 3: hello at last"]
+        assert [each["text"] for each in kit.packages()] == [
+            firmware.signed(firmware.person_name(3), "hello at last")
+        ]
 
 
 def test_a_channels_talk_costs_nothing_but_behind_the_word(
@@ -316,7 +329,8 @@ def test_a_channels_talk_costs_nothing_but_behind_the_word(
         ada.type("channel 0 hi all")
         ada.type("channel 1 anybody near the hut?")
         ada.type("channel 1 @hub send the doctor")
-        until(lambda: [each["text"] for each in kit.packages()] == ["Ada: send the doctor"])
+        said = [firmware.signed("Ada", "send the doctor")]
+        until(lambda: [each["text"] for each in kit.packages()] == said)
 
 
 def test_a_waypoint_goes_and_who_is_around_is_seen(tmp_path: Path) -> None:
@@ -372,12 +386,13 @@ def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
 
 def test_a_stranger_with_a_known_name_is_an_event(tmp_path: Path, firmware: Firmware) -> None:
     """Whoever listens is told with what to do, at the beginning too; until it is known."""
-    known = {"mesh-people": f"{firmware.ada} node 3", "mesh-join-code": "edelweiss"}
+    name = firmware.person_name(3)
+    known = {"mesh-people": f"{firmware.ada} {name.lower()}", "mesh-join-code": "edelweiss"}
     with camp(tmp_path, known, people=2, firmware=firmware) as there:
         with listening(there.kit, "people") as listener:
             told = listener.until("people", handle=firmware.ben).data
-        assert (told["name"], told["known"]) == ("Node 3", False)
+        assert (told["name"], told["known"]) == (name, False)
         assert told["namesakeOf"] == firmware.ada
         assert "until they write the join code, or you add it" in told["notice"]
         assert told["notice"] in there.kit.call("GET", "/api/status").body["notices"]
-        there.kit.expect("calls itself Node 3")
+        there.kit.expect(f"calls itself {name}")

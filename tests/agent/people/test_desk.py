@@ -35,6 +35,7 @@ from tests import kit as kits
 
 ADA, EVE = "!00000ada", "!00000eee"
 KEY, OTHER = b"\1" * 32, b"\2" * 32
+AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 SETTINGS = PeopleSettings(port="nowhere", people={ADA: "Ada"})
 
 
@@ -65,7 +66,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(path: Path, **changed: Any) -> AsyncIterator[Bench]:
+async def bench(path: Path, caveat: str = "", **changed: Any) -> AsyncIterator[Bench]:
     async with kits.kit(path) as kit:
         settings = SETTINGS._replace(**changed)
         desk = Desk(
@@ -76,6 +77,7 @@ async def bench(path: Path, **changed: Any) -> AsyncIterator[Bench]:
             Toll(kit.journal, kit.outboxes),
             settings,
             [],
+            caveat,
         )
         yield Bench(kit, desk)
 
@@ -307,6 +309,91 @@ async def test_a_code_is_guessed_five_times_a_day(tmp_path: Path) -> None:
         await there.say("hello")
         assert there.items() == []
         assert there.answers().count("That is not the code of this kit.") == 5
+
+
+STATION, CAVEAT = "n0call-9", "by APRS, unproved call sign"
+UNPROVED: Any = {"caveat": CAVEAT, "people": {STATION: "Ada"}, "positions": 60}
+
+
+async def test_nobody_is_rung_by_whom_nothing_proves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """People see it, and what a known person wrote goes as their message."""
+    async with bench(tmp_path, **UNPROVED, credits_per_day=99) as there:
+        service = PeopleService(there.desk.settings, there.desk, ChannelLink())
+        with caplog.at_level(logging.WARNING):
+            await there.say("SOS leg broken", STATION)
+            await there.say("Mic-E emergency", "n0call-8", alert=True)
+        assert incident.open_one(there.kit.journal) is None
+        assert there.items() == [Message(f"Ada {CAVEAT}: SOS leg broken")]
+        assert not any(package.sos for package in there.packages())
+        (answer,) = there.answers()
+        assert (
+            answer
+            == "By this way an SOS rings nobody: anybody could send it. It went as a message."
+        )
+        ada, other = service.notices()
+        assert ada.startswith(f"Ada ({STATION}) says that it is in distress, {CAVEAT}")
+        assert other.startswith("n0call-8 (n0call-8)")
+        assert ada in caplog.text and other in caplog.text
+
+
+async def test_a_setting_believes_a_call_and_the_sos_says_what_that_is_worth(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, **UNPROVED, sos={STATION}) as there:
+        await there.say("SOS leg broken", STATION)
+        await there.say("SOS me too", "n0call-8")
+        (package,) = there.packages()
+        assert package.sos
+        assert package.item == Message(f"SOS from Ada ({STATION}, {CAVEAT}): leg broken")
+
+
+async def test_where_somebody_is_whom_nothing_proves_is_a_trackers_position(
+    tmp_path: Path,
+) -> None:
+    """It can't be taken for the kit's own, also by who knows nothing of trackers."""
+    async with bench(tmp_path, **UNPROVED, credits_per_day=99) as there:
+        listed = Directory(1, 9, (DirectoryEntry("user", 12, "Ada", (STATION,)),))
+        await directory.keep(there.kit.journal, listed)
+        await there.hear(Located(Location(46.5, 7.9, AT)), STATION)
+        await there.hear(Located(Location(46.6, 7.9)), "n0call-8")
+        (package,) = there.packages()
+        assert package.author == "tracker:N0CALL-9"
+        assert package.item == Waypoint(46.5, 7.9, "N0CALL-9", AT, CAVEAT)
+
+
+async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_path: Path) -> None:
+    """And then all of them together no more than it says."""
+    both: dict[str, Any] = UNPROVED | {"people": {STATION: "Ada", EVE: "Eve"}}
+    async with bench(tmp_path / "none", **both) as there:
+        assert not await there.desk.take(FromHandheld(STATION, 1, Spoken("hello", True)))
+        await there.hear(Located(Location(46.5, 7.9)), STATION, number=2)
+        assert there.packages() == [], "this kit has satellite alone"
+    async with bench(tmp_path / "three", **both, credits_per_day=3) as there:
+        for number, handle in enumerate((STATION, EVE, STATION, EVE), 100):
+            await there.say("hello", handle, number=number)
+        assert len(there.packages()) == 3
+
+
+async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(
+    tmp_path: Path,
+) -> None:
+    """Its station repeats what it has heard no answer to: an acknowledgement would be untrue."""
+    async with bench(tmp_path, **UNPROVED, credits_per_day=99, join_code="edelweiss") as there:
+        for number, (handle, text, taken) in enumerate(
+            [
+                ("n0call-8", "hello", False),
+                ("n0call-8", "SOS", False),
+                ("n0call-8", "join enzian", False),
+                (STATION, "hello", True),
+                (STATION, "SOS CANCEL", True),
+            ],
+            1,
+        ):
+            heard = FromHandheld(handle, number, Spoken(text, True))
+            assert [await there.desk.take(heard) for _ in range(2)] == [taken] * 2, text
+        assert len(there.items()) == 1
 
 
 async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.people import meshcore, meshcore_host
 from fieldagent.agent.people.contract import (
     FromHandheld,
+    HandheldPlace,
     Located,
     Named,
     Powered,
@@ -103,7 +104,9 @@ async def bench(home: Path) -> AsyncIterator[Bench]:
 
 @asynccontextmanager
 async def opened(there: Bench, link: ChannelLink | None = None) -> AsyncIterator[MeshcorePeople]:
-    async with open_meshcore(there.place, link or ChannelLink(), lambda: float(NOW)) as people:
+    async with open_meshcore(
+        HandheldPlace(there.place), link or ChannelLink(), lambda: float(NOW)
+    ) as people:
         yield people
 
 

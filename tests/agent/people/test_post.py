@@ -11,11 +11,16 @@ import trio
 
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.people.contract import PeopleRadio, TextOutcome
+from fieldagent.agent.people.directory import Holder
 from fieldagent.agent.people.post import Absence, Postman
 from tests import kit as kits
 from tests.processes import PATIENCE
 
 ADA = "!00000ada"
+
+
+def of_nobody(handle: str) -> Holder:
+    return Holder(handle, handle, is_known=False)
 
 
 class Radio:
@@ -48,7 +53,7 @@ async def test_who_is_absent_is_left_alone_for_a_while(
         journal = kit.journal
         await journal.persist(handhelds.post(ADA, "r1", "hello", 0.0, 1e12))
         radio = Radio(outcome, TextOutcome(True, ""))
-        postman = Postman(journal, kit.inbox, str, Absence())
+        postman = Postman(journal, kit.inbox, of_nobody, Absence())
         with trio.move_on_after(PATIENCE):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(postman.run, cast(PeopleRadio, radio))

@@ -1,0 +1,358 @@
+"""APRS stations at a KISS TNC as people's radio: their positions, and messages to the kit's call.
+
+    their call            is who they are, by their own word: nothing proves it
+    who is heard          are those that the door lets in (`aprs_door`)
+    an acknowledgement    goes out once the message is on disk, and again for each repetition; it is
+                          the sign for that, too. What is not taken is rejected
+    other signs           are texts: there are no reactions
+    an emergency          of Mic-E is an alert
+    an object             is a point that its sender marks; where that is itself, it does not say
+    by APRS-IS            comes what says nothing of who is near: it is not acknowledged
+
+Without a call of its own the kit transmits nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from random import getrandbits, randrange, uniform
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.people import signs
+from fieldagent.agent.people.aprs_door import AprsDoor
+from fieldagent.agent.people.contract import (
+    PRECISE,
+    FromHandheld,
+    HandheldPlace,
+    Located,
+    Marked,
+    Named,
+    PeoplesRadio,
+    Spoken,
+    TextOutcome,
+)
+from fieldagent.agent.radios.radio_line import RadioLine, open_line
+from fieldagent.package.package import Location
+from fieldagent.system import waits
+from fieldagent.wire import aprs as wire
+from fieldagent.wire import ax25, kiss
+from fieldagent.wire.aprs import AprsAnswer, AprsHeard, AprsMessage, AprsObject, AprsPosition
+from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+TCP_PORT = 8001
+DESTINATION = ax25.Callsign("APZFLD")
+PATH = (ax25.Callsign("WIDE1", 1), ax25.Callsign("WIDE2", 1))
+WRITE_MAX = 10.0
+"""Seconds in which a TNC takes a frame from its line."""
+ACK_AFTER = 1.0, 3.0
+"""Seconds before an answer, so that it does not meet the digipeated copy of what it answers."""
+ACK_MAX = 20.0
+"""Seconds in which a message is acknowledged, for each of its two times on the air."""
+SAME_ID, SAME_TEXT = 1800.0, 28.0
+"""Seconds within which a message with an id, or one without, is the same again."""
+REMEMBERED_MAX = 1000
+WAITING_MAX = 200
+"""Things heard that wait for the desk: of what comes beyond that nothing is acknowledged."""
+IDS = 36**wire.ID_MAX
+PRECISIONS = (PRECISE, 18, 14, 11, 8)
+"""Bits that are true of a position that leaves out so many digits."""
+LOOK_ALIKES = str.maketrans("|~{\r\n", "/-(  ")
+"""For what a message may not hold."""
+TO_ALL = re.compile("ALL|CQ|QST|BLN.*")
+LISTENS_ONLY = "listens only: it has no mesh-callsign"
+CAVEAT = "by APRS, unproved call sign"
+
+
+@dataclass(slots=True)
+class _HeardMessage:
+    """One that was heard, until it is too old to be repeated."""
+
+    number: int
+    until: float
+    is_kept: bool = False
+    """It is on disk."""
+
+
+@dataclass(slots=True)
+class _HeardThing:
+    heard: FromHandheld
+    key: tuple[str, str, str] | None = None
+    """By which its message is remembered: station, id and text."""
+
+
+class AprsPeople:
+    """Implements `contract.PeopleRadio`."""
+
+    text_bytes = wire.TEXT_MAX
+    has_signs = False
+
+    def __init__(
+        self,
+        line: RadioLine,
+        place: HandheldPlace,
+        nursery: trio.Nursery,
+        clock: Callable[[], float],
+    ) -> None:
+        self._line = line
+        self._call = ax25.read_call(place.callsign) if place.callsign else None
+        self._door = AprsDoor(place.admits)
+        self._note = place.note
+        self._nursery = nursery
+        self._clock = clock
+        self._deframer = kiss.KissDeframer()
+        self._writes = trio.Lock()
+        self._heard: deque[_HeardThing] = deque()
+        self._news = trio.Event()
+        self._taken: _HeardThing | None = None
+        """What the desk has in hand."""
+        self._named: set[str] = set()
+        self._messages: dict[tuple[str, str, str], _HeardMessage] = {}
+        self._asked: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}
+        """What is said of messages of ours, by station and id."""
+
+    async def listen(self) -> NoReturn:
+        """Take in what the TNC hears. Raises PortLost."""
+        while True:
+            for kind, content in self._deframer.receive_data(await self._line.read()):
+                if kind != kiss.DATA:
+                    continue
+                try:
+                    frame = ax25.decode(content)
+                    if frame is not None and frame.source != self._call:
+                        self._judge(frame, wire.read(frame))
+                except RemoteProtocolError as error:
+                    log.debug("the TNC hears what cannot be read: %s", error)
+                    self._note("unreadable")
+
+    def _judge(self, frame: ax25.Frame, heard: AprsHeard) -> None:
+        if heard.source == self._own:
+            # A gateway's copy of what the kit itself sent.
+            return
+        now, raw = trio.current_time(), (str(frame.destination), frame.info)
+        became = self._door.judge(heard, raw, self._own, now)
+        if became == "taken" and len(self._heard) >= WAITING_MAX:
+            became = "limited"
+        self._note(became)
+        if became == "taken":
+            self._take(heard)
+
+    @property
+    def _own(self) -> str:
+        return "" if self._call is None else str(self._call)
+
+    def _take(self, heard: AprsHeard) -> None:
+        handle, what = heard.source.lower(), heard.what
+        if isinstance(what, AprsAnswer):
+            self._take_answer(handle, what.to, what.id, has_it=what.has_it)
+        elif isinstance(what, AprsMessage) and what.acknowledges:
+            self._take_answer(handle, what.to, what.acknowledges, has_it=True)
+        if handle not in self._named:
+            if len(self._named) >= REMEMBERED_MAX:
+                self._named.clear()
+            self._named.add(handle)
+            self._hear(heard, 0, Named(heard.source, b""))
+        if isinstance(what, AprsPosition):
+            self._take_position(heard, what)
+        elif isinstance(what, AprsObject):
+            self._take_object(heard, what)
+        elif isinstance(what, AprsMessage):
+            self._take_message(heard, what)
+        else:
+            self._hear(heard, getrandbits(48) or 1, None)
+
+    def _hear(
+        self,
+        heard: AprsHeard,
+        number: int,
+        what: Spoken | Named | Located | Marked | None,
+        key: tuple[str, str, str] | None = None,
+    ) -> None:
+        thing = FromHandheld(heard.source.lower(), number, what, over_internet=heard.over_internet)
+        self._heard.append(_HeardThing(thing, key))
+        self._news.set()
+
+    def _take_position(self, heard: AprsHeard, there: AprsPosition) -> None:
+        where = Location(
+            there.latitude,
+            there.longitude,
+            wire.dated(there.when, datetime.fromtimestamp(self._clock(), UTC)),
+            altitude=there.altitude,
+            speed_over_ground=there.speed,
+            course_over_ground=there.course,
+        )
+        self._hear(heard, getrandbits(48) or 1, Located(where, PRECISIONS[there.ambiguity]))
+        if there.emergency:
+            words = "Mic-E emergency"
+            number = self._number(heard.source, "", words)
+            self._hear(heard, number, Spoken(words, True, alert=True))
+
+    def _take_object(self, heard: AprsHeard, thing: AprsObject) -> None:
+        """One is repeated for hours: it has the same number each time, until it says another thing.
+        What is taken off the map stays where it is marked."""
+        place, name = thing.there, thing.name or "?"
+        mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
+        told = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
+        number = int.from_bytes(sha256(told.encode()).digest()[:6], "big") or 1
+        point = Marked(mark, place.latitude, place.longitude, name, place.comment, None)
+        self._hear(heard, number, point if thing.is_alive else None)
+
+    def _take_message(self, heard: AprsHeard, message: AprsMessage) -> None:
+        is_ours = self._call is not None and message.to == self._own
+        if not is_ours and not TO_ALL.fullmatch(message.to):
+            self._hear(heard, getrandbits(48) or 1, None)
+            return
+        handle = heard.source.lower()
+        key = (handle, message.id, f"{message.to}:{message.text}")
+        now = trio.current_time()
+        before = self._messages.get(key)
+        if before is not None and now < before.until:
+            if before.is_kept and is_ours and message.id and not heard.over_internet:
+                self._answer(handle, message.id, has_it=True)
+            return
+        while len(self._messages) >= REMEMBERED_MAX:
+            del self._messages[next(iter(self._messages))]
+        number = self._number(*key) if message.id else getrandbits(48) or 1
+        if not heard.over_internet:
+            lasts = SAME_ID if message.id else SAME_TEXT
+            self._messages.pop(key, None)
+            self._messages[key] = _HeardMessage(number, now + lasts)
+        spoken = Spoken(message.text, is_ours, "" if is_ours else message.to)
+        self._hear(heard, number, spoken, key if is_ours and message.id else None)
+
+    def _number(self, *what: str) -> int:
+        """Return the same for the same within half an hour, whether the kit started anew in it or
+        not: stations count their messages from 1 after each start of theirs."""
+        since = int(self._clock() // SAME_ID)
+        told = "\0".join((*what, str(since)))
+        return int.from_bytes(sha256(told.encode()).digest()[:6], "big") or 1
+
+    async def receive(self) -> FromHandheld:
+        # Whoever asks for the next has the last on disk.
+        self._settle(has_it=True)
+        while not self._heard:
+            self._news = trio.Event()
+            await self._news.wait()
+        self._taken = self._heard.popleft()
+        return self._taken.heard
+
+    def _settle(self, *, has_it: bool) -> None:
+        taken, self._taken = self._taken, None
+        if taken is None or taken.key is None or taken.heard.over_internet:
+            return
+        if has_it and taken.key in self._messages:
+            self._messages[taken.key].is_kept = True
+        elif not has_it:
+            # Repeated, it is another try.
+            self._messages.pop(taken.key, None)
+        self._answer(taken.heard.handle, taken.key[1], has_it=has_it)
+
+    def _answer(self, handle: str, number: str, *, has_it: bool) -> None:
+        self._nursery.start_soon(self._send_answer, handle, number, has_it)
+
+    async def _send_answer(self, handle: str, number: str, has_it: bool) -> None:
+        await waits.sleep(uniform(*ACK_AFTER))
+        await self._send(wire.write_answer(handle.upper(), number, has_it=has_it))
+
+    async def _send(self, info: bytes) -> None:
+        """Raises PortLost and RadioLost."""
+        assert self._call is not None
+        frame = ax25.encode(ax25.Frame(self._call, DESTINATION, info, PATH))
+        async with self._writes:
+            with trio.move_on_after(WRITE_MAX):
+                await self._line.write(kiss.encode(frame))
+                return
+        raise RadioLost(f"the TNC has taken nothing for {WRITE_MAX:.0f} seconds")
+
+    def _take_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
+        asked = self._asked.get((handle, number))
+        if asked is not None and to == self._own:
+            answered, answers = asked
+            answers.append(has_it)
+            answered.set()
+
+    def new_number(self) -> int:
+        return randrange(1, IDS)
+
+    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+        if self._call is None:
+            return TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
+        if not is_handle(handle):
+            return TextOutcome(False, "it is no APRS station, and this kit's radio hears those")
+        return await self._say(handle, text, _id(number))
+
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        """By a rejection: its station shows that, and asks for no text."""
+        self._settle(has_it=False)
+
+    async def _say(self, handle: str, text: str, number: str) -> TextOutcome:
+        info = wire.write_message(handle.upper(), text.translate(LOOK_ALIKES), number)
+        answered, answers = trio.Event(), list[bool]()
+        self._asked[handle, number] = answered, answers
+        try:
+            for _ in range(2):
+                await self._send(info)
+                with trio.move_on_after(ACK_MAX):
+                    await answered.wait()
+                if answers:
+                    break
+        finally:
+            del self._asked[handle, number]
+        if not answers:
+            return TextOutcome(False, "nobody acknowledged it")
+        return TextOutcome(answers[0], "" if answers[0] else "its station rejects it")
+
+    async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
+        if sign == signs.KEPT:
+            return TextOutcome(True, "")  # the acknowledgement has said it
+        text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
+        return await self.say(handle, text, self.new_number())
+
+
+def _id(number: int) -> str:
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    rest, text = number % IDS, ""
+    for _ in range(wire.ID_MAX):
+        rest, digit = divmod(rest, 36)
+        text = digits[digit] + text
+    return text
+
+
+def is_handle(handle: str) -> bool:
+    """Whether a handle is a call, in lower case."""
+    return re.fullmatch(r"[a-z0-9]{1,9}(?:-[a-z0-9]{1,2})?", handle) is not None
+
+
+@asynccontextmanager
+async def open_aprs(
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
+) -> AsyncIterator[AprsPeople]:
+    """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
+    async with open_line(place.port, place.baud, TCP_PORT) as line, trio.open_nursery() as nursery:
+        link.facts["node"] = place.callsign or LISTENS_ONLY
+        link.reason = ""
+        people = AprsPeople(line, place, nursery, clock)
+        nursery.start_soon(people.listen)
+        yield people
+        nursery.cancel_scope.cancel()
+
+
+RADIO = PeoplesRadio(
+    "aprs",
+    "stations of amateur radio at a KISS TNC, by serial line or tcp://host: docs/people-radios.md",
+    open_aprs,
+    is_handle,
+    caveat=CAVEAT,
+)

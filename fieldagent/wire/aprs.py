@@ -1,0 +1,331 @@
+"""APRS (Protocol Reference 1.0.1, and what 1.1 and 1.2 add): positions and messages of amateur
+stations, as the information of AX.25 UI frames.
+
+Read are positions in each of their forms (chapters 8 to 10), the first of them with times, objects
+and items (chapter 11), messages, acknowledgements and rejections (chapter 14), and each of them of
+third parties (chapter 17). Written are messages and their answers alone.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from fieldagent.wire.ax25 import Callsign, Frame, read_call
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+TEXT_MAX = 67
+"""Bytes of a message (chapter 14 says characters)."""
+ID_MAX = 5
+ADDRESSEE = 9
+_KNOT = 1852 / 3600
+_FOOT = 0.3048
+_ALTITUDE = re.compile(r"/A=(-?[0-9]{5,6})")
+_BY_INTERNET = ("TCPIP", "TCPXX")
+"""In a path: somebody's gateway had it from APRS-IS."""
+
+
+class AprsPosition(NamedTuple):
+    latitude: float
+    longitude: float
+    altitude: float | None = None
+    """Metres."""
+    speed: float | None = None
+    """Metres a second."""
+    course: float | None = None
+    """Degrees."""
+    comment: str = ""
+    ambiguity: int = 0
+    """Digits that its sender has left out, 0 to 4."""
+    emergency: bool = False
+    when: str = ""
+    """Its time as it stands there, for `dated`; empty where it has none."""
+
+
+class AprsObject(NamedTuple):
+    """What a station says of a thing or a place that is not itself."""
+
+    name: str
+    there: AprsPosition
+    is_alive: bool
+    """False: it is taken off the map."""
+
+
+class AprsMessage(NamedTuple):
+    to: str
+    text: str
+    id: str = ""
+    """By which it is acknowledged; empty where nobody asks for that."""
+    acknowledges: str = ""
+    """The id of a message that it acknowledges beside what it says (reply-acks of 1.1)."""
+
+
+class AprsAnswer(NamedTuple):
+    """What the addressee's station says of a message."""
+
+    to: str
+    id: str
+    has_it: bool
+    """False: it was rejected."""
+
+
+class AprsHeard(NamedTuple):
+    """One frame."""
+
+    source: str
+    what: AprsPosition | AprsObject | AprsMessage | AprsAnswer | None
+    """None for what is nothing of these."""
+    over_internet: bool = False
+    """It came by APRS-IS, and says nothing of who is near."""
+
+
+def read(frame: Frame) -> AprsHeard:
+    """Raises RemoteProtocolError where it says that it is something, and cannot be that."""
+    text = frame.info.decode("latin-1")
+    if text.startswith("}"):
+        return _third_party(text[1:])
+    far = any(call.name in _BY_INTERNET for call in frame.via)
+    return AprsHeard(str(frame.source), _what(text, frame.destination), far)
+
+
+def _third_party(text: str) -> AprsHeard:
+    """Of `SOURCE>DESTINATION,PATH:information`; a gateway has it from elsewhere."""
+    found = re.fullmatch(r"([A-Z0-9]{1,9}(?:-[A-Z0-9]{1,2})?)>([A-Z0-9-]+)([^:]*):(.*)", text, re.S)
+    if found is None:
+        raise RemoteProtocolError("a third party's packet without a head")
+    source, to, _, info = found.groups()
+    if info.startswith("}"):
+        raise RemoteProtocolError("a third party's packet within another")
+    try:
+        destination = read_call(to)
+    except LocalProtocolError:
+        destination = Callsign("APRS")
+    return AprsHeard(source, _what(info, destination), over_internet=True)
+
+
+def _what(text: str, to: Callsign) -> AprsPosition | AprsObject | AprsMessage | AprsAnswer | None:
+    kind = text[:1]
+    if kind == ":":
+        return _message(text)
+    if kind and kind in "!=":
+        return _position(text[1:])
+    if kind and kind in "/@":
+        return _position(text[8:])._replace(when=text[1:8])
+    if kind and kind in ";)":
+        return _object(text)
+    if kind and kind in "`'\x1c\x1d":
+        return _mic_e(text, to)
+    return None
+
+
+def _message(text: str) -> AprsMessage | AprsAnswer | None:
+    """`:ADDRESSEE:text{id`; an acknowledgement has `ack` or `rej` and the id as its text."""
+    if len(text) < ADDRESSEE + 2 or text[ADDRESSEE + 1] != ":":
+        return None
+    to, said = text[1 : ADDRESSEE + 1].rstrip(), text[ADDRESSEE + 2 :].rstrip("\r\n")
+    if answer := re.fullmatch(r"(ack|rej)([A-Za-z0-9]{1,5})(?:\}.*)?", said):
+        return AprsAnswer(to, answer[2], answer[1] == "ack")
+    body, mark, number = said.rpartition("{")
+    ids = re.fullmatch(r"([A-Za-z0-9]{1,5})(?:\}([A-Za-z0-9]{0,5}))?", number)
+    if mark and ids:
+        return AprsMessage(to, _utf_8(body), ids[1], ids[2] or "")
+    return AprsMessage(to, _utf_8(said))
+
+
+def _utf_8(text: str) -> str:
+    """A text is UTF-8 since 1.2; of before it is whatever its sender had."""
+    raw = text.encode("latin-1")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return text
+
+
+def _object(text: str) -> AprsObject:
+    """Of `;NAME     *111111z` or `)NAME!`, and a position. Raises RemoteProtocolError."""
+    found = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
+    if found is None:
+        raise RemoteProtocolError("an object without a name")
+    name, alive, when, of_item, item_alive = found.groups()
+    there = _position(text[found.end() :])._replace(when=when or "")
+    return AprsObject(_utf_8(name or of_item).strip(), there, (alive or item_alive) != "_")
+
+
+def dated(when: str, now: datetime) -> datetime | None:
+    """Return the moment that a position's time means (chapter 6): of days, hours and minutes, or
+    hours, minutes and seconds, in UTC, the last that was. None of a time at its sender's place, of
+    which nobody knows the offset, and of what is none. `now` is in UTC."""
+    if not re.fullmatch("[0-9]{6}[zh]", when):
+        return None
+    first, second, third = (int(when[at : at + 2]) for at in (0, 2, 4))
+    try:
+        if when[6] == "h":
+            found = now.replace(hour=first, minute=second, second=third, microsecond=0)
+            return found if found <= now + _AHEAD else found - timedelta(days=1)
+        found = now.replace(day=first, hour=second, minute=third, second=0, microsecond=0)
+        if found > now + _AHEAD:
+            month_before = now.replace(day=1) - timedelta(days=1)
+            found = found.replace(year=month_before.year, month=month_before.month)
+    except ValueError:
+        return None
+    return found.astimezone(UTC)
+
+
+_AHEAD = timedelta(minutes=5)
+"""By which a sender's clock may be ahead."""
+
+
+def _position(text: str) -> AprsPosition:
+    """Raises RemoteProtocolError."""
+    if not text[:1].isdigit() and not text.startswith(" "):
+        return _compressed(text)
+    form = r"([0-9 ]{4}\.[0-9 ]{2})([NSns]).([0-9 ]{5}\.[0-9 ]{2})([EWew])(.)(.*)"
+    found = re.fullmatch(form, text, re.S)
+    if found is None:
+        raise RemoteProtocolError("a position without latitude and longitude")
+    north, ns, east, ew, symbol, rest = found.groups()
+    ambiguity = max(north.count(" "), east.count(" "))
+    latitude = _degrees(north, 2) * (-1 if ns in "Ss" else 1)
+    longitude = _degrees(east, 3) * (-1 if ew in "Ww" else 1)
+    speed = course = None
+    moves = re.match(r"([0-9]{3})/([0-9]{3})", rest)
+    if moves and symbol != _WEATHER:
+        course, speed = _course(int(moves[1])), int(moves[2]) * _KNOT
+        rest = rest[7:]
+    return _checked(latitude, longitude, rest, ambiguity, speed, course)
+
+
+def _course(degrees: int) -> float | None:
+    """0 is not known, and 360 is north."""
+    return float(degrees % 360) if 0 < degrees <= 360 else None
+
+
+def _degrees(text: str, whole: int) -> float:
+    """Of `DDMM.mm`; blanks are the last digits, left out, and stand for their middle."""
+    if " " in text[:whole] or " " in text.replace(".", "").rstrip(" "):
+        raise RemoteProtocolError("a position that leaves out other digits than the last")
+    minutes = text[whole:]
+    left_out = minutes.count(" ")
+    value = float(minutes.replace(" ", "0"))
+    if value >= 60:
+        raise RemoteProtocolError("a position of more than 60 minutes")
+    return int(text[:whole]) + (value + _MIDDLES[left_out]) / 60
+
+
+_MIDDLES = (0.0, 0.05, 0.5, 5.0, 30.0)
+"""Minutes to the middle of what so many digits left open."""
+_WEATHER = "_"
+"""The symbol of a weather station: what would be its course is the wind's."""
+
+
+def _compressed(text: str) -> AprsPosition:
+    """Chapter 9: symbol table, four and four characters of base 91, symbol, two, one."""
+    if not re.match(r"[/\\A-Za-j][!-{]{8}.{4}", text, re.S):
+        raise RemoteProtocolError("a compressed position that is none")
+    latitude = 90 - _base_91(text[1:5]) / 380_926
+    longitude = -180 + _base_91(text[5:9]) / 190_463
+    altitude = speed = course = None
+    if re.fullmatch("[!-{]{3}", text[10:13]):
+        first, second, kind = (ord(each) - 33 for each in text[10:13])
+        if kind & 0x18 == 0x10:
+            altitude = 1.002 ** (first * 91 + second) * _FOOT
+        elif first < 90 and text[9] != _WEATHER:
+            course, speed = float(first * 4), (1.08**second - 1) * _KNOT
+    return _checked(latitude, longitude, text[13:], 0, speed, course, altitude=altitude)
+
+
+def _base_91(text: str) -> int:
+    value = 0
+    for each in text:
+        value = value * 91 + ord(each) - 33
+    return value
+
+
+_CUSTOM, _OLD = "ABCDEFGHIJK", "PQRSTUVWXYZ"
+
+
+def _mic_e(text: str, to: Callsign) -> AprsPosition:
+    """Chapter 10: the latitude is in the destination's six characters, the rest in the text."""
+    if len(to.name) != 6 or len(text) < 9:
+        raise RemoteProtocolError("a Mic-E position that is cut short")
+    digits, bits = "", []
+    for each in to.name:
+        if each in "KLZ":
+            digits += " "
+        elif each.isdigit():
+            digits += each
+        elif each in _CUSTOM + _OLD:
+            digits += str((_CUSTOM if each in _CUSTOM else _OLD).index(each))
+        else:
+            raise RemoteProtocolError("a Mic-E latitude that is none")
+        bits.append(0 if each.isdigit() or each == "L" else 1)
+    latitude = _degrees(f"{digits[:4]}.{digits[4:]}", 2)
+    north, hundred, west = (to.name[place] >= "P" for place in (3, 4, 5))
+    raw = [ord(each) - 28 for each in text[1:7]]
+    if not all(0 <= each <= 99 for each in raw):
+        raise RemoteProtocolError("a Mic-E longitude that is none")
+    degrees = raw[0] + (100 if hundred else 0)
+    degrees -= 80 if 180 <= degrees <= 189 else 190 if 190 <= degrees <= 199 else 0
+    minutes = raw[1] - 60 if raw[1] >= 60 else raw[1]
+    longitude = degrees + (minutes + raw[2] / 100) / 60
+    speed = raw[3] * 10 + raw[4] // 10
+    course = raw[4] % 10 * 100 + raw[5]
+    speed -= 800 if speed >= 800 else 0
+    course -= 400 if course >= 400 else 0
+    return _checked(
+        latitude if north else -latitude,
+        -longitude if west else longitude,
+        text[9:],
+        digits.count(" "),
+        speed * _KNOT,
+        _course(course),
+        emergency=bits[:3] == [0, 0, 0],
+        altitude=_mic_e_altitude(text[9:]),
+    )
+
+
+def _mic_e_altitude(text: str) -> float | None:
+    """Three characters of base 91 before `}`: metres above 10 km below the sea."""
+    found = re.match(r".?([!-{]{3})\}", text, re.S)
+    return None if found is None else float(_base_91(found[1]) - 10_000)
+
+
+def _checked(
+    latitude: float,
+    longitude: float,
+    rest: str,
+    ambiguity: int,
+    speed: float | None = None,
+    course: float | None = None,
+    *,
+    altitude: float | None = None,
+    emergency: bool = False,
+) -> AprsPosition:
+    if abs(latitude) > 90 or abs(longitude) > 180:
+        raise RemoteProtocolError("a position that is not on earth")
+    if found := _ALTITUDE.search(rest):
+        altitude = int(found[1]) * _FOOT
+        rest = rest.replace(found[0], "", 1)
+    return AprsPosition(
+        latitude, longitude, altitude, speed, course, _utf_8(rest).strip(), ambiguity, emergency
+    )
+
+
+def write_message(to: str, text: str, number: str) -> bytes:
+    """Return the information of a message. Raises LocalProtocolError."""
+    if not re.fullmatch(f"[A-Za-z0-9]{{1,{ID_MAX}}}", number):
+        raise LocalProtocolError(f"{number!r} is no id of up to {ID_MAX} letters and digits")
+    body = text.encode()
+    if len(body) > TEXT_MAX or any(each in text for each in "|~{\r\n"):
+        raise LocalProtocolError(f"a message has at most {TEXT_MAX} bytes, and no | ~ {{")
+    return _addressed(to, body + b"{" + number.encode())
+
+
+def write_answer(to: str, number: str, *, has_it: bool) -> bytes:
+    """Return the information that acknowledges a message, or rejects it."""
+    return _addressed(to, f"{'ack' if has_it else 'rej'}{number}".encode())
+
+
+def _addressed(to: str, body: bytes) -> bytes:
+    return f":{to.ljust(ADDRESSEE)[:ADDRESSEE]}:".encode() + body

@@ -1,0 +1,70 @@
+"""Trackers that a kit hears by a radio of its own, at the hub."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+
+from fieldagent.hub.api import reading
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.tracker import records
+from fieldagent.package.package import Location, Waypoint
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import START, Field, field_of
+from tests.hub.test_read_api import hub_caller
+
+CALL = "N0CALL-9"
+
+
+def heard(sequence: int, north: float, at: float, *, sos: bool = False) -> Entry:
+    when = datetime.fromtimestamp(at, UTC)
+    point = Waypoint(north, 7.61, CALL, when, "by APRS, unproved call sign")
+    return Entry(sequence, point, int(at), sos=sos, author=f"tracker:{CALL}")
+
+
+async def kits(alps: Field) -> dict[str, dict[str, object]]:
+    found, _ = await alps.store.read(
+        lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
+    )
+    return {each["name"]: each for each in found}
+
+
+async def add(alps: Field) -> None:
+    adding = partial(records.add, workspace=1, member=3, name=CALL, ident=CALL, now=alps.now)
+    await alps.store.commit(adding)
+
+
+async def test_a_tracker_is_where_a_kit_heard_it_and_the_kit_is_where_it_was(store: Store) -> None:
+    async with field_of(store) as alps:
+        await add(alps)
+        await alps.sends(1, Entry(1, Location(45.0, 7.0), int(START)))
+        await alps.sends(1, heard(2, 46.5, START - 60))
+        await alps.sends(1, heard(2, 46.5, START - 60), heard(3, 46.4, START - 900))
+        seen = await kits(alps)
+        tracker, kit = seen[CALL], seen["kit 1"]
+        assert tracker["position"] == {"latitude": 46.5, "longitude": 7.61, "at": START - 60}
+        assert tracker["over"] == "APRS"
+        assert kit["position"] == {"latitude": 45.0, "longitude": 7.0, "at": START}
+        assert await alps.rows("SELECT kind, source_device FROM item ORDER BY id") == [
+            ("location", 1),
+            ("location", 4),
+        ]
+
+
+async def test_what_is_no_trackers_position_is_a_waypoint_of_the_kits(store: Store) -> None:
+    """Of a tracker that nobody has added; and an SOS, which stays one."""
+    async with field_of(store) as alps:
+        await alps.sends(1, heard(1, 46.5, START))
+        await add(alps)
+        await alps.sends(1, heard(2, 46.5, START, sos=True))
+        rows = await alps.rows("SELECT kind, source_device, sos FROM item ORDER BY id")
+        assert rows == [("waypoint", 1, 0), ("waypoint", 1, 1)]
+        assert await alps.rows("SELECT count(*) FROM sos WHERE state = 'open'") == [(1,)]
+        assert (await kits(alps))["kit 1"]["position"] is None
+
+
+async def test_where_a_person_is_is_not_where_the_kit_is(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.sends(1, Entry(1, Location(46.5, 7.61), int(START), author=2))
+        assert await alps.rows("SELECT kind, sender FROM item") == [("location", 2)]
+        assert (await kits(alps))["kit 1"]["position"] is None
