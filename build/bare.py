@@ -6,7 +6,7 @@ import ast
 import io
 import json
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -25,12 +25,12 @@ def bare(source: str) -> str:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip()
-    syntax = ast.parse(source)
+    nodes = [*ast.walk(ast.parse(source))]
     # The last of a line first: the others stay where they are.
-    for row, begin, end in sorted(_types(syntax, lines), reverse=True):
+    for row, begin, end in sorted(_types(nodes, lines), reverse=True):
         line = lines[row - 1].encode()
         lines[row - 1] = (line[:begin] + line[end:]).decode()
-    for node in ast.walk(syntax):
+    for node in nodes:
         if isinstance(node, ast.Expr) and _is_text(node.value) and _is_alone(node, lines):
             assert node.end_lineno is not None
             lines[node.lineno - 1] = f'{" " * node.col_offset}""'
@@ -39,10 +39,10 @@ def bare(source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _types(syntax: ast.Module, lines: list[str]) -> Iterator[tuple[int, int, int]]:
+def _types(nodes: Iterable[ast.AST], lines: list[str]) -> Iterator[tuple[int, int, int]]:
     """Where functions say of what type their arguments and results are, as compiled code leaves it
     out too (`bytecode.py`): row, and first and last byte. Those on several lines stay."""
-    for node in ast.walk(syntax):
+    for node in nodes:
         if isinstance(node, ast.arg):
             said, mark = node.annotation, b":"
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -11,9 +11,12 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import IO, Any
 
 BIN = Path(sys.executable).parent
 PYTHON = "python"
@@ -28,15 +31,20 @@ MODULES = tuple(
     f"build/{name}.py"
     for name in (
         *("api_page", "archive", "bare", "bytecode", "handbook", "program"),
-        *("version", "web_site", "world"),
+        *("signing", "version", "web_site", "world"),
     )
 )
+COLLECTED = ("collection", PYTHON, "-m", "pytest", "--collect-only", "-qqq", "--no-summary")
+"""It leaves the tests' compiled code behind. Without that each worker compiles all of them."""
 TESTS = ("tests", *PYTEST)
+TYPES = ("types", "mypy", "--scripts-are-modules", "fieldagent", "tests", *SCRIPTS, *MODULES)
+"""Runs beside the steps that follow, as it keeps one processor busy alone."""
 CHECKS = (
+    TYPES,
     ZIPAPP,
     ("lint", "ruff", "check", ".", *SCRIPTS),
     ("format", "ruff", "format", "--check", ".", *SCRIPTS),
-    ("types", "mypy", "--scripts-are-modules", "fieldagent", "tests", *SCRIPTS, *MODULES),
+    COLLECTED,
     TESTS,
 )
 NEWER = (
@@ -74,13 +82,13 @@ KINDS = {
         ("cards", *HALF, *MARKED, "card", *BOTH, "--durations=15", *IMAGE[:2]),
         *CHECKS,
     ),
-    "tests": (ZIPAPP, TESTS),
+    "tests": (ZIPAPP, COLLECTED, TESTS),
     "long": (ZIPAPP, ("long tests", *MARKED, "long or card")),
     "image": (("image", *MARKED, "long or card", *IMAGE),),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
     "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
 }
-"""The last step of each takes the arguments."""
+"""The last step of each takes the arguments, and the collection of what it runs."""
 
 CANNOT = 77
 """The exit code of a step that this machine cannot take; it has said why."""
@@ -93,20 +101,45 @@ class Steps:
     def __init__(self) -> None:
         self.stopped = 0
         """By which signal."""
-        self._running: subprocess.Popen[bytes] | None = None
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._beside: dict[str, IO[bytes]] = {}
+        """What those say that run beside others, until they have ended."""
 
     def stop(self, number: int, _: FrameType | None) -> None:
         self.stopped = number
-        if self._running is not None:
+        for running in self._running.values():
             # What Python, ruff and pytest end at, in order.
-            self._running.send_signal(signal.SIGINT)
+            running.send_signal(signal.SIGINT)
 
     def run(self, name: str, *command: str) -> int:
         """The exit code."""
         print(f"\n== {name}", flush=True)
+        return self._begin(name, command, None).wait()
+
+    def run_beside(self, name: str, *command: str) -> None:
+        # Open until `end`.
+        self._beside[name] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._begin(name, command, self._beside[name])
+
+    def end(self) -> dict[str, int]:
+        """Wait for what runs beside, and show what it said; the exit codes come back."""
+        codes = {}
+        for name, said in self._beside.items():
+            codes[name] = self._running[name].wait()
+            said.seek(0)
+            print(f"\n== {name}", said.read().decode(), sep="\n", end="", flush=True)
+            said.close()
+        return codes
+
+    def _begin(
+        self, name: str, command: Sequence[str], output: IO[bytes] | None
+    ) -> subprocess.Popen[bytes]:
         # In a group of its own: a terminal's Ctrl-C comes once, and from here.
-        self._running = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
-        return self._running.wait()
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "process_group": 0}
+        if output is not None:
+            how |= {"stdout": output, "stderr": subprocess.STDOUT}
+        self._running[name] = subprocess.Popen(command, **how)
+        return self._running[name]
 
 
 def main(arguments: list[str]) -> int:
@@ -122,9 +155,14 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, steps.stop)
     codes: dict[str, int] = {}
     for name, *command in chosen:
-        last = name == chosen[-1][0]
-        if not steps.stopped:
-            codes[name] = steps.run(name, *command, *(arguments if last else ()))
+        told = arguments if name in (COLLECTED[0], chosen[-1][0]) else ()
+        if steps.stopped:
+            break
+        if name == TYPES[0]:
+            steps.run_beside(name, *command)
+        else:
+            codes[name] = steps.run(name, *command, *told)
+    codes |= steps.end()
     end_orphans()
     if steps.stopped:
         print(f"\nStopped by {signal.Signals(steps.stopped).name}")

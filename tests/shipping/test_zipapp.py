@@ -188,14 +188,6 @@ def test_whatever_packs_it_a_stranger_unpacks_it(
         subprocess.run(["unzip", "-qt", target], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_the_time_of_its_entries_can_be_set(tmp_path: Path) -> None:
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
-    target = tmp_path / "dated.pyz"
-    subprocess.run([ROOT / "build/zipapp", target], check=True, env=environment)
-    with zipfile.ZipFile(target) as archive:
-        assert {entry.date_time for entry in archive.infolist()} == {(2023, 11, 14, 22, 13, 20)}
-
-
 def test_a_hub_without_the_library_for_passkeys_says_how_to_get_it(
     zipapp: Path, tmp_path: Path
 ) -> None:
@@ -213,12 +205,14 @@ def test_a_hub_without_the_library_for_passkeys_says_how_to_get_it(
 
 
 @pytest.mark.parametrize("version", ["as built", "3.13"])
-def test_compiled_code_is_used(version: str, python_313: str | None, tmp_path: Path) -> None:
+def test_compiled_code_is_used(
+    version: str, zipapp: Path, python_313: str | None, tmp_path: Path
+) -> None:
     interpreter = sys.executable if version == "as built" else python_313
     if interpreter is None:
         lacking(NO_DEBIAN)
-    wanted = [] if version == "as built" else ["--for", interpreter]
-    zipapp = build(tmp_path / "fieldagent.pyz", *wanted)
+    if version != "as built":
+        zipapp = build(tmp_path / "fieldagent.pyz", "--for", interpreter)
     tag = isolated(interpreter, "-c", "import sys; print(sys.implementation.cache_tag)").stdout
     told = isolated(interpreter, "-v", zipapp, "--version").stderr.splitlines()
     ours = [line for line in told if line.startswith("import 'fieldagent")]
@@ -246,20 +240,25 @@ def test_what_runs_all_day_is_compiled_whole(zipapp: Path) -> None:
     assert from_source & set(done.stdout.split()) == set()
 
 
-def test_any_other_version_runs_from_the_sources(tmp_path: Path) -> None:
+def test_any_other_version_runs_from_the_sources(zipapp: Path, tmp_path: Path) -> None:
     """As 3.12 and 3.14 will: here, by taking the compiled code away."""
-    whole, bare = build(tmp_path / "whole.pyz"), tmp_path / "bare.pyz"
-    with zipfile.ZipFile(whole) as given, zipfile.ZipFile(bare, "w") as made:
+    bare = tmp_path / "bare.pyz"
+    with zipfile.ZipFile(zipapp) as given, zipfile.ZipFile(bare, "w") as made:
         for name in given.namelist():
             if not name.endswith(".pyc"):
                 made.writestr(name, given.read(name))
     assert isolated(sys.executable, bare, "--version").stdout.startswith("fieldagent ")
 
 
-def test_a_radio_of_ones_own_goes_along(tmp_path: Path) -> None:
+def test_a_radio_of_ones_own_goes_along_and_the_time_of_entries_can_be_set(
+    tmp_path: Path,
+) -> None:
     own = tmp_path / "fieldradio.py"
     own.write_text((ROOT / "fieldagent/agent/radios/udp.py").read_text())
-    whole = build(tmp_path / "whole.pyz", "--with", str(own))
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    whole = build(tmp_path / "whole.pyz", "--with", str(own), env=environment)
+    with zipfile.ZipFile(whole) as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(2023, 11, 14, 22, 13, 20)}
     settings = tmp_path / "agent.properties"
     settings.write_text(
         "radio-protocol=fieldradio:RADIO\nradio-port=udp://127.255.255.255:9753\n"
