@@ -37,7 +37,9 @@ entities: dict[str, dict[str, dict[str, Any]]] = {}
 
 
 def tell(**what: Any) -> None:
-    print(json.dumps(what), flush=True)
+    # Two threads tell: a line is one write.
+    sys.stdout.write(f"{json.dumps(what)}\n")
+    sys.stdout.flush()
 
 
 def announce(client: Client, topic: str, payload: bytes) -> None:

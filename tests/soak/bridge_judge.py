@@ -16,9 +16,10 @@ from tests.soak.bridge_ledger import (
     named,
     was_interrupted,
 )
-from tests.soak.bridge_traffic import lacks
+from tests.soak.bridge_traffic import lacks, unit_of
 from tests.soak.bridge_world import (
     MQTT_CREDITS,
+    SCOUT,
     TAK_CREDITS,
     BridgeWorld,
     SoakHub,
@@ -27,7 +28,7 @@ from tests.soak.bridge_world import (
 )
 from tests.soak.mortal import Mortal
 
-LAN_WRITER = "SCOUT: "
+LAN_WRITER = f"{SCOUT}: "
 
 
 def unsettled(world: BridgeWorld, ledger: BridgeLedger) -> list[str]:
@@ -50,8 +51,33 @@ def unsettled(world: BridgeWorld, ledger: BridgeLedger) -> list[str]:
             why.append(f"{text!r} of the kit's own network is not at the hub")
     why += [f"{text!r} is paid, and not at Ben's kit" for text in paid(world) - inboxes["Ben"]]
     why += [f"{each.text!r} rings" for each in ledger.incidents if not each.closed]
+    why += misplaced(world)
     seen = {sighting.text for sighting in ledger.sightings}
     why += [f"the program has not {text!r}" for text in published(world, ledger) - seen]
+    return why
+
+
+def misplaced(world: BridgeWorld) -> list[str]:
+    """Return who shows a kit elsewhere than where its hub has it."""
+    why = []
+    for kit in (world.kit("Ada"), world.kit("Cem")):
+        at = f"SELECT latitude FROM contact WHERE device = {kit.device} AND latitude IS NOT NULL"
+        tracker = f"fieldagent-{kit.hub.name}-{kit.device}_position"
+        for (latitude,) in kit.hub.disk(at):
+            shown = [
+                each.told["body"]["latitude"]
+                for each in world.program.heard
+                if each.told.get("attributes") == tracker
+            ]
+            units = {"the program": shown}
+            for phone in world.phones:
+                if phone.hub is kit.hub:
+                    told = [told for _, told in phone.of("a-f-G-U-C")]
+                    own = [each for each in told if each["uid"] == unit_of(kit)]
+                    units[phone.callsign] = [float(each["lat"]) for each in own]
+            for who, places in units.items():
+                if not places or abs(places[-1] - latitude) > 1e-5:
+                    why.append(f"{who} shows {kit.name} at {places[-1:]}, not {latitude}")
     return why
 
 
@@ -142,7 +168,7 @@ class _Judge:
         inbox = self._inboxes[kit.name]
         chats = {each.text for each in self._ledger.chats.values() if each.kit is kit}
         commands = {each.text for each in self._ledger.commands.values() if each.kit is kit}
-        notices = {text for text in self._ledger.notices if text.endswith(kit.name)}
+        notices = {text for text in self._ledger.notices if f" to {kit.name} " in text}
         for what, said in (("by TAK", chats), ("by MQTT", commands), ("by discovery", notices)):
             if not said:
                 continue

@@ -192,6 +192,8 @@ class Truth:
         steps = post.kit.process.it.call("GET", f"/api/package/{post.number}").body["reached"]
         fresh = {each["text"] for each in steps} - post.seen
         post.seen |= fresh
+        # It may have come there since this turn began.
+        phone.process.listen()
         heard = {told["remarks"]["text"] for _, told in phone.of("b-t-f")}
         if f"on {name}'s kit" in fresh and post.text not in heard:
             self._ledger.wrong.append(f"{post.text!r} is not on {name}'s phone, as was told")

@@ -6,17 +6,25 @@ import json
 import random
 import time
 from collections.abc import Callable
-from http.client import HTTPException
+from typing import Any
 
 from tests.processes import administer
 from tests.soak.bridge_ledger import BridgeLedger, Chat, Command, Incident, Post
-from tests.soak.bridge_world import BridgeWorld, SoakHub, SoakKit, SoakPhone
+from tests.soak.bridge_world import (
+    LAN,
+    SCOUT,
+    BridgeWorld,
+    SoakHub,
+    SoakKit,
+    SoakPhone,
+)
 from tests.soak.mortal import Mortal
 
 AGAIN = 25.0
 """Seconds after which somebody says again what has no sign: the door lets 6 of a phone's in a
 minute."""
-LAN = ("FA-KIT-Soak", "Soak")
+HERE_EVERY = 15.0
+"""Seconds between two positions of a phone."""
 RINGS = 20.0
 """Seconds for which an SOS rings at the least."""
 
@@ -28,6 +36,7 @@ class Traffic:
         self._chance = chance
         self._numbers = 0
         self._looked: dict[str, int] = {}
+        self._told_where: dict[str, float] = {}
 
     def act(self) -> None:
         """Do one thing, where those who do it are there."""
@@ -152,6 +161,11 @@ class Traffic:
         for key, command in self._ledger.commands.items():
             if not command.results and now - command.told > AGAIN:
                 self._publish(key, command)
+        for phone in self._world.phones:
+            # As ATAK does: taky may have read nothing of what came with the end of the handshake.
+            if now - self._told_where.get(phone.callsign, 0.0) > HERE_EVERY:
+                self._told_where[phone.callsign] = now
+                typed(phone.process, {"here": True})
         self._read()
         self._say_again_on_the_lan(now)
         for incident in self._ledger.incidents:
@@ -194,7 +208,7 @@ class Traffic:
         """Nothing there confirms anything: they see whether it has come at everybody's phones."""
         there = {text for _, text, _ in self._world.valley.items()}
         for text, told in self._ledger.by_lan.items():
-            if f"SCOUT: {text}" not in there and now - told > 5.0:
+            if f"{SCOUT}: {text}" not in there and now - told > 5.0:
                 self._ledger.by_lan[text] = now
                 lan = self._world.lan
                 lan.say(lan.chat(text, LAN, text.replace(" ", "-")))
@@ -239,13 +253,14 @@ def unit_of(kit: SoakKit) -> str:
 
 
 def say(phone: SoakPhone, text: str, kit: SoakKit, message_id: str) -> None:
-    if phone.process.running is not None:
-        typed(phone.process, {"say": text, "to": [unit_of(kit), kit.name], "id": message_id})
+    typed(phone.process, {"say": text, "to": [unit_of(kit), kit.name], "id": message_id})
 
 
-def typed(process: Mortal, line: object) -> None:  # type: ignore[type-arg]
-    """Into one that may have just ended by itself."""
+def typed(process: Mortal[Any], line: object) -> None:
+    """Into one that may have just ended."""
+    if process.running is None:
+        return
     try:
-        process.it.type(json.dumps(line))
-    except (OSError, HTTPException):
+        process.running.type(json.dumps(line))
+    except OSError:
         process.listen()

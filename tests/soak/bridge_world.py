@@ -5,6 +5,7 @@ and a program at the broker that makes devices of what is announced there."""
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -22,6 +23,13 @@ from tests.hub.test_journey import IMEI, behind_directip, folder, sky
 from tests.processes import MODULE, Agent, Hub, Running, administer, free_port
 from tests.soak.mortal import Mortal
 
+PROCESS = os.getpid()
+LAN_ADDRESS = f"127.{PROCESS >> 8 & 255}.{PROCESS & 255}.9"
+"""Of a kit on the loopback interface, which other tests use at the same time."""
+LAN = (f"FA-KIT-Soak-{PROCESS}", f"Soak-{PROCESS}")
+"""Its unit."""
+SCOUT = f"SCOUT-{PROCESS}"
+"""Who writes to it."""
 SOON = [1.0, 2.0, 3.0]
 REACHES_SOON = (
     Put("fieldagent.hub.bridge.tak.link:WAITS", SOON),
@@ -135,7 +143,7 @@ def _hub(home: Path, name: str, settings: dict[str, str], people: Sequence[str])
     database = home / f"{name}.sqlite3"
     administer(str(database), "init", "Alps")
     for person in people:
-        administer(str(database), "user", "add", person, "--over-satellite")
+        administer(str(database), "user", "add", person)
     own = folder(home / name)
     values = {**settings, "database": str(database), "port": str(free_port())}
 
@@ -240,7 +248,7 @@ def bridge_world(home: Path) -> Iterator[BridgeWorld]:
         }
         _kit(alps, home, "Ada", by_mqtt)
         _kit(alps, home, "Ben", {}, "--imei", IMEI, "--tagged")
-        _kit(valley, home, "Cem", {"tak-lan": "127.0.0.9", "tak-lan-name": "Soak"})
+        _kit(valley, home, "Cem", {"tak-lan": LAN_ADDRESS, "tak-lan-name": LAN[1]})
         program = Mortal(
             "the program at the broker",
             lambda: Running([_python(), str(PROGRAM), str(broker_port), "home"], "at the broker"),
@@ -255,7 +263,7 @@ def bridge_world(home: Path) -> Iterator[BridgeWorld]:
         ]
         house = Neighbour(broker_port)
         stack.callback(house.close)
-        lan = stack.enter_context(LanPhone("ANDROID-LAN", "SCOUT"))
+        lan = stack.enter_context(LanPhone(f"ANDROID-{SCOUT}", SCOUT))
         world = BridgeWorld(
             home, taky, broker, [], program, house, alps, valley, phones, lan, above
         )

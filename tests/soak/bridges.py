@@ -64,6 +64,7 @@ def live(home: Path, *, seed: int, seconds: float) -> Soak:
         work = _Work(world, ledger, traffic, truth)
         while any(each.running is None for each in world.mortals()) and not ledger.wrong:
             work.turn()
+            time.sleep(LOOK_EVERY)
         began = time.monotonic()
         act = 0.0
         while (now := time.monotonic() - began) < seconds and not ledger.wrong:
@@ -73,10 +74,12 @@ def live(home: Path, *, seed: int, seconds: float) -> Soak:
             if kills and kills[0][0] <= now:
                 _kill(world, soak, kills.pop(0)[1], chance)
             work.turn()
+            time.sleep(LOOK_EVERY)
         soak.seconds = time.monotonic() - began
         deadline = time.monotonic() + SETTLED
         while (why := unsettled(world, ledger)) and time.monotonic() < deadline:
             work.turn()
+            time.sleep(LOOK_EVERY)
         ledger.wrong += why
         truth.look_at_disks()
         judge(world, ledger, soak.rows)
@@ -105,7 +108,6 @@ class _Work:
         if time.monotonic() > self._disks:
             self._truth.look_at_disks()
             self._disks = time.monotonic() + DISKS_EVERY
-        time.sleep(LOOK_EVERY)
 
 
 def _kill(world: BridgeWorld, soak: Soak, which: int, chance: random.Random) -> None:

@@ -88,7 +88,8 @@ class Mortal(Generic[R]):
         lines = self.running.output()
         now = time.monotonic()
         for line in lines[self._read :]:
-            if line.startswith("{"):
+            # What was killed may have said half a line.
+            if line.startswith("{") and line.endswith("}"):
                 self.heard.append(Line(now, json.loads(line)))
         self._read = len(lines)
 
