@@ -37,7 +37,7 @@ REACHES_SOON = (
     Put("fieldagent.hub.bridge.tak.records:AGAIN", [15.0, 20.0]),
 )
 """Only pauses are shorter, or a soak in which everything dies all the time would rest in them."""
-TAK_CREDITS, MQTT_CREDITS = 30, 20
+TAK_CREDITS, MQTT_CREDITS = 8, 20
 PROGRAM = Path(__file__).parents[1] / "peers/home_automation.py"
 
 
