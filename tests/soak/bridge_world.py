@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -210,6 +210,7 @@ def bridge_world(home: Path) -> Iterator[BridgeWorld]:
         taky = Mortal("taky", lambda: Taky(home, taky_port, tls=True))
         broker = Mortal("mosquitto", lambda: _broker(home, broker_port))
         for each in (taky, broker):
+            stack.callback(each.kill, 0.0)
             assert not each.tend()
         own = taky.it.identity("hub")
         alps = _hub(
@@ -267,12 +268,10 @@ def bridge_world(home: Path) -> Iterator[BridgeWorld]:
         world = BridgeWorld(
             home, taky, broker, [], program, house, alps, valley, phones, lan, above
         )
-        try:
-            yield world
-        finally:
-            for each in world.mortals():
-                with suppress(OSError):
-                    each.kill(0.0)
+        for each in world.mortals():
+            # Each, also where another's end fails.
+            stack.callback(each.kill, 0.0)
+        yield world
 
 
 def _python() -> str:
