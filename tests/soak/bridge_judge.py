@@ -28,6 +28,8 @@ from tests.soak.bridge_world import (
 )
 from tests.soak.mortal import Mortal
 
+READ_WITHIN = 10.0
+"""Seconds in which this program has read what the one at the broker said."""
 LAN_WRITER = f"{SCOUT}: "
 
 
@@ -199,7 +201,7 @@ class _Judge:
         """What a kit calls handed over to its broker, the program at the broker has."""
         rows = kit.disk(
             "SELECT request_id, received FROM inbound JOIN handover USING (number)"
-            " WHERE hook LIKE '%mqtt%' COLLATE NOCASE AND state = 'handed'"
+            f" WHERE hook = 'MQTT' AND state = 'handed' AND received < {time.time() - READ_WITHIN}"
         )
         if not rows:
             return

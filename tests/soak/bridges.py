@@ -81,6 +81,7 @@ def live(home: Path, *, seed: int, seconds: float) -> Soak:
             work.turn()
             time.sleep(LOOK_EVERY)
         ledger.wrong += why
+        work.turn()
         truth.look_at_disks()
         judge(world, ledger, soak.rows)
     return soak
