@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.processes import administer
-from tests.soak.bridge_ledger import BridgeLedger, Chat, Command, Incident, Post
+from tests.soak.bridge_ledger import BridgeLedger, Chat, Command, Incident, Post, named
 from tests.soak.bridge_world import (
     LAN,
     SCOUT,
@@ -81,8 +81,7 @@ class Traffic:
             return
         body: dict[str, object] = {"message": {"content": text}}
         if phone is not None:
-            name = phone.callsign if phone.hub.name == "valley" else f"{phone.callsign} (TAK)"
-            body |= {"to": name, "receipt": "read"}
+            body |= {"to": named(phone), "receipt": "read"}
         headers = {"Idempotency-Key": text, "Prefer": "wait=0"}
         answer = kit.process.it.call("POST", "/api/package", body, **headers)
         assert answer.status == 202, answer

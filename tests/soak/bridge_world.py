@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -170,9 +171,8 @@ def _kit(hub: SoakHub, home: Path, name: str, settings: dict[str, str | None], *
         return Agent(own, values, MODULE, **changes)
 
     process = Mortal(f"kit of {name}", begin)
-    member = int(device["user"]["id"]) if isinstance(device.get("user"), dict) else 0
-    member = member or _member(hub, name)
-    hub.kits.append(SoakKit(name, hub, own, member, int(device["id"]), process))
+    number = int(device["id"])
+    hub.kits.append(SoakKit(name, hub, own, _member(hub, name), number, process))
 
 
 def _member(hub: SoakHub, name: str) -> int:
@@ -181,7 +181,8 @@ def _member(hub: SoakHub, name: str) -> int:
 
 
 def _broker(home: Path, port: int) -> Mosquitto:
-    kept = folder(home / "kept") if not (home / "kept").exists() else home / "kept"
+    kept = home / "kept"
+    kept.mkdir(exist_ok=True)
     return Mosquitto(
         home,
         port,
@@ -252,7 +253,9 @@ def bridge_world(home: Path) -> Iterator[BridgeWorld]:
         _kit(valley, home, "Cem", {"tak-lan": LAN_ADDRESS, "tak-lan-name": LAN[1]})
         program = Mortal(
             "the program at the broker",
-            lambda: Running([_python(), str(PROGRAM), str(broker_port), "home"], "at the broker"),
+            lambda: Running(
+                [sys.executable, str(PROGRAM), str(broker_port), "home"], "at the broker"
+            ),
             may_end=True,
         )
         phones = [
@@ -272,10 +275,6 @@ def bridge_world(home: Path) -> Iterator[BridgeWorld]:
             # Each, also where another's end fails.
             stack.callback(each.kill, 0.0)
         yield world
-
-
-def _python() -> str:
-    return MODULE[0]
 
 
 def _at_taky(taky: Mortal[Taky], hub: SoakHub, number: int, name: str) -> SoakPhone:
