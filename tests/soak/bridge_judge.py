@@ -140,6 +140,7 @@ class _Judge:
             self._at_kit(kit)
         for phone in self._world.phones:
             self._at_phone(phone)
+        self._on_the_lan()
         self._at_program()
         self._budgets()
         self._incidents()
@@ -238,6 +239,15 @@ class _Judge:
         came = posts & found.keys()
         self._wrong += [f"{text!r} never came to {phone.callsign}" for text in posts - came]
         self._row(f"to the phone of {phone.callsign}", len(posts), len(came), again)
+
+    def _on_the_lan(self) -> None:
+        """What came to Cem's kit is said there once at most: nothing there confirms anything."""
+        inbox = self._inboxes["Cem"]
+        said = {each.text for each in self._ledger.chats.values()} & inbox.keys()
+        said |= {each.text for each in self._ledger.commands.values()} & inbox.keys()
+        words = Counter(each.findtext("detail/remarks") for each in self._world.lan.of("b-t-f"))
+        self._wrong += [f"{text!r} is on the network twice" for text in said if words[text] > 1]
+        self._row("of that on Cem's network", len(said), sum(words[text] > 0 for text in said))
 
     def _by_text(self, phone: SoakPhone) -> dict[str, list[tuple[float, str]]]:
         found: dict[str, list[tuple[float, str]]] = defaultdict(list)
