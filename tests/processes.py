@@ -178,7 +178,9 @@ class Running:
         self._reader.join(PATIENCE)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                pipe.close()
+                # It may not have read all that was typed.
+                with suppress(BrokenPipeError):
+                    pipe.close()
         self.output()
         return code
 

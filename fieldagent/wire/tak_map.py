@@ -156,6 +156,12 @@ def _has_moved(before: Whereabouts, now: Whereabouts) -> bool:
     return north * north + east * east > MOVED * MOVED or later
 
 
+def asked_about(text: str) -> str:
+    """Return the words whose cost a message asks for, as it begins with a question mark; empty of
+    any other message, such as of question marks alone."""
+    return text.lstrip("? ") if text.startswith("?") else ""
+
+
 def words_of(text: str, os: str) -> str:
     """Return as much of it as a message there may have, and how much is cut off."""
     if len(text) <= WORDS_MAX:

@@ -6,6 +6,7 @@ output is a line of JSON for each event that came; on its input are lines of JSO
     {"say": "come down", "to": ["FA-…-1", "Ada"], "id": "m-1"}
     {"read": "m-2"}
     {"raw": "<event …>", "times": 1000}
+    {"here": true}
     {"silent": true}
     {"deaf": true}
 
@@ -46,13 +47,14 @@ def event(type_: str, uid: str, detail: str, *, stale: int = 300) -> bytes:
     ).encode()
 
 
-HERE = event(
-    "a-f-G-U-C",
-    UID,
-    f'<takv os="34" version="4.10" device="phone" platform="ATAK-CIV"/><contact'
-    f' callsign={quoteattr(CALLSIGN)} endpoint="*:-1:stcp"/>'
-    '<__group name="Red" role="Team Member"/>',
-)
+def here() -> bytes:
+    return event(
+        "a-f-G-U-C",
+        UID,
+        f'<takv os="34" version="4.10" device="phone" platform="ATAK-CIV"/><contact'
+        f' callsign={quoteattr(CALLSIGN)} endpoint="*:-1:stcp"/>'
+        '<__group name="Red" role="Team Member"/>',
+    )
 
 
 def parties(name: str, to: str, room: str, message_id: str) -> str:
@@ -124,6 +126,8 @@ async def obey(writer: asyncio.StreamWriter) -> None:
             writer.write(chat(command["say"], to, room, command["id"]))
         elif "read" in command:
             writer.write(tick("b-t-f-r", HEARD[command["read"]]))
+        elif "here" in command:
+            writer.write(here())
         elif "deaf" in command:
             # It reads no more of what the server sends.
             writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -145,7 +149,7 @@ async def main() -> None:
         there = {"COT_URL": URL, **dict(zip(names, FILES, strict=False))}
     config["phone"] = {"TAK_PROTO": "0", **there}
     reader, writer = await pytak.protocol_factory(config["phone"])
-    writer.write(HERE)
+    writer.write(here())
     print("at the server", flush=True)
     await asyncio.gather(hear(reader, writer), obey(writer))
 

@@ -7,6 +7,8 @@
 | a chat room called as a group   | a message to that group                      |
 | anybody else, all chat rooms    | nothing: phones hear each other by themselves |
 
+What begins with `?` asks what the rest would cost: that is answered, and nothing is queued.
+
 A callsign proves nobody: whoever is in the network may take any. So a message begins with it, and
 only those of `tak-lan-allow` use what costs. All of them together have one budget.
 """
@@ -21,14 +23,16 @@ from typing import NamedTuple
 from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.affordable import SpendingTerms, affordable
+from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.tak_lan import outward
+from fieldagent.agent.tak_lan.dry_run import in_words
 from fieldagent.agent.tak_lan_settings import TakLanSettings
 from fieldagent.package.package import Channel, Message, Package, Person
 from fieldagent.system.rate import Rate
-from fieldagent.wire import cot, tak
+from fieldagent.wire import cot, tak, tak_map
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.tak import GeoChat, TakUnit
 from fieldagent.wire.tak_map import PREFIX
@@ -42,7 +46,7 @@ REPLY_EVERY = 600.0
 """Seconds between two explanations to one phone: two machines that answer each other stop so."""
 _OURS = re.compile(rb"<event[^>]* uid=\"" + PREFIX.encode())
 """Multicast comes back to who sent it."""
-COUNTS = ("taken", "repeated", "own", "limited", "refused", "unreadable", "other")
+COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable", "other")
 
 
 class LanOutcome(NamedTuple):
@@ -114,11 +118,13 @@ class LanDoor:
 
     async def _accept(self, said: GeoChat, to: Person | None) -> LanOutcome:
         callsign, words = _line(said.sender.callsign)[:CALLSIGN_MAX], _line(said.text)
+        asked = tak_map.asked_about(words)
+        words = asked or words
         if not callsign or not words or len(words) > TEXT_MAX:
             why = f"Not sent: {TEXT_MAX} characters are the most." if words else ""
             return LanOutcome("refused", said.sender, why)
         name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{said.sender.uid}-{said.message_id}")[:200]
-        if outbound.by_idempotency_key(self._journal, name) is not None:
+        if not asked and outbound.by_idempotency_key(self._journal, name) is not None:
             return LanOutcome("repeated")
         listed = callsign in self._settings.allow
         terms = SpendingTerms(
@@ -131,6 +137,9 @@ class LanDoor:
         package = Package(Message(f"{callsign}: {words}"), to=to)
         now = self._journal.clock.date(self._journal.clock.now())
         found = affordable(package, self._outboxes, now, terms)
+        if asked:
+            told = in_words(costs(package, self._outboxes, now), found, terms)
+            return LanOutcome("asked", said.sender, told)
         if not found.goes:
             return LanOutcome("refused", said.sender, f"Not sent: {found.why}.")
         async with self.purse.paying(found.price):

@@ -199,8 +199,10 @@ class TakLan:
         now = self._journal.clock.now()
         if outcome.to is None or not outcome.why:
             return
-        log.warning("TAK: of %s: %s", outcome.to.callsign, outcome.why)
-        if self._door.admit_reply(outcome.to.uid, now):
+        asked = outcome.became == "asked"
+        if not asked:
+            log.warning("TAK: of %s: %s", outcome.to.callsign, outcome.why)
+        if asked or self._door.admit_reply(outcome.to.uid, now):
             reply = GeoChat(self._own, outcome.to, str(uuid.uuid4()), f"[kit] {outcome.why}")
             await self._say(speaking, tak.chat(reply, tak_map.at(self._journal.clock.date(now))))
 

@@ -27,6 +27,8 @@ class Became(StrEnum):
     TAKEN = "taken"
     REPEATED = "repeated"
     """It was taken before."""
+    ASKED = "asked"
+    """It asked what something would cost, and nothing was sent."""
     TICK = "tick"
     """It confirms what went out."""
     OWN = "own"

@@ -3,6 +3,7 @@ budget lasts. Everything else waits for a link."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fieldagent.hub.api.sos_desk import GRACE
@@ -12,6 +13,7 @@ from fieldagent.hub.records import ledger
 from fieldagent.hub.records.ledger import Entered, Posting
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Message
+from fieldagent.wire.credit import credits_for
 
 SMS_CREDITS = 1
 """What counts for an SMS."""
@@ -30,6 +32,35 @@ class Allowance(NamedTuple):
     """The same where the budget is spent."""
 
 
+class KitCost(NamedTuple):
+    """How an item would reach one kit now."""
+
+    kit: str
+    linked: bool
+    bytes: int
+    """Of its satellite messages; 0 where none may go."""
+    sms: int
+    """How many SMS are counted; 0 where it is not heard by SMS."""
+    credits: int
+
+
+class Quote(NamedTuple):
+    """What an item would cost, before anything is entered."""
+
+    kits: tuple[KitCost, ...]
+    why: str
+    """Why it goes over nothing that costs; for its writer."""
+
+    @property
+    def price(self) -> int:
+        return sum(each.credits for each in self.kits)
+
+    @property
+    def credits(self) -> int:
+        """Return what it may cost: nothing where it waits for a link."""
+        return 0 if self.why else self.price
+
+
 class Paid(NamedTuple):
     entered: Entered
     credits: int
@@ -39,37 +70,49 @@ class Paid(NamedTuple):
 
 
 def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> Paid:
-    price, why = _price(db, posting, now)
-    if price and not allowance.allowed:
-        why = allowance.not_allowed
-    elif price and not why and price > allowance.left:
-        why = allowance.spent
-    free = not price or bool(why)
+    quote = quoted(db, posting, allowance, now)
     entered = ledger.enter(db, posting, now=now, grace=GRACE)
-    if free:
+    if not quote.credits:
         # A link that ends before it has left must not make it cost.
-        ledger.keep_from_costing(db, entered.item, why)
-    return Paid(entered, 0 if free else price, why)
+        ledger.keep_from_costing(db, entered.item, quote.why)
+    return Paid(entered, quote.credits, quote.why)
 
 
-def _price(db: Db, posting: Posting, now: float) -> tuple[int, str]:
-    """Return what it may cost now, 0 where each kit of its addressees has a link; and why it goes
-    over nothing that costs, whoever wrote it."""
-    price = 0
+def quoted(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
+    """Return what it would cost to enter an item now, and whether it may. Enters nothing."""
+    quote = Quote(tuple(_kit_costs(db, posting, now)), "")
+    if not quote.price:
+        return quote
+    if not allowance.allowed:
+        return quote._replace(why=allowance.not_allowed)
+    if _is_too_much(db, posting, now):
+        return quote._replace(why=NO_DISTANCE)
+    return quote._replace(why=allowance.spent if quote.price > allowance.left else "")
+
+
+def _kit_costs(db: Db, posting: Posting, now: float) -> Iterator[KitCost]:
     devices = cost.costs(db, posting, now)
     by_sms = _heard_by_sms(db, [int(each["id"]) for each in devices])
     for device in devices:
         over = device["satellite"]
         if device["linked"]:
+            yield KitCost(device["name"], True, 0, 0, 0)
             continue
-        if over is not None:
-            price += over["credits"]
-        if device["id"] in by_sms:
-            price += SMS_CREDITS
-        is_text = isinstance(posting.item, Message)
-        if is_text and price and words_down.too_much(db, posting, int(device["id"]), now):
-            return price, NO_DISTANCE
-    return price, ""
+        size = 0 if over is None else over["bytes"]
+        sms = SMS_CREDITS if device["id"] in by_sms else 0
+        # An account that pays for bytes counts them as credits here, as a kit's bridges do.
+        above = 0 if over is None else over["credits"] or credits_for(size)
+        yield KitCost(device["name"], False, size, sms, above + sms)
+
+
+def _is_too_much(db: Db, posting: Posting, now: float) -> bool:
+    if not isinstance(posting.item, Message):
+        return False
+    return any(
+        words_down.too_much(db, posting, int(device["id"]), now)
+        for device in cost.costs(db, posting, now)
+        if not device["linked"]
+    )
 
 
 def _heard_by_sms(db: Db, devices: list[int]) -> set[int]:

@@ -28,9 +28,9 @@ _ADDRESSED = (
 def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     """Of each device that is to have it: whether it is linked, when it costs nothing, and what
     satellite messages with nothing else in them would."""
-    among, members = _whom(posting)
+    whom, members = _whom(posting)
     rows = db.execute(
-        _ADDRESSED.format(whom=f"device.member {among}"),
+        _ADDRESSED.format(whom=whom),
         *(now, posting.sender, posting.workspace, *members),
     )
     digest, name = named(db, posting.sender, posting.workspace)
@@ -53,13 +53,15 @@ def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
 
 
 def _whom(posting: Posting) -> tuple[str, list[int]]:
-    """Return the condition on a device's member, and its parameters."""
+    """Return the condition on a device, and its parameters."""
+    if posting.device is not None:
+        return "device.id = ?", [posting.device]
     if posting.target is not None:
-        return "= ?", [posting.target]
+        return "device.member = ?", [posting.target]
     if posting.team is None:
-        return "<> ?", [posting.sender]
+        return "device.member <> ?", [posting.sender]
     audience = sorted(posting.audience - {posting.sender}) or [0]
-    return f"IN ({marks(audience)})", audience
+    return f"device.member IN ({marks(audience)})", audience
 
 
 def _over_satellite(

@@ -172,6 +172,12 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     phone.say_directly(phone.chat("down at six", own, "m-2"))
     until(lambda: camp.came("taken") == 2)
     assert "BRAVO: down at six" in camp.texts()
+    # Who asks what it would cost is told, each time, and nothing is queued.
+    for number in (1, 2):
+        phone.say(phone.chat("? up", own, f"q-{number}"))
+        until(lambda number=number: len(phone.of("b-t-f", "Not sent, as it begins")) == number)  # type: ignore[misc]
+    assert "0 of 2 that tak-lan-credits-per-day allows are left" in str(words(phone.got[-1]))
+    assert camp.came("asked") == 2
     # The day's credits are spent, and the phone is told so.
     assert camp.lan()["creditsToday"] == 2
     phone.say(phone.chat("too much", own, "m-3"))

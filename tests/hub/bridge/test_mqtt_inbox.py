@@ -87,6 +87,25 @@ async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> Non
         assert sorted(name for (name,) in voices) == ["MQTT", "house (MQTT)"]
 
 
+async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None:
+    async with alps_of(store) as alps:
+        body = {"message": {"content": "come down"}, "key": "k", "dryRun": True}
+        told = (await command(alps, body, kit=CLEO)).told
+        assert (told["accepted"], told["credits"], told["creditsLeft"]) == (False, 2, 4)
+        assert [(each["kit"], each["linked"]) for each in told["kits"]] == [("kit 3", False)]
+        told = (await command(alps, body, "stranger", CLEO)).told
+        assert told["credits"] == 0
+        assert "stranger is not in mqtt-senders" in told["withheld"]
+        assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
+        assert (await command(alps, {**body, "dryRun": 1}, kit=CLEO)).became is Became.REFUSED
+        # Its key is free for the command itself, which pays for one kit of a user's alone.
+        add = "UPDATE device SET member = ? WHERE id = 2"
+        await alps.store.commit(lambda db: db.execute(add, CLEO))
+        del body["dryRun"]
+        assert (await command(alps, body, kit=2)).told["credits"] == 2
+        assert await alps.rows("SELECT count(*) FROM item") == [(1,)]
+
+
 async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
     async with alps_of(store) as alps:
         told = (await command(alps, "x", "stranger", CLEO, "a")).told

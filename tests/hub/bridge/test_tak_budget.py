@@ -90,6 +90,48 @@ async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> 
         assert (await say(alps, CHARLIE, " \n", "m-6")).became is Became.REFUSED
 
 
+async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) -> None:
+    async with mountain(store) as alps:
+        told = await say(alps, CHARLIE, "? come down", "m-1")
+        assert told.became is Became.ASKED
+        assert told.why == (
+            "Not sent, as it begins with a question mark: 9 bytes. kit 3: by satellite, 68 bytes,"
+            " 2 credits. It would go, for 2 credits. CHARLIE is in tak-allow; 3 of 3 that"
+            " tak-credits-per-day allows are left."
+        )
+        assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
+        # What is sent then costs what was said, and the answer is another after that.
+        assert (await say(alps, CHARLIE, "come down", "m-2")).why == ""
+        assert await alps.rows("SELECT sum(credits) FROM tak_event") == [(2,)]
+        told = await say(alps, CHARLIE, "?come down", "m-3")
+        assert f"It {SPENT}. CHARLIE is in tak-allow; 1 of 3" in told.why
+        told = await say(alps, BRAVO, "?come down", "m-4")
+        assert f"It {NOT_ALLOWED}. BRAVO is not in tak-allow" in told.why
+        await alps.store.commit(
+            lambda db: db.execute("UPDATE device SET imei = NULL, operator = NULL WHERE id = 2")
+        )
+        assert (
+            "kit 2: no way but a link. It would wait for a link, for 0 credits."
+            in (await say(alps, BRAVO, "? up", "m-5", to=2)).why
+        )
+        # Question marks alone ask nothing, and are a message.
+        assert (await say(alps, BRAVO, "??", "m-6", to=1)).became is Became.TAKEN
+        assert await alps.rows("SELECT count(*) FROM tak_event") == [(2,)]
+
+
+async def test_bytes_that_are_paid_for_count_as_credits(store: Store) -> None:
+    async with mountain(store) as alps:
+        await alps.store.commit(
+            lambda db: db.execute("UPDATE device SET modem = 'imt' WHERE id = ?", CLEO)
+        )
+        assert (await say(alps, CHARLIE, "x" * 90, "m-1")).why == ""
+        assert await alps.rows("SELECT credits FROM tak_event") == [(3,)]
+        assert SPENT in (await say(alps, CHARLIE, "two", "m-2")).why
+        alps.now += 60
+        await alps.satellite()
+        assert len(alps.sky.taken) == 1
+
+
 async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) -> None:
     async with mountain(store) as alps:
         desk = await desk_of(alps)

@@ -74,6 +74,13 @@ def test_two_hundred_phones_that_tell_where_they_are(
     assert door.look_at(events[0], 2_000.0 + AWAY) is not None
 
 
+def test_a_new_connection_takes_every_phone_for_one_that_was_away(door: TakDoor) -> None:
+    assert door.look_at(here(phone(1)), 1_000.0) is not None
+    assert door.look_at(here(phone(1)), 1_040.0) is None
+    door.forget_units()
+    assert door.look_at(here(phone(1)), 1_041.0) is not None
+
+
 def test_more_phones_than_anybody_has_take_no_more_room(door: TakDoor) -> None:
     for number in range(PHONES_MAX + 500):
         door.look_at(here(phone(number)), 1_000.0 + number)

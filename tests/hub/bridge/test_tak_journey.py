@@ -157,6 +157,13 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     bravo.command(read=chat["__chat"]["messageId"])
     until(lambda: "read by BRAVO (TAK)" in rungs(kit, sent))
 
+    # Who asks what it would cost is told by the kit's user there, and the kit gets nothing.
+    bravo.say("? are you all right", ada, "m-4")
+    told = bravo.await_one("b-t-f", lambda told: "Not sent" in told["remarks"]["text"])
+    assert (told["link"]["uid"], told["__chat"]["senderCallsign"]) == ada
+    assert "kit: over its link, 0 credits." in told["remarks"]["text"]
+    assert there.events("asked") == 1
+
     # To everybody: out, and nothing comes back in by that.
     kit.post("all at the hut")
     said = charlie.await_one("b-t-f", lambda told: told["remarks"]["text"] == "all at the hut")
@@ -184,7 +191,7 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     again.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
     again.await_one("b-t-f", lambda told: told["remarks"]["text"] == "still here")
     until(lambda: on_phone in rungs(kit, kept))
-    assert "party line" not in contents(kit)
+    assert {"party line", "are you all right"} & {*contents(kit)} == set()
     assert there.events("unreadable") == 0
 
 

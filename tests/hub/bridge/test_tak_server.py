@@ -155,6 +155,12 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     assert kit.call("POST", path, {"by": "Ada"}).status == 200
     until(lambda: ticks(ben, "m-1") == ["b-t-f-d", "b-t-f-r"])
 
+    # Who asks what it would cost is told, and nothing is sent.
+    ben.say("?and the ford", ada, "m-9")
+    told = ben.await_one("b-t-f", lambda told: "Not sent" in told["remarks"]["text"])
+    assert (told["link"]["uid"], told["__chat"]["senderCallsign"]) == ada
+    assert "Ben is not in tak-allow" in told["remarks"]["text"]
+
     # The kit's answer reaches that phone alone.
     body = {"message": {"content": "in the hut"}, "to": "Ben", "receipt": "read"}
     sent = kit.call("POST", "/api/package", body).body["id"]

@@ -12,6 +12,7 @@
 2. It goes over satellite or SMS where its sender is in `mqtt-senders` and the day's credits last,
    and waits for a link otherwise. The result says so.
 3. A command with a `key` is carried out once, whatever breaks.
+4. One with `dryRun` is told what it would cost, and nothing of it is entered.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from fieldagent.hub.bridge.mqtt import records
 from fieldagent.hub.bridge.mqtt.records import StoredCommand
 from fieldagent.hub.bridge.mqtt.topics import CommandAddress, HubTopics
 from fieldagent.hub.bridge.spending import Allowance
-from fieldagent.hub.field.far_sizes import far_kits, hold_back
+from fieldagent.hub.field.far_sizes import FarKits, far_kits, hold_back
 from fieldagent.hub.records import sos
+from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.mqtt.commands import document_in, take_key
 from fieldagent.package.package import SOS_PRIORITY
@@ -87,6 +89,11 @@ def carry_out(
         document = document_in(body)
         key = take_key(document)
         name = address.sender if address.sender in inbox.rules.senders else ""
+        if _take_dry_run(document):
+            member = records.member_of(db, inbox.workspace, name, now)
+            told = {"accepted": False, "dryRun": True, "key": key}
+            told |= _told_cost(db, inbox, address, document, member, now)
+            return BrokerOutcome(Became.ASKED, told)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
         # Of a commit that broke nobody knows whether it was stored: it is asked for once more.
         known = records.known_command(db, address.sender, key or own_key)
@@ -127,6 +134,55 @@ def _send(
     now: float,
 ) -> tuple[dict[str, Any], int]:
     """Return what its sender is told, and what it may cost. Raises InvalidPackage or Problem."""
+    posting, far = _posting(db, inbox, address, document, member, now)
+    paid = spending.enter_within(db, posting, _allowance(db, inbox, address, now), now)
+    hold_back(db, paid.entered.item, far)
+    topic = inbox.topics.reached(None, paid.entered.request_id)
+    records.follow(db, paid.entered.item, topic, now)
+    told: dict[str, Any] = {"id": paid.entered.request_id, "credits": paid.credits}
+    return told | ({"withheld": f"it {paid.why}"} if paid.why else {}), paid.credits
+
+
+def _take_dry_run(document: dict[str, Any]) -> bool:
+    """Take the wish to know the cost alone out of a document. Raises InvalidPackage."""
+    if "acknowledge" in document:
+        return False
+    asks = document.pop("dryRun", False)
+    if not isinstance(asks, bool):
+        raise InvalidPackage([Fault("must be true or false", "/dryRun")])
+    return asks
+
+
+def _told_cost(
+    db: Db,
+    inbox: CommandInbox,
+    address: CommandAddress,
+    document: dict[str, Any],
+    member: int,
+    now: float,
+) -> dict[str, Any]:
+    """Return what it would cost to send it now. Raises InvalidPackage or Problem."""
+    posting, _ = _posting(db, inbox, address, document, member, now)
+    allowance = _allowance(db, inbox, address, now)
+    quote = spending.quoted(db, posting, allowance, now)
+    told: dict[str, Any] = {
+        "credits": quote.credits,
+        "creditsLeft": max(0, allowance.left),
+        "kits": [each._asdict() for each in quote.kits],
+    }
+    return told | ({"withheld": f"it {quote.why}"} if quote.why else {})
+
+
+def _posting(
+    db: Db,
+    inbox: CommandInbox,
+    address: CommandAddress,
+    document: dict[str, Any],
+    member: int,
+    now: float,
+) -> tuple[Posting, FarKits]:
+    """Return what it becomes, and whose modems cannot take it. Raises InvalidPackage or
+    Problem."""
     push = _push(db, inbox, address, document, member)
     if (push.workspace, push.target or member) not in members_of(db, [push]):
         raise Problem(403, f"nothing was queued: no user here has the number {push.target}")
@@ -139,19 +195,17 @@ def _send(
     far = far_kits(db, posting, now)
     if why := far.refusal():
         raise Problem(422, f"nothing was queued: {why}")
+    return posting, far
+
+
+def _allowance(db: Db, inbox: CommandInbox, address: CommandAddress, now: float) -> Allowance:
     rules, sender = inbox.rules, address.sender or "who sends without a name"
-    allowance = Allowance(
+    return Allowance(
         address.sender in rules.senders,
         rules.credits_per_day - records.spent_today(db, now),
         NOT_ALLOWED.format(sender=sender),
         SPENT,
     )
-    paid = spending.enter_within(db, posting, allowance, now)
-    hold_back(db, paid.entered.item, far)
-    topic = inbox.topics.reached(None, paid.entered.request_id)
-    records.follow(db, paid.entered.item, topic, now)
-    told: dict[str, Any] = {"id": paid.entered.request_id, "credits": paid.credits}
-    return told | ({"withheld": f"it {paid.why}"} if paid.why else {}), paid.credits
 
 
 def _push(

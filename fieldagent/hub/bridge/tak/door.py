@@ -120,6 +120,11 @@ class TakDoor:
         is_ours = tak.is_of(event, records.PREFIX)
         return None if is_ours or tak.read_unit(event) is None else event
 
+    def forget_units(self) -> None:
+        """Take each unit for one that was away: the connection that listens for them is new, and
+        where the server was gone it has forgotten what was for its phones."""
+        self._seen.clear()
+
     def admit_reply(self, uid: str, now: float) -> bool:
         """Return whether that phone may be told something by the hub itself."""
         if now - self._replied.get(uid, 0.0) < REPLY_EVERY:

@@ -110,7 +110,8 @@ class TakIntake:
         if author is not None and link is not None:
             take = partial(self._take, came, author, said, link.unit.callsign)
             taken = await self._host.store.commit(partial(take, now=now))
-            if taken.why and self._door.admit_reply(author.uid, now):
+            asked = taken.became is Became.ASKED
+            if taken.why and (asked or self._door.admit_reply(author.uid, now)):
                 await self._explain(link, author, taken.why)
         self._host.note_events(taken.became)
 

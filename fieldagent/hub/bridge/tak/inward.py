@@ -5,7 +5,8 @@
    name or number. A callsign proves nobody: the server decides who may use it.
 3. It goes over satellite or SMS where its writer is in `tak-allow` and the day's credits last, and
    waits for a link otherwise. Its writer is told so, seldom.
-4. The ticks come later: when a kit has it on its disk, and when a person there has read it.
+4. What begins with `?` asks what the rest would cost: that is answered, and nothing is entered.
+5. The ticks come later: when a kit has it on its disk, and when a person there has read it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import NamedTuple
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.spending import Allowance
-from fieldagent.hub.bridge.tak import records
+from fieldagent.hub.bridge.tak import dry_run, records
+from fieldagent.hub.bridge.tak.records import TakPerson
 from fieldagent.hub.bridge.tak.site import FindPerson
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message, Waypoint
+from fieldagent.wire import tak_map
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit
 
 PRIORITY = 10
@@ -60,12 +63,14 @@ class SentMarker(NamedTuple):
 class TakOutcome(NamedTuple):
     became: Became
     why: str = ""
-    """What its writer is told, where it does not go at once."""
+    """What its writer is told: where it does not go at once, or what it would cost."""
 
 
 def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -> TakOutcome:
     """Take in a message for a member."""
     words = visible(said.text)
+    asked = tak_map.asked_about(words)
+    words = asked or words
     if not words or len(words.encode()) > TEXT_BYTES_MAX:
         return TakOutcome(
             Became.REFUSED, words and f"Not sent: {TEXT_BYTES_MAX} bytes are the most."
@@ -73,6 +78,8 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
     posting = Posting(
         inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True
     )
+    if asked:
+        return _told_cost(db, inbox, posting, said.sender, now)
     return _take(db, inbox, posting, said.sender, said.message_id, now)
 
 
@@ -94,20 +101,47 @@ def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: flo
 def _take(
     db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, event_id: str, now: float
 ) -> TakOutcome:
-    rules, callsign = inbox.rules, visible(author.callsign)[:CALLSIGN_MAX]
     member = posting.target
     assert member is not None
-    if not callsign or len(author.uid) > UID_MAX or len(event_id) > UID_MAX:
+    if len(event_id) > UID_MAX:
         return TakOutcome(Became.REFUSED)
-    person = inbox.person_of(db, posting.workspace, callsign, author.uid, now)
-    if person is None:
-        return TakOutcome(Became.LIMITED)
+    person = _person(db, inbox, author, now)
+    if isinstance(person, TakOutcome):
+        return person
     row = records.note_came(db, member, author.uid, event_id, now, person=person.member)
     if row is None:
         return TakOutcome(Became.REPEATED)
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER)
-    left = rules.credits_per_day - records.spent_today(db, now)
-    allowance = Allowance(person.callsign in rules.allow, left, NOT_ALLOWED, SPENT)
+    allowance = _allowance(db, inbox, person, now)
     paid = spending.enter_within(db, posting, allowance, now)
     records.note_entered(db, row, paid.entered.item, paid.credits)
     return TakOutcome(Became.TAKEN, f"The message {paid.why}." if paid.why else "")
+
+
+def _told_cost(
+    db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, now: float
+) -> TakOutcome:
+    person = _person(db, inbox, author, now)
+    if isinstance(person, TakOutcome):
+        return person
+    assert isinstance(posting.item, Message)
+    allowance = _allowance(db, inbox, person, now)
+    quote = spending.quoted(db, replace(posting, sender=person.member), allowance, now)
+    size = len(posting.item.content.encode())
+    told = dry_run.in_words(quote, allowance, person.callsign, inbox.rules.credits_per_day, size)
+    return TakOutcome(Became.ASKED, told)
+
+
+def _person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:
+    """Return who has written, or what becomes of it where nobody may have."""
+    callsign = visible(author.callsign)[:CALLSIGN_MAX]
+    if not callsign or len(author.uid) > UID_MAX:
+        return TakOutcome(Became.REFUSED)
+    person = inbox.person_of(db, inbox.workspace, callsign, author.uid, now)
+    return TakOutcome(Became.LIMITED) if person is None else person
+
+
+def _allowance(db: Db, inbox: TakInbox, person: TakPerson, now: float) -> Allowance:
+    rules = inbox.rules
+    left = rules.credits_per_day - records.spent_today(db, now)
+    return Allowance(person.callsign in rules.allow, left, NOT_ALLOWED, SPENT)

@@ -306,7 +306,9 @@ class _Bridge:
 
     def _note_links(self) -> None:
         up = [member for member, link in self._links.items() if link.session is not None]
-        self._ear = min(up, default=None)
+        if (ear := min(up, default=None)) != self._ear:
+            self._ear = ear
+            self._door.forget_units()
         self._host.note_link(bool(up))
         if up and self._trouble:
             log.info("%s has this hub again", self._site.title)

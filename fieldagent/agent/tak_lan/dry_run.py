@@ -1,0 +1,25 @@
+"""What a phone is told that asks what a message would cost: nothing of it is queued. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fieldagent.agent.outbound.affordable import Affordable, SpendingTerms
+from fieldagent.agent.outbound.cost import Cost
+from fieldagent.package.package import Channel
+from fieldagent.system.wording import counted
+
+
+def in_words(costs: Mapping[Channel, Cost], found: Affordable, terms: SpendingTerms) -> str:
+    """Return the answer: what each channel would take, and which it would go by. `costs`: of the
+    same message."""
+    told = ["Not sent, as it begins with a question mark."]
+    for channel, cost in costs.items():
+        withheld = found.withheld.get(channel)
+        size = f"{channel}: {counted(cost.bytes, 'byte')}"
+        told.append(f"{size}, not by this: {withheld}." if withheld else f"{size}.")
+    told.append(
+        f"It would cost {counted(found.price, 'credit')}." if found.goes else "It would go nowhere."
+    )
+    told.append(f"{terms.left} of {terms.per_day} that tak-lan-credits-per-day allows are left.")
+    return " ".join(told)

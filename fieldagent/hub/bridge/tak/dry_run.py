@@ -1,0 +1,43 @@
+"""What a phone is told that asks what a message would cost: nothing of it is sent. Pure."""
+
+from __future__ import annotations
+
+from fieldagent.hub.bridge.spending import Allowance, KitCost, Quote
+from fieldagent.system.wording import counted
+
+KITS_MAX = 5
+"""Kits of which it is told."""
+
+
+def in_words(quote: Quote, allowance: Allowance, caller: str, per_day: int, size: int) -> str:
+    """Return the answer to `caller`, a callsign or a user's name; `size`: UTF-8 bytes of the
+    message."""
+    told = [f"Not sent, as it begins with a question mark: {counted(size, 'byte')}."]
+    told += [f"{each.kit}: {_way(each)}." for each in quote.kits[:KITS_MAX]]
+    if len(quote.kits) > KITS_MAX:
+        told.append(f"{counted(len(quote.kits) - KITS_MAX, 'more kit')}.")
+    told.append(_verdict(quote))
+    listed = "is in tak-allow" if allowance.allowed else "is not in tak-allow"
+    left = max(0, allowance.left)
+    told.append(f"{caller} {listed}; {left} of {per_day} that tak-credits-per-day allows are left.")
+    return " ".join(told)
+
+
+def _way(kit: KitCost) -> str:
+    if kit.linked:
+        return "over its link, 0 credits"
+    ways = [f"by satellite, {counted(kit.bytes, 'byte')}"] if kit.bytes else []
+    ways += ["by SMS"] if kit.sms else []
+    return (
+        f"{' and '.join(ways)}, {counted(kit.credits, 'credit')}" if ways else "no way but a link"
+    )
+
+
+def _verdict(quote: Quote) -> str:
+    if not quote.kits:
+        return "Nobody has a kit for it now."
+    if quote.why:
+        return f"It {quote.why}."
+    if not any(each.linked or each.credits for each in quote.kits):
+        return "It would wait for a link, for 0 credits."
+    return f"It would go, for {counted(quote.credits, 'credit')}."

@@ -1,0 +1,135 @@
+"""A program that makes devices of what is announced at an MQTT broker, in the hands of a test: paho
+is its connection, Jinja reads the templates, as in Home Assistant, whose documents it goes by
+(MQTT discovery by device, 2024.11).
+
+On its output is a line of JSON for each thing that an entity became, an event that came, a thing
+announced that is not as documented, and a device that is gone; on its input are lines of JSON:
+
+    {"notify": "fieldagent-hub-1", "text": "storm at five"}
+
+Arguments: the port of the broker, and the client's name there, under which its broker keeps what
+comes while it is away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from jinja2.sandbox import SandboxedEnvironment
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion
+
+PORT, NAME = int(sys.argv[1]), sys.argv[2]
+ROOT = "homeassistant"
+NEEDED = {
+    "binary_sensor": ("state_topic",),
+    "sensor": ("state_topic",),
+    "device_tracker": ("json_attributes_topic",),
+    "event": ("state_topic", "event_types"),
+    "notify": ("command_topic",),
+}
+JINJA = SandboxedEnvironment()
+entities: dict[str, dict[str, dict[str, Any]]] = {}
+"""By the topic of the announcement, then by unique_id."""
+
+
+def tell(**what: Any) -> None:
+    # Two threads tell: a line is one write.
+    sys.stdout.write(f"{json.dumps(what)}\n")
+    sys.stdout.flush()
+
+
+def announce(client: Client, topic: str, payload: bytes) -> None:
+    device = topic.split("/")[2]
+    if not payload:
+        entities.pop(device, None)
+        tell(gone=device)
+        return
+    told = json.loads(payload)
+    if not told["origin"]["name"] or not told["device"]["identifiers"]:
+        tell(wrong=f"{topic}: origin or identifiers are missing")
+    shared = {name: value for name, value in told.items() if name in ("state_topic", "qos")}
+    found, topics = {}, {each["topic"] for each in told["availability"]}
+    for name, component in told["components"].items():
+        entity = {**shared, **component}
+        missing = [key for key in NEEDED[entity["platform"]] if key not in entity]
+        if missing or "unique_id" not in entity:
+            tell(wrong=f"{topic}: {name} lacks {missing}")
+            continue
+        found[entity["unique_id"]] = entity
+        keys = ("state_topic", "json_attributes_topic")
+        topics |= {entity[key] for key in keys if key in NEEDED[entity["platform"]]}
+    entities[device] = found
+    client.subscribe([(each, 1) for each in sorted(topics)])
+    tell(device=device, entities=sorted(found))
+
+
+def take(client: Client, data: object, message: MQTTMessage) -> None:
+    if message.topic.startswith(f"{ROOT}/device/"):
+        announce(client, message.topic, bytes(message.payload))
+        return
+    heard = False
+    for device, found in entities.items():
+        for unique_id, entity in found.items():
+            if message.topic == entity.get("json_attributes_topic"):
+                tell(attributes=unique_id, body=json.loads(message.payload))
+            elif message.topic != entity.get("state_topic"):
+                continue
+            elif entity["platform"] == "event":
+                heard = True
+                take_event(device, entity, message)
+            elif "value_template" in entity and message.payload:
+                show(unique_id, entity, bytes(message.payload))
+    if not heard and message.topic.endswith(("/online", "/item", "/inbound")):
+        # An event that waited here comes before the announcement does, as this program begins anew.
+        tell(other=message.topic, payload=message.payload.decode())
+
+
+def take_event(device: str, entity: dict[str, Any], message: MQTTMessage) -> None:
+    body = json.loads(message.payload)
+    if body["event_type"] not in entity["event_types"]:
+        tell(wrong=f"{entity['unique_id']}: {body['event_type']} was not announced")
+    tell(event=device, retained=message.retain, body=body)
+
+
+def show(unique_id: str, entity: dict[str, Any], payload: bytes) -> None:
+    template = JINJA.from_string(entity["value_template"])
+    value = template.render(value_json=json.loads(payload))
+    if entity["platform"] == "binary_sensor" and value not in ("ON", "OFF"):
+        tell(wrong=f"{unique_id} is {value!r}")
+    if len(value) > 255:
+        tell(wrong=f"{unique_id} has {len(value)} characters")
+    tell(state=unique_id, value=value)
+
+
+def arrive(client: Client, *_: object) -> None:
+    client.subscribe(f"{ROOT}/device/+/config", 1)
+    client.publish(f"{ROOT}/status", "online", 1)
+    print("at the broker", flush=True)
+
+
+def obey(client: Client) -> None:
+    for line in sys.stdin:
+        command = json.loads(line)
+        for entity in entities.get(command["notify"], {}).values():
+            if entity["platform"] == "notify":
+                client.publish(entity["command_topic"], command["text"], entity["qos"])
+                tell(notified=command["text"])
+
+
+def main() -> None:
+    client = Client(CallbackAPIVersion.VERSION2, NAME, clean_session=False)
+    client.will_set(f"{ROOT}/status", "offline", 1)
+    client.on_connect = arrive
+    client.on_message = take
+    client.reconnect_delay_set(1, 2)
+    client.connect("127.0.0.1", PORT)
+    client.loop_start()
+    obey(client)
+    os._exit(0)
+
+
+main()

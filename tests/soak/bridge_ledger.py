@@ -1,0 +1,211 @@
+"""What was said in the bridges' soak, by whom and to whom; what each of them saw of it, and whether
+that was true when it was seen."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tests.soak.bridge_world import BridgeWorld, SoakHub, SoakKit, SoakPhone
+from tests.soak.ledger import INTERRUPTED
+from tests.soak.mortal import Mortal
+
+UNSAVED = 20.0
+"""Seconds before a broker was killed in which what it had acknowledged may have been saved nowhere:
+its promise ends there."""
+
+
+@dataclass
+class Chat:
+    """What a phone writes to a user with a kit, again until it has a tick."""
+
+    text: str
+    message_id: str
+    phone: SoakPhone
+    kit: SoakKit
+    told: float
+    ticks: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Post:
+    """What a kit sends; `phone` is to whom, None is everybody."""
+
+    text: str
+    kit: SoakKit
+    phone: SoakPhone | None
+    number: int
+    seen: set[str] = field(default_factory=set)
+    """Rungs, as the kit tells them."""
+
+
+@dataclass
+class Command:
+    """What a program sends by MQTT, again under its key until it has a result."""
+
+    text: str
+    kit: SoakKit
+    told: float
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class Incident:
+    text: str
+    kit: SoakKit
+    raised: float
+    """Of the steady clock."""
+    number: int = 0
+    """At its hub."""
+    closed: float = 0.0
+
+
+class Sighting(NamedTuple):
+    at: float
+    id: str
+    text: str
+    source: str
+    """The topic or device that it came by."""
+
+
+@dataclass
+class BridgeLedger:
+    chats: dict[str, Chat] = field(default_factory=dict)
+    """By the id of the message."""
+    posts: list[Post] = field(default_factory=list)
+    commands: dict[str, Command] = field(default_factory=dict)
+    """By key."""
+    notices: dict[str, float] = field(default_factory=dict)
+    """What the program has sent by an entity, and when."""
+    by_lan: dict[str, float] = field(default_factory=dict)
+    """What the phone beside a kit has said, and when last."""
+    incidents: list[Incident] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+    answers: int = 0
+    read_at_kit: set[str] = field(default_factory=set)
+    read_at_phone: set[str] = field(default_factory=set)
+    delivered: int = 0
+    sightings: list[Sighting] = field(default_factory=list)
+    """Events at the program."""
+    wrong: list[str] = field(default_factory=list)
+
+
+class Truth:
+    """Looks at what has been told since it looked last, and at the disk that it speaks of."""
+
+    def __init__(self, world: BridgeWorld, ledger: BridgeLedger) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._heard: dict[str, int] = defaultdict(int)
+        self._checked: dict[str, set[str]] = defaultdict(set)
+
+    def look(self) -> None:
+        for phone in self._world.phones:
+            for line in self._news(phone.process):
+                self._of_phone(phone, line.told)
+        for line in self._news(self._world.program):
+            self._of_program(line.at, line.told)
+        for hub in self._world.hubs:
+            self._of_house(hub)
+
+    def look_at_disks(self) -> None:
+        """The same of what kits say of their own Packages."""
+        for kit in self._world.kits:
+            self._delivered(kit)
+        for post in self._ledger.posts:
+            if post.phone is not None and post.kit.process.running is not None:
+                self._rungs(post, post.phone)
+
+    def _news(self, process: Mortal[Any]) -> Iterable[Any]:
+        begin = self._heard[process.name]
+        found = process.heard[begin:]
+        self._heard[process.name] += len(found)
+        return found
+
+    def _of_phone(self, phone: SoakPhone, told: dict[str, Any]) -> None:
+        wrong, chat = self._ledger.wrong, self._ledger.chats.get(told["uid"])
+        if told["type"] == "b-t-f" and told["remarks"]["text"].startswith("[hub] Not sent, as"):
+            self._ledger.answers += 1
+        if told["type"] not in ("b-t-f-d", "b-t-f-r") or chat is None:
+            return
+        if told["type"] not in chat.ticks:
+            chat.ticks.append(told["type"])
+        if chat.phone is not phone:
+            wrong.append(f"{phone.callsign} has a tick for {chat.text!r} of another's")
+        if chat.text not in chat.kit.inbox():
+            wrong.append(f"{told['type']} for {chat.text!r}, which {chat.kit.name}'s kit has not")
+        if told["type"] == "b-t-f-r" and chat.text not in self._ledger.read_at_kit:
+            wrong.append(f"{told['type']} for {chat.text!r}, which nobody has read")
+
+    def _of_program(self, at: float, told: dict[str, Any]) -> None:
+        if "wrong" in told:
+            self._ledger.wrong.append(f"announced is {told['wrong']}")
+        if "notified" in told:
+            self._ledger.notices[told["notified"]] = at
+        if "event" in told:
+            if told["retained"]:
+                self._ledger.wrong.append(f"an event is retained: {told}")
+            self._note(at, told["event"], told["body"])
+        elif "other" in told and told["other"].endswith(("/item", "/inbound")):
+            self._note(at, told["other"], json.loads(told["payload"]))
+
+    def _note(self, at: float, source: str, body: dict[str, Any]) -> None:
+        if "payloads" in body:
+            event, id_ = body["payloads"][0]["events"][0], body["requestId"]
+        else:
+            event, id_ = body["event"], body["id"]
+        text = str((event or {}).get("content", ""))
+        self._ledger.sightings.append(Sighting(at, f"{body['event_type']} {id_}", text, source))
+
+    def _of_house(self, hub: SoakHub) -> None:
+        found = self._world.house.of(f"fieldagent/{hub.name}/result/house")
+        begin = self._heard[f"house {hub.name}"]
+        self._heard[f"house {hub.name}"] = len(found)
+        for each in found[begin:]:
+            command = self._ledger.commands.get(each.body.get("key") or "")
+            if command is not None:
+                command.results.append(each.body)
+
+    def _delivered(self, kit: SoakKit) -> None:
+        """`Delivered` by a link is what its hub has on disk."""
+        rows = kit.disk(
+            "SELECT idempotency_key FROM package WHERE status = 'Delivered'"
+            " AND idempotency_key IS NOT NULL"
+        )
+        known = self._checked[kit.name]
+        fresh = {text for (text,) in rows} - known
+        by_link = {each.text for each in self._ledger.posts if each.kit is kit}
+        if kit.name != "Ben" and (claimed := fresh & by_link):
+            there = {text for _, text, _ in kit.hub.items()}
+            for text in claimed - there:
+                self._ledger.wrong.append(f"{text!r} is Delivered, and not on the hub's disk")
+            self._ledger.delivered += len(claimed)
+        known |= fresh
+
+    def _rungs(self, post: Post, phone: SoakPhone) -> None:
+        name = named(phone)
+        if f"read by {name}" in post.seen:
+            return
+        steps = post.kit.process.it.call("GET", f"/api/package/{post.number}").body["reached"]
+        fresh = {each["text"] for each in steps} - post.seen
+        post.seen |= fresh
+        # It may have come there since this turn began.
+        phone.process.listen()
+        heard = {told["remarks"]["text"] for _, told in phone.of("b-t-f")}
+        if f"on {name}'s kit" in fresh and post.text not in heard:
+            self._ledger.wrong.append(f"{post.text!r} is not on {name}'s phone, as was told")
+        if f"read by {name}" in fresh and post.text not in self._ledger.read_at_phone:
+            self._ledger.wrong.append(f"{post.text!r} was not read by {name}, as was told")
+
+
+def named(phone: SoakPhone) -> str:
+    """As a user of the hub's knows them."""
+    return phone.callsign if phone.hub.name == "valley" else f"{phone.callsign} (TAK)"
+
+
+def was_interrupted(begin: float, end: float, *by: Mortal[Any]) -> bool:
+    """Whether one of these was killed so that what was seen first was not written down."""
+    return any(each.died_between(begin - INTERRUPTED, end) for each in by)

@@ -1,0 +1,30 @@
+"""TAK, MQTT and discovery while all of it is killed and started again.
+
+SOAK_MINUTES names another length. `python -m tests.soak.bridges` prints the same table.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.agent.mqtt.brokers import needs_mosquitto
+from tests.soak.bridges import live, report
+
+MINUTES = float(os.environ.get("SOAK_MINUTES", "4"))
+
+
+@pytest.mark.long
+@needs_mosquitto
+@pytest.mark.parametrize("seed", [1, 2])
+def test_bridges_whose_ends_are_killed(tmp_path: Path, seed: int) -> None:
+    soak = live(tmp_path, seed=seed, seconds=60 * MINUTES)
+    told = report(soak)
+    print(told)
+    assert not soak.ledger.wrong, told
+    ticks = [tick for chat in soak.ledger.chats.values() for tick in chat.ticks]
+    assert {"b-t-f-d", "b-t-f-r"} <= {*ticks}, told
+    assert soak.ledger.delivered, told
+    assert sum(soak.faults.values()) > 10 * MINUTES / 2, told
