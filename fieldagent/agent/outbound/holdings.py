@@ -37,6 +37,8 @@ RIDES = 3
 class _OfStation:
     here: dict[int, bytes] = field(default_factory=dict)
     """Numbers with the digests of their items."""
+    unsaid: set[int] = field(default_factory=set)
+    """Numbers that are here, and nobody is told: another kit speaks under our number, too."""
     lacking: dict[int, int] = field(default_factory=dict)
     """Numbers that somebody has and we lack, and how often we have said so."""
     told: bool = False
@@ -57,6 +59,7 @@ class _OfStation:
         for known in (self.here, self.lacking):
             for number in [each for each in known if each <= newest - SEVERAL_MAX]:
                 del known[number]
+        self.unsaid = {each for each in self.unsaid if each > newest - SEVERAL_MAX}
 
 
 class Holdings:
@@ -78,9 +81,17 @@ class Holdings:
             return
         known.here[number] = digest
         known.lacking.pop(number, None)
+        known.unsaid.discard(number)
         known.told, known.changed, known.fresh_until = False, True, now + FRESH
         known.forget_old()
         self._hasten(now, INTERVAL_MIN)
+
+    def note_unsaid(self, station: int, number: int) -> None:
+        """That item is here, and nobody is told: it is not asked for."""
+        known = self._of(station)
+        known.lacking.pop(number, None)
+        if number not in known.here:
+            known.unsaid.add(number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
         """What was here before a restart: stations, numbers and digests."""
@@ -94,7 +105,8 @@ class Holdings:
         station = holding.content.station
         known = self._of(station)
         newest = max((*known.here, *known.lacking), default=0)
-        fresh = {each for each in numbers - known.here.keys() if each > newest - SEVERAL_MAX}
+        news = numbers - known.here.keys() - known.unsaid
+        fresh = {each for each in news if each > newest - SEVERAL_MAX}
         if station == self._station:
             # Of what we never had nobody has anything, but of a journal that was lost.
             fresh.clear()

@@ -401,8 +401,11 @@ class RadioPiggyback:
         if self.holdings.due() <= self.clock():
             self.holdings.begin(self.clock())
 
-    def note_here(self, station: int, item: Entry) -> None:
-        """It is on disk; it is no SOS."""
+    def note_here(self, station: int, item: Entry, *, said: bool = True) -> None:
+        """It is on disk; it is no SOS. Without `said` nobody is told."""
+        if not said:
+            self.holdings.note_unsaid(station, item.sequence)
+            return
         self.holdings.note(station, item.sequence, digest_of(item), self.clock())
 
     def greet(self, *, crowd: int) -> None:

@@ -7,6 +7,7 @@ import shutil
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import permutations
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -553,6 +554,26 @@ async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, cl
             acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
             alone = [Entry(each.sequence, Ack(5, digest=digest_of(each))) for each in again]
             assert sorted(acks, key=alone.count, reverse=True) == [*alone, holding(5, *items)]
+
+
+async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_lacks_it(
+    tmp_path: Path, clock: Any
+) -> None:
+    """It left before, and is not sent again."""
+    async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
+        number = await ada.post(message={"content": "before the restart"})
+        transmission = ada.outbox.load(200)
+        assert transmission is not None
+        (sent, *_) = decode(transmission.body).entries
+    async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
+        has_it = replace(holding(1, sent), sequence=number)
+        await ada.reception.receive(encode([has_it], origin=2))
+        await until(lambda: ada.words.holdings.digest(1, number) == digest_of(sent))
+        lacks_it = Entry(number, Ack(1, 0, frozenset(), digest=b""))
+        await trio.sleep(3)
+        await ada.reception.receive(encode([lacks_it], origin=3))
+        (item,) = ada.rounds.ours()
+        assert item.tries or item.due < inf
 
 
 async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any) -> None:
