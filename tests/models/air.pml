@@ -146,17 +146,16 @@ inline hear_holding() {
 		says == own(y)
 #endif
 		-> confirm()
+#ifdef FAULT_WHO_ASKS_CONFIRMS
+	:: own(y) && !twins && leg[y] != gone && asks -> confirm()
+#endif
 	:: !own(y) && says && !here[y] && !unsaid[y] -> lack[y] = true
 	:: else
 	fi;
 	if
 	:: asks && here[y] && !(own(y) && twins) ->
 		if
-#ifdef FAULT_ITS_SENDER_ALONE_REPEATS
-		:: !own(y)
-#else
 		:: !want[y] -> want[y] = here[y]
-#endif
 		:: want[y] && want[y] != here[y] -> also[y] = here[y]
 		:: else
 		fi

@@ -46,6 +46,7 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     SeenAt,
+    Program,
     SentBy,
     Source,
     Unproved,

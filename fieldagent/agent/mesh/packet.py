@@ -34,6 +34,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Introduction,
     JournalNumber,
+    Program,
     Receipt,
     RelayRequest,
     Report,
@@ -59,7 +60,15 @@ AskedFor = tuple[int, int]
 """A station, and the number of an item of which a fragment came with a request to relay."""
 ASKED_FOR_MAX = 1000
 _NOT_STORED = (
-    RelayRequest | SentBy | Report | Beside | JournalNumber | ToHub | RemoteCommand | Unreadable
+    RelayRequest
+    | SentBy
+    | Program
+    | Report
+    | Beside
+    | JournalNumber
+    | ToHub
+    | RemoteCommand
+    | Unreadable
 )
 _BY_RADIO = (Rung.PROGRAMS, Rung.RADIO, Rung.READ)
 """How far a station can say that an item has come with it."""

@@ -28,6 +28,7 @@ from fieldagent.wire.envelope import (
     Envelope,
     Fragment,
     Introduction,
+    Program,
     Receipt,
     Source,
     Unreadable,
@@ -109,6 +110,8 @@ class RadioReception:
         for entry in envelope.entries:
             if isinstance(entry.content, Introduction) and entry.sequence == 0:
                 self._neighbours.note_callsign(packet.sender, entry.content.identity.name)
+            elif isinstance(entry.content, Program) and packet.sender == packet.station:
+                self._neighbours.known[packet.sender].version = entry.content.version
             elif isinstance(entry.content, Introduction):
                 presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:

@@ -14,6 +14,7 @@ from math import inf
 from random import Random
 from typing import Protocol
 
+from fieldagent import __version__
 from fieldagent.agent.channels.air_pace import backoff
 from fieldagent.agent.journal import inbound, incident, outbound
 from fieldagent.agent.journal.inbound import RungOwed, UnreadableOwed
@@ -33,6 +34,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Introduction,
     JournalNumber,
+    Program,
     Receipt,
     RelayRequest,
     Report,
@@ -49,6 +51,8 @@ RECEIPTS_BYTES = 100
 copy of what came relies on them."""
 INTRODUCE_EVERY = 3600.0
 """Seconds."""
+PROGRAM = Entry(0, Program(__version__))
+"""Goes with our name, where it fits."""
 HELLO_APART = 10.0
 """Seconds between two hellos: kits that are switched on together need not answer each other's."""
 NAME_INCIDENT_EVERY = 300.0
@@ -470,6 +474,8 @@ class RadioPiggyback:
         if abs(self.clock() - self._introduced) >= INTRODUCE_EVERY:
             beside = bool(draft.entries)
             words.introduced = draft.add(self._introduction, room)
+            if words.introduced:
+                draft.add(PROGRAM, room)
             # Where it never fits beside a Package it has a packet of its own.
             self._presents_itself = beside and not words.introduced
             if words.introduced:
