@@ -46,7 +46,6 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     SeenAt,
-    Program,
     SentBy,
     Source,
     Unproved,
