@@ -70,6 +70,8 @@ class Holdings:
         self._random = random
         self._stations: dict[int, _OfStation] = {}
         self._interval = INTERVAL_MIN
+        self.slower = 1.0
+        """How many times as long a beacon waits, as in a crowd others say the same."""
         self._due = inf
         self._beacon: list[int] = []
         """Stations of which the beacon is still to tell."""
@@ -115,7 +117,10 @@ class Holdings:
             known.fresh_until = now + FRESH
             known.forget_old()
             known.asked = False
-            self._hasten(now, ASK_AFTER)
+            # In a crowd something new lacks every few seconds: a beacon that is near will do.
+            within = ASK_AFTER * self.slower
+            if self.slower == 1 or self._due > now + 1.5 * within:
+                self._due = min(self._due, now + within * (0.5 + self._random()))
         elif known.lacking and first <= min(known.lacking) and not numbers & known.lacking.keys():
             known.asked = True
         mine = {each for each in known.here if each >= first}
@@ -152,7 +157,8 @@ class Holdings:
             each.told = each.asked = False
         self._interval = INTERVAL_MIN if asks else min(INTERVAL_MAX, 2 * self._interval)
         lives = any(now < each.fresh_until for each in self._stations.values())
-        self._due = now + self._interval * (0.5 + 0.5 * self._random()) if lives else inf
+        waits = min(INTERVAL_MAX, self._interval * self.slower)
+        self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def to_tell(self, *, beside: bool) -> list[int]:
         """Stations of which a packet tells: of the beacon, and `beside` something else of those

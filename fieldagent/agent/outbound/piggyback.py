@@ -15,7 +15,7 @@ from random import Random
 from typing import Protocol
 
 from fieldagent import __version__
-from fieldagent.agent.channels.air_pace import backoff
+from fieldagent.agent.channels.air_pace import CROWD, ack_within, backoff
 from fieldagent.agent.journal import inbound, incident, outbound
 from fieldagent.agent.journal.inbound import RungOwed, UnreadableOwed
 from fieldagent.agent.journal.journal import Journal
@@ -44,13 +44,13 @@ from fieldagent.wire.envelope import (
 
 ACKS_MAX = 256
 """Acknowledgements that wait; for one that is dropped the item comes again."""
-ACK_WITHIN = 2.0
-"""Seconds in which one of a crowd acknowledges what is no SOS; its sender waits a little longer."""
 RECEIPTS_BYTES = 100
 """Bytes of receipts that go beside Packages where bytes are paid: about ten. A modem that keeps no
 copy of what came relies on them."""
 INTRODUCE_EVERY = 3600.0
 """Seconds."""
+SLOWER_MAX = 3.0
+"""How many times as long a beacon waits in a crowd, at the most."""
 PROGRAM = Entry(0, Program(__version__))
 """Goes with our name, where it fits."""
 HELLO_APART = 10.0
@@ -389,7 +389,9 @@ class RadioPiggyback:
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
             twice, alone = twice or before.twice, alone or before.alone
-        wait = backoff(self._random(), ACK_WITHIN, crowd) if together and crowd > 1 else 0.0
+        wait = 0.0
+        if together and crowd > 1:
+            wait = backoff(self._random(), ack_within(crowd), crowd)
         self._acks[key] = _DueAck(ack, together, twice, alone, self.clock() + wait)
         while len(self._acks) > ACKS_MAX:
             del self._acks[next(iter(self._acks))]
@@ -425,6 +427,10 @@ class RadioPiggyback:
             if due is not None and due.together and not due.alone:
                 del self._acks[holding.content.station, number]
         return self.holdings.hear(holding, self.clock())
+
+    def note_crowd(self, crowd: int) -> None:
+        """So many are in earshot."""
+        self.holdings.slower = min(SLOWER_MAX, max(1.0, crowd / CROWD))
 
     def overhear(self, sequence: int, ack: Ack) -> None:
         """Another has said it: as much of an item, or more, is at a station already."""
