@@ -116,7 +116,7 @@ class RadioReception:
                 presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
-        self._piggyback.note_crowd(len(self._neighbours.in_earshot()))
+        self._piggyback.holdings.note_crowd(len(self._neighbours.in_earshot()))
         self._note_way(packet)
         self._look_for_twins(envelope, packet)
         await self._follow_up(packet)

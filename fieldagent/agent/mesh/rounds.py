@@ -121,6 +121,23 @@ class OnItsWay:
     """A newer one of ours with the same takes its place."""
 
 
+@dataclass(slots=True)
+class OnCall:
+    """Whether this kit repeats what is asked for."""
+
+    _drawn: bool = True
+    _until: float = -inf
+
+    def draw(self, crowd: int, now: float, share: float) -> bool:
+        """Up to `CROWD` in earshot all do; of more a few, drawn by a share from 0 to 1."""
+        if crowd <= CROWD:
+            return True
+        if now >= self._until:
+            self._drawn = share * (crowd - CROWD + ON_CALL) < ON_CALL
+            self._until = now + ON_CALL_FOR
+        return self._drawn
+
+
 class Rounds:
     """`words` are what we say beside Packages, in packets of `packet_bytes` at most; `hops` is how
     many transmissions bring an item anywhere at most. `random` gives a share from 0 to 1. Times are
@@ -145,7 +162,7 @@ class Rounds:
         self.items: dict[Key, OnItsWay] = {}
         """The oldest is the first."""
         self._bytes = 0
-        self._on_call, self._on_call_until = True, -inf
+        self._on_call = OnCall()
         self._ordinary_at = -inf
         """When what is no SOS may go again."""
 
@@ -196,21 +213,13 @@ class Rounds:
             return
         if self._may_go(item):
             crowd = len(self.neighbours.in_earshot())
-            if not (self._is_on_call(crowd, now) or _is_asked_again(item, now)):
+            asked_again = _note_wanted(item, now)
+            if not (self._on_call.draw(crowd, now, self._random()) or asked_again):
                 return
             wait = backoff(self._random(), max(WAIT_LEAST, WAIT * crowd), crowd)
             item.due = min(item.due, now + wait)
         else:
             self._note_stop(item, self.station, [by], now + STOPS_AFTER)
-
-    def _is_on_call(self, crowd: int, now: float) -> bool:
-        """Whether this kit repeats what is asked for: up to `CROWD` all do."""
-        if crowd <= CROWD:
-            return True
-        if now >= self._on_call_until:
-            self._on_call = self._random() * (crowd - CROWD + ON_CALL) < ON_CALL
-            self._on_call_until = now + ON_CALL_FOR
-        return self._on_call
 
     def ours(self) -> list[OnItsWay]:
         return [item for item in self.items.values() if item.station == self.station]
@@ -426,8 +435,8 @@ class Rounds:
         return found
 
 
-def _is_asked_again(item: OnItsWay, now: float) -> bool:
-    """Whether it was asked for before, and nobody was heard to repeat it."""
+def _note_wanted(item: OnItsWay, now: float) -> bool:
+    """Somebody lacks it; return whether that was so before, and nobody was heard to repeat it."""
     if item.wanted <= item.aired:
         item.wanted = now
     return now - item.wanted >= ON_CALL_FOR

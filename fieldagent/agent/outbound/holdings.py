@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import field
 from math import inf
 
+from fieldagent.agent.channels.air_pace import CROWD
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import SEVERAL_MAX
 from fieldagent.wire.envelope import Ack, Entry, digest_of_slices
@@ -25,6 +26,8 @@ INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 ASK_AFTER = 40.0
 """Seconds, half of them more or less, until we say that something lacks here: whoever lacks the
 same and hears it keeps silent."""
+SLOWER_MAX = 3.0
+"""How many times as long a beacon waits in a crowd, at the most."""
 ASKS_MAX = 8
 """Times that we say so of one item in vain: nobody has it any more."""
 FRESH = 3600.0
@@ -70,11 +73,15 @@ class Holdings:
         self._random = random
         self._stations: dict[int, _OfStation] = {}
         self._interval = INTERVAL_MIN
-        self.slower = 1.0
-        """How many times as long a beacon waits, as in a crowd others say the same."""
+        self._slower = 1.0
+        """How many times as long a beacon waits."""
         self._due = inf
         self._beacon: list[int] = []
         """Stations of which the beacon is still to tell."""
+
+    def note_crowd(self, crowd: int) -> None:
+        """So many are in earshot, and say the same."""
+        self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD))
 
     def note(self, station: int, number: int, digest: bytes, now: float) -> None:
         """That item is here: it came, or it is ours and has left."""
@@ -118,8 +125,8 @@ class Holdings:
             known.forget_old()
             known.asked = False
             # In a crowd something new lacks every few seconds: a beacon that is near will do.
-            within = ASK_AFTER * self.slower
-            if self.slower == 1 or self._due > now + 1.5 * within:
+            within = ASK_AFTER * self._slower
+            if self._slower == 1 or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
         elif known.lacking and first <= min(known.lacking) and not numbers & known.lacking.keys():
             known.asked = True
@@ -157,7 +164,7 @@ class Holdings:
             each.told = each.asked = False
         self._interval = INTERVAL_MIN if asks else min(INTERVAL_MAX, 2 * self._interval)
         lives = any(now < each.fresh_until for each in self._stations.values())
-        waits = min(INTERVAL_MAX, self._interval * self.slower)
+        waits = min(INTERVAL_MAX, self._interval * self._slower)
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def to_tell(self, *, beside: bool) -> list[int]:

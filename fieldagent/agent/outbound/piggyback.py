@@ -15,7 +15,7 @@ from random import Random
 from typing import Protocol
 
 from fieldagent import __version__
-from fieldagent.agent.channels.air_pace import CROWD, ack_within, backoff
+from fieldagent.agent.channels.air_pace import ack_within, backoff
 from fieldagent.agent.journal import inbound, incident, outbound
 from fieldagent.agent.journal.inbound import RungOwed, UnreadableOwed
 from fieldagent.agent.journal.journal import Journal
@@ -49,8 +49,6 @@ RECEIPTS_BYTES = 100
 copy of what came relies on them."""
 INTRODUCE_EVERY = 3600.0
 """Seconds."""
-SLOWER_MAX = 3.0
-"""How many times as long a beacon waits in a crowd, at the most."""
 PROGRAM = Entry(0, Program(__version__))
 """Goes with our name, where it fits."""
 HELLO_APART = 10.0
@@ -427,10 +425,6 @@ class RadioPiggyback:
             if due is not None and due.together and not due.alone:
                 del self._acks[holding.content.station, number]
         return self.holdings.hear(holding, self.clock())
-
-    def note_crowd(self, crowd: int) -> None:
-        """So many are in earshot."""
-        self.holdings.slower = min(SLOWER_MAX, max(1.0, crowd / CROWD))
 
     def overhear(self, sequence: int, ack: Ack) -> None:
         """Another has said it: as much of an item, or more, is at a station already."""
