@@ -46,6 +46,7 @@ from fieldagent.wire.incident_word import (
     write_incident_word,
     write_words,
 )
+from fieldagent.wire.kit_status import read_version, write_version
 from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
 from fieldagent.wire.places import (
     is_position,
@@ -174,6 +175,13 @@ class SentBy:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """The sender's program is of this version, such as 0.1.0+12."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unproved:
     """Nobody has proved that the entry of the same sequence, an SOS, is its sender's."""
 
@@ -238,6 +246,7 @@ Content = (
     | Way
     | Source
     | SentBy
+    | Program
     | Unproved
     | JournalNumber
 )
@@ -469,6 +478,8 @@ def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
         return [14, entry.sequence, content.station, content.sequence]
     if isinstance(content, SentBy):
         return [34, entry.sequence, content.station, content.transmissions]
+    if isinstance(content, Program):
+        return [39, entry.sequence, write_version(content.version)]
     if isinstance(content, JournalNumber):
         return [7, entry.sequence, int(content.asks)]
     if isinstance(content, Unproved):
@@ -666,6 +677,7 @@ _UNTIMED: dict[int, Callable[..., Content]] = {
     13: _read_relay_request,
     33: _read_way,
     34: _read_sent_by,
+    39: lambda version: Program(read_version(read_bytes(version))),
     14: _read_source,
     15: _read_unproved,
     36: read_command,

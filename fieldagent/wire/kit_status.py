@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fieldagent.wire.errors import RemoteProtocolError
@@ -15,7 +16,7 @@ STATES = ("not configured", "starting", "absent", "ready", "no service", "busy",
 CLOCKS = ("nobody", "satellite", "hub", "GPS", "network", "somebody else")
 """Who has told the kit the time, by their number."""
 _BODY = struct.Struct(">B3BHHBbH3s3sH3BHHHBBB")
-_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:\.dev(\d{1,9})|\+(\d{1,9})\.)?")
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:\.dev(\d{1,9})|\+(\d{1,9})\b)?")
 _NO_BYTE, _NO_SHORT = 0xFF, 0xFFFF
 _UNKNOWN_DEGREES = -128
 DISK_UNIT = 10_000_000
@@ -121,7 +122,26 @@ def numbers_of(version: str) -> tuple[tuple[int, int, int], int]:
 
 def version_of(status: KitStatus) -> str:
     """Return it for people, such as 0.1.0+12."""
-    return ".".join(map(str, status.version)) + (f"+{status.since}" if status.since else "")
+    return _in_words(status.version, status.since)
+
+
+def _in_words(numbers: Sequence[int], since: int) -> str:
+    return ".".join(map(str, numbers)) + (f"+{since}" if since else "")
+
+
+def write_version(version: str) -> bytes:
+    """Return a program's version in 3 bytes, or 5 where commits have come since."""
+    numbers, since = numbers_of(version)
+    return bytes(min(each, 255) for each in numbers) + (
+        min(since, 0xFFFF).to_bytes(2, "big") if since else b""
+    )
+
+
+def read_version(told: bytes) -> str:
+    """Return it for people. Raises ValueError."""
+    if len(told) not in (3, 5):
+        raise ValueError("a version has 3 or 5 bytes")
+    return _in_words(told[:3], int.from_bytes(told[3:], "big"))
 
 
 def decode(body: bytes) -> KitStatus:

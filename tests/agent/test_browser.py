@@ -760,4 +760,5 @@ def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_p
                 listed.nth(1).wait_for()
                 (told,) = [text for text in listed.all_inner_texts() if "Kit 2" in text]
                 assert f"lacks {sent['id']}" in told and "-80 dBm" in told
+                assert "direct · version 0.1.0" in told
                 assert faults(shown) == []

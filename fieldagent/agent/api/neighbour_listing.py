@@ -25,12 +25,14 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
     names = inbound.station_names(journal)
     ways = station.words.ways.known()
     in_earshot = set(station.neighbours.in_earshot())
-    ours = _ours(journal, station)
+    ours, hops = _ours(journal, station), station.earshot()
     found = [
         {
             "station": number,
             "name": names.get(number),
             "callsign": each.callsign,
+            "version": each.version,
+            "hops": 1 if number in in_earshot else hops.get(number),
             "lastHeard": journal.clock.date(each.heard_at),
             "inEarshot": number in in_earshot,
             "rssi": each.rssi,
@@ -43,9 +45,9 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
         for number, each in reversed(station.neighbours.known.items())
     ]
     beyond = [
-        {"station": number, "name": names.get(number), "hops": hops}
-        for number, hops in sorted(station.earshot().items(), key=lambda each: each[1])
-        if hops > 1
+        {"station": number, "name": names.get(number), "hops": away}
+        for number, away in sorted(hops.items(), key=lambda each: each[1])
+        if away > 1
     ]
     return {"station": station.number, "neighbours": found, "beyond": beyond}
 

@@ -19,6 +19,9 @@ ROUND = 20
 """Fragments of one item that follow each other, before their answer is waited for."""
 PATIENCE = 3.0
 """Seconds for an answer, beside the time on air of what is under way and of the answer."""
+ACK_WITHIN, ACK_EACH, ACK_MOST = 2.0, 1.0, 20.0
+"""Seconds in which one of a crowd says that what is no SOS has come: at the least, for each station
+beyond `CROWD`, and at the most. Where many speak, it rides in what one of them sends anyway."""
 PAUSE = 1.0
 """Seconds, at random up to this, of quiet before a packet."""
 CROWD = 10
@@ -46,6 +49,11 @@ def backoff(share: float, most: float, crowd: int) -> float:
     """
     steep = log(max(1, crowd)) + 1
     return most / steep * log(share * (exp(steep) - 1) + 1)
+
+
+def ack_within(crowd: int) -> float:
+    """Seconds in which one of a crowd says that what is no SOS has come."""
+    return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD))
 
 
 class AirTurn(NamedTuple):
@@ -125,9 +133,11 @@ class AirPace:
         held = self._turn.follows * self._spacing
         return held + (0.1 + 0.9 * share) * longest
 
-    def patience(self, tries: int, *, part: bool) -> float:
-        """Seconds for an answer."""
+    def patience(self, tries: int, *, part: bool, urgent: bool = False) -> float:
+        """Seconds for an answer; what is `urgent`, and a fragment, is answered at once."""
         longest = PATIENCE + self.on_air * (WINDOW + 2)
+        if not (part or urgent):
+            longest += ack_within(self._turn.crowd) - ACK_WITHIN
         if not part or not self._mean or tries >= PRODS:
             return longest
         return min(longest, max(LEAST, self._mean + STRAYS * self._stray))

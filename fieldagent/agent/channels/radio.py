@@ -217,7 +217,8 @@ class RadioDriver:
             with trio.move_on_after(ROUND_MAX):
                 await round_over.wait()
             began = trio.current_time()
-            with waits.move_on_after(pace.patience(transmission.tries, part=part)):
+            patience = pace.patience(transmission.tries, part=part, urgent=transmission.urgent)
+            with waits.move_on_after(patience):
                 answered = await self.outbox.acknowledged(transmission)
                 missed = not answered
         finally:

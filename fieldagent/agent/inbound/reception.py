@@ -42,6 +42,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Introduction,
     JournalNumber,
+    Program,
     Receipt,
     RelayRequest,
     Report,
@@ -65,7 +66,7 @@ log = logging.getLogger(__name__)
 
 THE_HUB = 0
 """As an origin."""
-_NOT_FOR_A_KIT = Ack | RelayRequest | SentBy | Way | JournalNumber | ToHub | Unreadable
+_NOT_FOR_A_KIT = Ack | RelayRequest | SentBy | Program | Way | JournalNumber | ToHub | Unreadable
 
 
 @dataclass(slots=True)

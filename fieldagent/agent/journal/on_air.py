@@ -17,12 +17,15 @@ def holders(journal: Journal, sequence: int) -> set[int]:
     return {number for (number,) in rows}
 
 
-def here(journal: Journal, limit: int = 2000) -> list[tuple[int, int, bytes]]:
-    """The newest items of other stations that are no SOS: stations, numbers and digests."""
+def here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, int, bytes]]:
+    """Return the newest items of other stations that are no SOS: stations, numbers and digests.
+    What another kit sent under our `own` number is not among them."""
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
-        " WHERE origin < 0 AND sequence > 0 AND whole IS NULL AND NOT sos ORDER BY at DESC LIMIT ?",
+        " WHERE origin < 0 AND origin != -? AND sequence > 0 AND whole IS NULL AND NOT sos"
+        " ORDER BY at DESC LIMIT ?",
         DIGEST_BYTES,
+        own,
         limit,
     )
     return [(station, number, bytes(digest)) for station, number, digest in reversed(rows)]

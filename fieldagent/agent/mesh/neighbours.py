@@ -24,6 +24,8 @@ class HeardStation:
     """In dB."""
     callsign: str | None = None
     """As it said it; None where it says none."""
+    version: str | None = None
+    """Of its program; None where it has not said it."""
     key: int | None = None
     """Which of the group's keys it sends with; None without any."""
 

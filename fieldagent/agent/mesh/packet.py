@@ -34,6 +34,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Introduction,
     JournalNumber,
+    Program,
     Receipt,
     RelayRequest,
     Report,
@@ -59,7 +60,15 @@ AskedFor = tuple[int, int]
 """A station, and the number of an item of which a fragment came with a request to relay."""
 ASKED_FOR_MAX = 1000
 _NOT_STORED = (
-    RelayRequest | SentBy | Report | Beside | JournalNumber | ToHub | RemoteCommand | Unreadable
+    RelayRequest
+    | SentBy
+    | Program
+    | Report
+    | Beside
+    | JournalNumber
+    | ToHub
+    | RemoteCommand
+    | Unreadable
 )
 _BY_RADIO = (Rung.PROGRAMS, Rung.RADIO, Rung.READ)
 """How far a station can say that an item has come with it."""
@@ -194,7 +203,8 @@ class PacketReception:
         packet = Packet(envelope.origin, taken, sender=envelope.origin)
         _read_marks(envelope, packet)
         if self.station in (envelope.origin, packet.sender):
-            packet.namesake = packet.sender == envelope.origin and _is_another_kits(db, envelope)
+            ours = packet.sender == self.station
+            packet.namesake = ours and _is_another_kits(db, envelope, self.station)
             packet.is_echo = not packet.namesake
             if packet.is_echo:
                 self._note_repeated(db, envelope, packet)
@@ -249,12 +259,13 @@ class PacketReception:
     def _store_holding(
         self, db: sqlite3.Connection, entry: Entry, ack: Ack, packet: Packet
     ) -> None:
-        """Nobody but their sender can tell by the digest whose they are. No SOS is among them."""
-        if packet.namesake:
+        """Nobody but their sender can tell by the digest whose they are. No SOS is among them. What
+        another kit under our number lacks it is given; it confirms nothing."""
+        if packet.namesake and ack.station == self.station:
             return
         packet.holdings.append(entry)
         numbers = confirmed_by(entry)
-        if ack.station != self.station or not numbers:
+        if packet.namesake or ack.station != self.station or not numbers:
             return
         digests = [self._digest_of_ours(db, number) for number in numbers]
         ours = [each for each in digests if each is not None]
@@ -431,10 +442,16 @@ def of_each_sender(envelope: Envelope) -> list[Envelope]:
     return parts[:1] + [replace(each, not_understood=()) for each in parts[1:]]
 
 
-def _is_another_kits(db: sqlite3.Connection, envelope: Envelope) -> bool:
-    """Of one under our number whether it is no echo, and no recording, of our own."""
+def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own: int) -> bool:
+    """Of one under our number whether it is no echo, and no recording, of our own. What we repeat
+    of others is here."""
+    origin = envelope.origin
     items = [entry for entry in envelope.entries if isinstance(entry.content, Item)]
-    return not items or not all(_is_ours(db, entry) for entry in items)
+    if origin == own:
+        return not items or not all(_is_ours(db, entry) for entry in items)
+    return not all(
+        inbound.was_seen(db, -origin, entry.sequence, fingerprint(entry)) for entry in items
+    )
 
 
 def _is_ours(db: sqlite3.Connection, entry: Entry) -> bool:

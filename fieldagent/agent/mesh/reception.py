@@ -28,6 +28,7 @@ from fieldagent.wire.envelope import (
     Envelope,
     Fragment,
     Introduction,
+    Program,
     Receipt,
     Source,
     Unreadable,
@@ -98,7 +99,9 @@ class RadioReception:
         packet = await self._journal.persist(lambda db: self._packets.store(db, envelope, now))
         self._packets.stored(packet)
         if packet.namesake:
-            self._meet_namesake(packet)
+            self._meet_namesake()
+            self._note_here(packet)
+            self._note_holdings(packet)
             return {}
         if packet.sender == self._station:
             return {}
@@ -107,10 +110,13 @@ class RadioReception:
         for entry in envelope.entries:
             if isinstance(entry.content, Introduction) and entry.sequence == 0:
                 self._neighbours.note_callsign(packet.sender, entry.content.identity.name)
+            elif isinstance(entry.content, Program) and packet.sender == packet.station:
+                self._neighbours.known[packet.sender].version = entry.content.version
             elif isinstance(entry.content, Introduction):
                 presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
+        self._piggyback.holdings.note_crowd(len(self._neighbours.in_earshot()))
         self._note_way(packet)
         self._look_for_twins(envelope, packet)
         await self._follow_up(packet)
@@ -174,10 +180,7 @@ class RadioReception:
         for sequence, ack in (*packet.heard, *packet.overheard):
             by = packet.sender if packet.is_echo else packet.station
             self._rounds.note_ack(sequence, ack, by, now)
-        for holding in packet.holdings:
-            assert isinstance(holding.content, Ack)
-            for number in self._piggyback.hear_holding(holding):
-                self._rounds.want(holding.content.station, number, packet.sender, now)
+        self._note_holdings(packet)
         for entry in packet.items:
             parts = self._packing.parts(entry, packet.station)
             asked = bool(parts) and (entry.sos or packet.relay)
@@ -196,7 +199,22 @@ class RadioReception:
         # Who repeats looks at it.
         self._queue.wake()
 
-    def _meet_namesake(self, packet: Packet) -> None:
+    def _note_holdings(self, packet: Packet) -> None:
+        """What its sender lacks is repeated, and what it has asked for."""
+        for holding in packet.holdings:
+            assert isinstance(holding.content, Ack)
+            for number in self._piggyback.hear_holding(holding):
+                now = trio.current_time()
+                self._rounds.want(holding.content.station, number, packet.sender, now)
+
+    def _note_here(self, packet: Packet) -> None:
+        """Where another kit has our number, nobody is told what is here: who would say it?"""
+        said = not self._troubles.is_lately(Trouble.NAMESAKE)
+        for entry in packet.items:
+            if not entry.sos and packet.station != self._station:
+                self._piggyback.note_here(packet.station, entry, said=said)
+
+    def _meet_namesake(self) -> None:
         if not self._troubles.is_lately(Trouble.NAMESAKE):
             # It may never have heard us: by our name it knows of us too.
             self._piggyback.introduce(at_once=True)
@@ -207,12 +225,10 @@ class RadioReception:
         """All of it is on disk."""
         for accepted in packet.relayed:
             self._intake.queue_relayed(accepted)
+        self._note_here(packet)
         if not self._troubles.is_lately(Trouble.NAMESAKE):
             crowd = len(self._neighbours.in_earshot())
             urgent = {entry.sequence for entry in packet.items if entry.sos}
-            for entry in packet.items:
-                if not entry.sos:
-                    self._piggyback.note_here(packet.station, entry)
             for sequence, ack in packet.acks:
                 # Who sends a round waits for its answer.
                 twice = sequence in packet.again
@@ -226,7 +242,9 @@ class RadioReception:
         for sequence, text in packet.stopped:
             log.warning("number %d goes no further: %s", sequence, with_names(self._journal, text))
         for sequence, ack in packet.heard:
-            await hear(self._packing, self._endings, sequence, ack)
+            if await hear(self._packing, self._endings, sequence, ack):
+                # It may have left before this kit was started anew.
+                self._piggyback.said.add(sequence)
             if ack.by_hub:
                 await self._endings.note_at_hub(sequence, proved=False)
 
@@ -247,14 +265,15 @@ def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
     )
 
 
-async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> None:
-    """A station has said what it has of our own Package, and the journal knows it."""
+async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> bool:
+    """A station has said what it has of our own Package, and the journal knows it; return whether
+    that ended it when nobody waited for it any more."""
     queue = packing.queue
     assert packing.acks is not None, "on the air each transmission awaits its acknowledgement"
     if packing.acks.hear(sequence, ack) or not ack.whole or sequence not in queue:
-        return
-    # It came when nobody waited for it any more.
+        return False
     ended = EndedLeg(sequence, queue.channel, Leg(Status.DELIVERED))
     await endings.record([ended])
     queue.finish(sequence, arrived=True)
     queue.wake()
+    return True

@@ -63,7 +63,7 @@ class Repeating:
     async def run(self) -> NoReturn:
         lived = self._clock()
         self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
-        self._words.holdings.load(on_air.here(self._journal), lived)
+        self._words.holdings.load(on_air.here(self._journal, self._station), lived)
         presents, hellos, was_carried = _soon(PRESENT_FIRST), 1, False
         self._add_kept(lived)
         while True:
@@ -98,6 +98,9 @@ class Repeating:
             if not isinstance(mark.content, SentBy):
                 continue
             station, hops = mark.content.station, mark.content.transmissions
+            if station == self._station:
+                # Of another kit under our number.
+                continue
             parts = self._packing.parts(entry, station)
             if not (parts and entry.sos) and not goes_round(len(parts), self._packing.room.size):
                 continue

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from math import inf
 
-from fieldagent.agent.channels.air_pace import backoff
+from fieldagent.agent.channels.air_pace import CROWD, backoff
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat
 from fieldagent.system.lazy_dataclass import dataclass
@@ -39,6 +39,10 @@ AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 WAIT, WAIT_LEAST = 0.5, 2.0
 """Seconds for each station in earshot, and at the least: so long at most we wait before we repeat
 what somebody lacks, as others have it too."""
+ON_CALL, ON_CALL_FOR = 3, 30.0
+"""About so many of a crowd repeat what is asked for, drawn anew after so many seconds: of all who
+have it, some would not hear that another did. What is asked for again after that anybody repeats.
+"""
 JUST_NOW = 2.0
 """Seconds after an item was on the air in which nobody can have said yet that it came."""
 PRODS_MAX = 3
@@ -98,6 +102,8 @@ class OnItsWay:
     tries: int = 0
     aired: float = -inf
     """When it was on the air last."""
+    wanted: float = -inf
+    """When somebody was heard to lack it first since."""
     asked: set[int] = field(default_factory=set)
     """Neighbours that were asked to bring it to the hub, and did not."""
     hub_due: float = inf
@@ -113,6 +119,23 @@ class OnItsWay:
     stop_tells: int = 0
     collapse: int | None = None
     """A newer one of ours with the same takes its place."""
+
+
+@dataclass(slots=True)
+class OnCall:
+    """Whether this kit repeats what is asked for."""
+
+    _drawn: bool = True
+    _until: float = -inf
+
+    def draw(self, crowd: int, now: float, share: float) -> bool:
+        """Up to `CROWD` in earshot all do; of more a few, drawn by a share from 0 to 1."""
+        if crowd <= CROWD:
+            return True
+        if now >= self._until:
+            self._drawn = share * (crowd - CROWD + ON_CALL) < ON_CALL
+            self._until = now + ON_CALL_FOR
+        return self._drawn
 
 
 class Rounds:
@@ -139,6 +162,7 @@ class Rounds:
         self.items: dict[Key, OnItsWay] = {}
         """The oldest is the first."""
         self._bytes = 0
+        self._on_call = OnCall()
         self._ordinary_at = -inf
         """When what is no SOS may go again."""
 
@@ -189,6 +213,9 @@ class Rounds:
             return
         if self._may_go(item):
             crowd = len(self.neighbours.in_earshot())
+            asked_again = _note_wanted(item, now)
+            if not (self._on_call.draw(crowd, now, self._random()) or asked_again):
+                return
             wait = backoff(self._random(), max(WAIT_LEAST, WAIT * crowd), crowd)
             item.due = min(item.due, now + wait)
         else:
@@ -406,6 +433,13 @@ class Rounds:
                 mark = [] if ours else [Entry(0, Source(self.station, item.hops))]
                 found.append(Repeat(at, [Entry(item.entry.sequence, ack), *mark]))
         return found
+
+
+def _note_wanted(item: OnItsWay, now: float) -> bool:
+    """Somebody lacks it; return whether that was so before, and nobody was heard to repeat it."""
+    if item.wanted <= item.aired:
+        item.wanted = now
+    return now - item.wanted >= ON_CALL_FOR
 
 
 def _bytes_of(item: OnItsWay) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import field
 from math import inf
 
+from fieldagent.agent.channels.air_pace import CROWD
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import SEVERAL_MAX
 from fieldagent.wire.envelope import Ack, Entry, digest_of_slices
@@ -25,6 +26,8 @@ INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 ASK_AFTER = 40.0
 """Seconds, half of them more or less, until we say that something lacks here: whoever lacks the
 same and hears it keeps silent."""
+SLOWER_MAX = 3.0
+"""How many times as long a beacon waits in a crowd, at the most."""
 ASKS_MAX = 8
 """Times that we say so of one item in vain: nobody has it any more."""
 FRESH = 3600.0
@@ -37,6 +40,8 @@ RIDES = 3
 class _OfStation:
     here: dict[int, bytes] = field(default_factory=dict)
     """Numbers with the digests of their items."""
+    unsaid: set[int] = field(default_factory=set)
+    """Numbers that are here, and nobody is told: another kit speaks under our number, too."""
     lacking: dict[int, int] = field(default_factory=dict)
     """Numbers that somebody has and we lack, and how often we have said so."""
     told: bool = False
@@ -57,6 +62,7 @@ class _OfStation:
         for known in (self.here, self.lacking):
             for number in [each for each in known if each <= newest - SEVERAL_MAX]:
                 del known[number]
+        self.unsaid = {each for each in self.unsaid if each > newest - SEVERAL_MAX}
 
 
 class Holdings:
@@ -67,9 +73,15 @@ class Holdings:
         self._random = random
         self._stations: dict[int, _OfStation] = {}
         self._interval = INTERVAL_MIN
+        self._slower = 1.0
+        """How many times as long a beacon waits."""
         self._due = inf
         self._beacon: list[int] = []
         """Stations of which the beacon is still to tell."""
+
+    def note_crowd(self, crowd: int) -> None:
+        """So many are in earshot, and say the same."""
+        self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD))
 
     def note(self, station: int, number: int, digest: bytes, now: float) -> None:
         """That item is here: it came, or it is ours and has left."""
@@ -78,9 +90,17 @@ class Holdings:
             return
         known.here[number] = digest
         known.lacking.pop(number, None)
+        known.unsaid.discard(number)
         known.told, known.changed, known.fresh_until = False, True, now + FRESH
         known.forget_old()
         self._hasten(now, INTERVAL_MIN)
+
+    def note_unsaid(self, station: int, number: int) -> None:
+        """That item is here, and nobody is told: it is not asked for."""
+        known = self._of(station)
+        known.lacking.pop(number, None)
+        if number not in known.here:
+            known.unsaid.add(number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
         """What was here before a restart: stations, numbers and digests."""
@@ -94,7 +114,8 @@ class Holdings:
         station = holding.content.station
         known = self._of(station)
         newest = max((*known.here, *known.lacking), default=0)
-        fresh = {each for each in numbers - known.here.keys() if each > newest - SEVERAL_MAX}
+        news = numbers - known.here.keys() - known.unsaid
+        fresh = {each for each in news if each > newest - SEVERAL_MAX}
         if station == self._station:
             # Of what we never had nobody has anything, but of a journal that was lost.
             fresh.clear()
@@ -103,7 +124,10 @@ class Holdings:
             known.fresh_until = now + FRESH
             known.forget_old()
             known.asked = False
-            self._hasten(now, ASK_AFTER)
+            # In a crowd something new lacks every few seconds: a beacon that is near will do.
+            within = ASK_AFTER * self._slower
+            if self._slower == 1 or self._due > now + 1.5 * within:
+                self._due = min(self._due, now + within * (0.5 + self._random()))
         elif known.lacking and first <= min(known.lacking) and not numbers & known.lacking.keys():
             known.asked = True
         mine = {each for each in known.here if each >= first}
@@ -140,7 +164,8 @@ class Holdings:
             each.told = each.asked = False
         self._interval = INTERVAL_MIN if asks else min(INTERVAL_MAX, 2 * self._interval)
         lives = any(now < each.fresh_until for each in self._stations.values())
-        self._due = now + self._interval * (0.5 + 0.5 * self._random()) if lives else inf
+        waits = min(INTERVAL_MAX, self._interval * self._slower)
+        self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def to_tell(self, *, beside: bool) -> list[int]:
         """Stations of which a packet tells: of the beacon, and `beside` something else of those

@@ -14,7 +14,8 @@ from math import inf
 from random import Random
 from typing import Protocol
 
-from fieldagent.agent.channels.air_pace import backoff
+from fieldagent import __version__
+from fieldagent.agent.channels.air_pace import ack_within, backoff
 from fieldagent.agent.journal import inbound, incident, outbound
 from fieldagent.agent.journal.inbound import RungOwed, UnreadableOwed
 from fieldagent.agent.journal.journal import Journal
@@ -33,6 +34,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Introduction,
     JournalNumber,
+    Program,
     Receipt,
     RelayRequest,
     Report,
@@ -42,13 +44,13 @@ from fieldagent.wire.envelope import (
 
 ACKS_MAX = 256
 """Acknowledgements that wait; for one that is dropped the item comes again."""
-ACK_WITHIN = 2.0
-"""Seconds in which one of a crowd acknowledges what is no SOS; its sender waits a little longer."""
 RECEIPTS_BYTES = 100
 """Bytes of receipts that go beside Packages where bytes are paid: about ten. A modem that keeps no
 copy of what came relies on them."""
 INTRODUCE_EVERY = 3600.0
 """Seconds."""
+PROGRAM = Entry(0, Program(__version__))
+"""Goes with our name, where it fits."""
 HELLO_APART = 10.0
 """Seconds between two hellos: kits that are switched on together need not answer each other's."""
 NAME_INCIDENT_EVERY = 300.0
@@ -385,7 +387,9 @@ class RadioPiggyback:
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
             twice, alone = twice or before.twice, alone or before.alone
-        wait = backoff(self._random(), ACK_WITHIN, crowd) if together and crowd > 1 else 0.0
+        wait = 0.0
+        if together and crowd > 1:
+            wait = backoff(self._random(), ack_within(crowd), crowd)
         self._acks[key] = _DueAck(ack, together, twice, alone, self.clock() + wait)
         while len(self._acks) > ACKS_MAX:
             del self._acks[next(iter(self._acks))]
@@ -401,8 +405,11 @@ class RadioPiggyback:
         if self.holdings.due() <= self.clock():
             self.holdings.begin(self.clock())
 
-    def note_here(self, station: int, item: Entry) -> None:
-        """It is on disk; it is no SOS."""
+    def note_here(self, station: int, item: Entry, *, said: bool = True) -> None:
+        """It is on disk; it is no SOS. Without `said` nobody is told."""
+        if not said:
+            self.holdings.note_unsaid(station, item.sequence)
+            return
         self.holdings.note(station, item.sequence, digest_of(item), self.clock())
 
     def greet(self, *, crowd: int) -> None:
@@ -467,6 +474,8 @@ class RadioPiggyback:
         if abs(self.clock() - self._introduced) >= INTRODUCE_EVERY:
             beside = bool(draft.entries)
             words.introduced = draft.add(self._introduction, room)
+            if words.introduced:
+                draft.add(PROGRAM, room)
             # Where it never fits beside a Package it has a packet of its own.
             self._presents_itself = beside and not words.introduced
             if words.introduced:

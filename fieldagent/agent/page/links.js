@@ -13,11 +13,11 @@ const SVG = "http://www.w3.org/2000/svg";
 const SHOWN = 14_400;
 const KITS = 30;
 
-/** `kits` are those that were heard by radio, the last first. */
-export function showLinks(status, signals, kits) {
+/** `air` tells the kits that were heard by radio, the last first; null where there is no radio. */
+export function showLinks(status, signals, air) {
   const configured = Object.entries(status.channels).filter(([, link]) => link.configured);
   put("links", configured.length ? configured.map(([name, link]) => card(name, link,
-      plot(signals[name] ?? [], status.clock.time), name === "Radio" ? neighbours(kits, status.clock.time) : null)) : [
+      plot(signals[name] ?? [], status.clock.time), name === "Radio" && air ? neighbours(air, status.clock.time) : null)) : [
     element("p", { class: "notice" }, say("No channel is configured: set satellite-port, radio-port or hub-address in agent.properties, and restart the agent.")),
   ]);
   tell("agent", say("version {version}, up for {age}; it is {time}",
@@ -34,16 +34,26 @@ function card(name, link, plotted, around) {
     plotted, cost(link), around);
 }
 
-function neighbours(kits, now) {
-  const near = kits.filter(each => each.inEarshot).slice(0, KITS);
-  return near.length ? element("ul", { class: "hint", "aria-label": say("Kits in earshot") }, near.map(each =>
-    element("li", {}, element("strong", {}, each.name ?? say("station {number}", { number: each.station })), ` ${[
+function neighbours(air, now) {
+  const near = air.neighbours.filter(each => each.inEarshot).slice(0, KITS);
+  return [
+    kits(say("Kits in earshot"), near, each => [
+      say("direct"),
+      each.version === null ? "" : say("version {version}", { version: each.version }),
       say("heard {ago}", { ago: ago(now - each.lastHeard) }),
       each.rssi === null ? "" : `${each.rssi} dBm`,
       each.snr === null ? "" : `SNR ${each.snr} dB`,
       each.hopsToHub === null ? "" : each.hopsToHub ? say("reaches the hub over others") : say("reaches the hub"),
       each.lacks.length ? say("lacks {numbers}", { numbers: each.lacks.join(", ") }) : "",
-    ].filter(Boolean).join(" · ")}`))) : null;
+    ]),
+    kits(say("Kits beyond earshot"), air.beyond.slice(0, KITS), each => [counted(each.hops, "{n} hop", "{n} hops")]),
+  ];
+}
+
+function kits(label, listed, facts) {
+  return listed.length ? element("ul", { class: "hint", "aria-label": label }, listed.map(each =>
+    element("li", {}, element("strong", {}, each.name ?? say("station {number}", { number: each.station })),
+      ` ${facts(each).filter(Boolean).join(" · ")}`))) : null;
 }
 
 /** Steps from left to right; none where the signal is unknown. */

@@ -59,7 +59,7 @@ const refused = error => { if (!(error instanceof Away)) warn(say("The agent ans
 
 const lookAtState = seldom(async () => {
   const [status, signals] = await Promise.all([call("GET", "/api/status"), call("GET", "/api/signals")]);
-  const air = status.channels.Radio.configured ? (await call("GET", "/api/neighbours")).neighbours : [];
+  const air = status.channels.Radio.configured ? await call("GET", "/api/neighbours") : null;
   showAlarms(status.sos);
   showLinks(status, signals, air);
   showChoice(status);

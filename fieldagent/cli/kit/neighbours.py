@@ -10,8 +10,6 @@ from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped
 
-HUB = {True: "reaches the hub", False: "reaches the hub over others", None: ""}
-
 
 def neighbours(given: argparse.Namespace) -> int:
     try:
@@ -29,7 +27,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     nobody = "nobody was heard since the agent started; `fieldagent status` shows the radio"
     beyond = [
         escaped(f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}  over others,")
-        + f" {each['hops']} transmissions away"
+        + f" {_away(each['hops'])}"
         for each in answer["beyond"]
     ]
     return [f"this is station {answer['station']}", *(heard or [nobody]), *beyond]
@@ -39,12 +37,25 @@ def _line(each: dict[str, Any]) -> str:
     parts = [
         f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}",
         each["callsign"] or "",
+        f"version {each['version']}" if each["version"] else "",
         f"heard {clock_time(each['lastHeard'])}",
         "" if each["inEarshot"] else "not for an hour",
+        "" if each["hops"] is None else _away(each["hops"]),
         "" if each["rssi"] is None else f"{each['rssi']} dBm",
         "" if each["snr"] is None else f"SNR {each['snr']} dB",
-        HUB[each["hub"]],
+        _way(each["hopsToHub"]),
         f"lacks {', '.join(map(str, each['lacks']))}" if each["lacks"] else "",
         f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
     ]
     return escaped("  ".join(part for part in parts if part))
+
+
+def _away(hops: int) -> str:
+    return f"{hops} {'transmission' if hops == 1 else 'transmissions'} away"
+
+
+def _way(others: int | None) -> str:
+    if others is None:
+        return ""
+    over = f" over {others} {'other' if others == 1 else 'others'}" if others else ""
+    return f"reaches the hub{over}"

@@ -68,6 +68,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Introduction,
     JournalNumber,
+    Program,
     Receipt,
     RelayRequest,
     Report,
@@ -87,7 +88,7 @@ from fieldagent.wire.parcel import UP, unwrap
 log = logging.getLogger(__name__)
 
 
-_NOT_TO_THE_HUB = Ack | RelayRequest | SentBy | Way | Beside | RemoteCommand
+_NOT_TO_THE_HUB = Ack | RelayRequest | SentBy | Program | Way | Beside | RemoteCommand
 
 
 @dataclass(slots=True)

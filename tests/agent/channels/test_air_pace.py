@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.agent.channels.air_pace import (
+    ACK_MOST,
+    ACK_WITHIN,
     AGAIN_FIRST,
     AGAIN_MAX,
     CROWD,
@@ -18,6 +20,7 @@ from fieldagent.agent.channels.air_pace import (
     SPACING,
     AirPace,
     AirTurn,
+    ack_within,
 )
 
 SHARES = st.floats(0, 1)
@@ -115,3 +118,14 @@ def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
     assert pace.again(PRODS, 1.0, 1.0, urgent=False, part=True) == AGAIN_FIRST
     assert pace.again(PRODS + 20, 1.0, 1.0, urgent=False, part=True) == AGAIN_MAX
     assert pace.again(0, LATELY + 1, 1.0, urgent=False, part=True) == AGAIN_FIRST
+
+
+@pytest.mark.parametrize("crowd", [1, CROWD, 30, 100])
+def test_where_many_answer_later_the_answer_is_waited_for(crowd: int) -> None:
+    """Not that of an SOS or a fragment, which are answered at once."""
+    pace = paced((0.0, AirTurn(crowd=crowd)))
+    soon = pace.patience(0, part=False, urgent=True)
+    assert pace.patience(0, part=True) == soon
+    assert pace.patience(0, part=False) - soon == pytest.approx(ack_within(crowd) - ACK_WITHIN)
+    assert (ack_within(crowd) > ACK_WITHIN) == (crowd > CROWD)
+    assert ack_within(crowd) <= ACK_MOST

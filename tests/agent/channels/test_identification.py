@@ -124,5 +124,6 @@ def test_a_real_agent_says_it_and_its_neighbour_shows_it(tmp_path: Path) -> None
             return each["callsign"]
 
         really_until(lambda: heard() == CALL)
-        assert CALL in told(ben, "neighbours")
+        listed = told(ben, "neighbours")
+        assert CALL in listed and "version 0.1.0" in listed and "1 transmission away" in listed
         assert ben.call("GET", "/api/status").body["notices"] == []

@@ -7,18 +7,19 @@ import shutil
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import permutations
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio.testing
 
+from fieldagent.agent.channels.air_pace import ACK_WITHIN
 from fieldagent.agent.journal import history, incident, outbound
 from fieldagent.agent.journal import on_air as on_air_journal
-from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX, KEPT
+from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX, JUST_NOW, KEPT, ON_CALL_FOR
 from fieldagent.agent.outbound.holdings import ASK_AFTER
 from fieldagent.agent.outbound.incident_status import as_json
-from fieldagent.agent.outbound.piggyback import ACK_WITHIN
 from fieldagent.package.package import Channel, Message, Status
 from fieldagent.simulator.air import Losses
 from fieldagent.wire.envelope import (
@@ -518,6 +519,31 @@ async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
         assert kit.messages() == ["note 7", "note 8"]
 
 
+@pytest.mark.parametrize(
+    ("kits", "chance", "at_once"), [(9, 0.99, True), (30, 0.99, False), (30, 0.1, True)]
+)
+async def test_in_a_crowd_a_few_repeat_at_first_and_everybody_what_is_asked_for_again(
+    tmp_path: Path, clock: Any, kits: int, chance: float, at_once: bool
+) -> None:
+    items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8)]
+    has = frozenset({1})
+    digest = digest_of_slices([digest_of(items[1])])
+    lacks_it = encode([Entry(7, Ack(5, 0, has, digest=digest))], origin=10)
+    async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
+        kit.rounds._random = lambda: chance
+        for number in range(10, 10 + kits):
+            await kit.reception.receive(encode([Entry(1, Ack(9))], origin=number))
+        for item in items:
+            await kit.reception.receive(encode([item], origin=5))
+        await trio.sleep(JUST_NOW)
+        await kit.reception.receive(lacks_it)
+        first = kit.rounds.items[5, 7, digest_of(items[0])]
+        assert (first.due < inf) is at_once
+        await trio.sleep(ON_CALL_FOR)
+        await kit.reception.receive(lacks_it)
+        assert first.due < inf or first.tries
+
+
 async def test_what_acknowledges_several_of_ours_is_of_those_alone(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -553,6 +579,26 @@ async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, cl
             acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
             alone = [Entry(each.sequence, Ack(5, digest=digest_of(each))) for each in again]
             assert sorted(acks, key=alone.count, reverse=True) == [*alone, holding(5, *items)]
+
+
+async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_lacks_it(
+    tmp_path: Path, clock: Any
+) -> None:
+    """It left before, and is not sent again."""
+    async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
+        number = await ada.post(message={"content": "before the restart"})
+        transmission = ada.outbox.load(200)
+        assert transmission is not None
+        (sent, *_) = decode(transmission.body).entries
+    async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
+        has_it = replace(holding(1, sent), sequence=number)
+        await ada.reception.receive(encode([has_it], origin=2))
+        await until(lambda: ada.words.holdings.digest(1, number) == digest_of(sent))
+        lacks_it = Entry(number, Ack(1, 0, frozenset(), digest=b""))
+        await trio.sleep(3)
+        await ada.reception.receive(encode([lacks_it], origin=3))
+        (item,) = ada.rounds.ours()
+        assert item.tries or item.due < inf
 
 
 async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import trio.testing
 
+from fieldagent.agent.channels.air_pace import ACK_WITHIN
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
 from fieldagent.agent.outbound.holdings import FRESH, INTERVAL_MAX
-from fieldagent.agent.outbound.piggyback import ACK_WITHIN
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import open_node
 from fieldagent.package.package import Message

@@ -1,0 +1,242 @@
+"""Takes the steps of `air.pml` with real kits on an air of the test's own.
+
+Each kit's driver waits for its turn, and what it transmits is heard by those that the model has
+hear it. Before each step the model's state is compared with each kit's journal and memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from fieldagent.agent.channels import radio
+from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, TransmitResult
+from fieldagent.agent.journal import on_air, outbound
+from fieldagent.agent.mesh.troubles import Trouble
+from fieldagent.agent.outbound.holdings import numbers_of
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.proof import entry_of
+from fieldagent.package.package import Message, Status
+from fieldagent.wire.envelope import Ack, SentBy, decode, digest_of
+from tests.agent.channels.radio_kit import Station, only_what_is_posted, station
+from tests.models.spin import Step
+
+ADA, TWIN = 0, 3
+NAMES = ("ada", "ben", "cleo", "twin")
+TEXTS = {"a": 1, "b": 2}
+BETWEEN = 8.0
+"""Seconds between two steps, in which what is to be repeated comes to its moment and what nobody
+answered is given up."""
+PATIENCE = 1200.0
+"""Seconds in which a kit comes to say what it has to say."""
+CROWD = 3
+HOPS = 100
+"""More than any walk takes."""
+LEGS = {None: "waits", Status.DELIVERED: "delivered"}
+
+
+class Turns:
+    """Which kit may speak, and what it has said."""
+
+    def __init__(self) -> None:
+        self.outbox: ChannelOutbox | None = None
+        self.changed = trio.Event()
+        self.said: list[bytes] = []
+
+    def give(self, outbox: ChannelOutbox | None) -> None:
+        self.outbox = outbox
+        self.changed.set()
+        self.changed = trio.Event()
+
+    def hold_calls(self, patch: pytest.MonkeyPatch) -> None:
+        ready = ChannelOutbox.ready
+
+        async def held(outbox: ChannelOutbox, *, urgent: bool = False) -> None:
+            while self.outbox is not outbox:
+                await self.changed.wait()
+            await ready(outbox, urgent=urgent)
+
+        patch.setattr(ChannelOutbox, "ready", held)
+        # What a twin says in the very same bytes is no echo here.
+        patch.setattr(radio, "ECHOES", 0)
+
+
+class Radio:
+    """Implements `RadioModem`: the walk takes what is transmitted, and says who hears it."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self.heard = ReceiveQueue()
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        await trio.lowlevel.checkpoint()
+        self._turns.said.append(packet)
+        self._turns.give(None)
+        return TransmitResult.TRANSMITTED
+
+    async def receive(self) -> HeardPacket:
+        return await self.heard.receive()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Radio]:
+        yield self
+
+
+class Walk:
+    """Each kit lives in a task of `nursery`."""
+
+    def __init__(self, place: Path, twin_of: int, turns: Turns, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._place = place
+        self._turns = turns
+        self._numbers = [1, 2, 3, *[twin_of] * bool(twin_of)]
+        self._kits: dict[int, Station] = {}
+        self._stop_calls: dict[int, trio.Event] = {}
+        self._stopped: dict[int, trio.Event] = {}
+        self._radios: dict[int, Radio] = {}
+        self._sequence = 0
+        self._digests: dict[bytes, int] = {}
+        self._gone: set[int] = set()
+
+    async def begin(self) -> None:
+        for index in range(len(self._numbers)):
+            if index == TWIN and self._numbers[index] == 1:
+                # The card was copied before either posted.
+                await self._stop(ADA)
+                shutil.copytree(self._folder(ADA), self._folder(TWIN))
+                await self._start(ADA)
+            await self._start(index)
+        senders = [index for index, number in enumerate(self._numbers) if number == 1]
+        for index, text in zip(senders, TEXTS, strict=False):
+            kit = self._kits[index]
+            self._sequence = await kit.post(message={"content": text})
+            posted = outbound.package(kit.journal, self._sequence)
+            assert posted is not None
+            self._digests[digest_of(entry_of(posted))] = TEXTS[text]
+
+    async def end(self) -> None:
+        for index in self._kits:
+            await self._stop(index)
+
+    def _folder(self, index: int) -> Path:
+        return self._place / NAMES[index] / f"station-{self._numbers[index]}"
+
+    async def _start(self, index: int) -> None:
+        self._stop_calls[index], self._stopped[index] = trio.Event(), trio.Event()
+        await self._nursery.start(self._live, index)
+
+    async def _live(self, index: int, *, task_status: trio.TaskStatus[None]) -> None:
+        set_ = self._radios[index] = Radio(self._turns)
+        folder, number = self._folder(index).parent, self._numbers[index]
+        async with station(folder, number, folder, hops=HOPS, modem=set_.opened) as kit:
+            self._kits[index] = kit
+            task_status.started()
+            await self._stop_calls[index].wait()
+        self._stopped[index].set()
+
+    async def _stop(self, index: int) -> None:
+        self._stop_calls[index].set()
+        await self._stopped[index].wait()
+
+    async def take(self, step: Step) -> None:
+        await trio.sleep(BETWEEN)
+        assert (found := self._state()) == step.state, (step, found)
+        if step.call in ("restart", "lose_journal"):
+            index = NAMES.index(step.how)
+            await self._stop(index)
+            if step.call == "lose_journal":
+                shutil.rmtree(self._folder(index))
+                self._gone.add(index)
+            await self._start(index)
+        elif step.call != "ended":
+            await self._speak(NAMES.index(step.how), step)
+
+    async def _speak(self, index: int, step: Step) -> None:
+        """Have it transmit, and those hear it that do; what it says of itself alone is lost."""
+        kit = self._kits[index]
+        if step.call == "fill":
+            # Somebody may be there who knows nothing: it need not be silent for long.
+            kit.words.greet(crowd=CROWD)
+            kit.outbox.packing.queue.wake()
+        packet = None
+        with trio.move_on_after(PATIENCE):
+            while packet is None or self._call(packet) == "":
+                self._turns.give(kit.outbox)
+                while not self._turns.said:
+                    await trio.sleep(0.5)
+                packet = self._turns.said.pop()
+        assert packet is not None, f"the code says nothing, the model does {step}"
+        assert self._call(packet) == step.call, (step, decode(packet))
+        for other, set_ in self._radios.items():
+            if step.value & (1 << other):
+                set_.heard.hear(HeardPacket(packet))
+
+    def _call(self, packet: bytes) -> str:
+        """What of the item it says; nothing where it tells a name alone."""
+        entries = decode(packet).entries
+        if any(isinstance(each.content, Message) for each in entries):
+            repeated = any(isinstance(each.content, SentBy) for each in entries)
+            return "_pack_repeats" if repeated else "pack"
+        return "fill" if any(isinstance(each.content, Ack) for each in entries) else ""
+
+    # What the model sees.
+
+    def _state(self) -> dict[str, str]:
+        kits = [self._kits.get(index) for index in range(len(NAMES))]
+        twin_of = self._numbers[TWIN] if len(self._numbers) > TWIN else 0
+        holders = on_air.holders(self._kits[ADA].journal, self._sequence)
+        return {
+            "twin": str(twin_of),
+            "leg": f"{self._leg(ADA)},{self._leg(TWIN) if twin_of == 1 else 'none'}",
+            "confirmed": str(sum(1 << number for number in holders)),
+            "has": _in_line(0 if kit is None else self._has(kit) for kit in kits),
+            "here": _in_line(0 if kit is None else self._here(kit)[0] for kit in kits),
+            "lack": _in_line(0 if kit is None else self._here(kit)[1] for kit in kits),
+            "noticed": _in_line(
+                int(kit is not None and kit.troubles.is_lately(Trouble.NAMESAKE)) for kit in kits
+            ),
+        }
+
+    def _leg(self, index: int) -> str:
+        if index in self._gone:
+            return "gone"
+        (leg,) = outbound.legs(self._kits[index].journal, self._sequence).values()
+        return LEGS[leg.status]
+
+    def _has(self, kit: Station) -> int:
+        return sum(TEXTS[text] for text in kit.messages())
+
+    def _here(self, kit: Station) -> tuple[int, int]:
+        """Which of the two it says to have, and whether it says that it has none."""
+        holding = kit.words.holdings.holding(1)
+        if holding is None:
+            return 0, 0
+        digest = kit.words.holdings.digest(1, self._sequence)
+        found = 0 if digest is None else self._digests[digest]
+        return found, int(self._sequence not in numbers_of(holding))
+
+
+def _in_line(values: Any) -> str:
+    return ",".join(map(str, values))
+
+
+async def walk(steps: Sequence[Step], place: Path) -> None:
+    """Fail where the code does not do what the model does."""
+    turns = Turns()
+    with pytest.MonkeyPatch.context() as patch:
+        only_what_is_posted(patch)
+        turns.hold_calls(patch)
+        async with trio.open_nursery() as nursery:
+            taken = Walk(place, int(steps[0].state["twin"]), turns, nursery)
+            try:
+                await taken.begin()
+                for step in steps:
+                    await taken.take(step)
+            finally:
+                await taken.end()
