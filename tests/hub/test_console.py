@@ -113,6 +113,7 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
             "userId": "2",
             "linked": False,
             "satellite": None,
+            "expected": None,
         }
         once = {**mine, "Idempotency-Key": "one"}
         where = {call(running, "POST", "/api/package", push, **once)[1]["Location"] for _ in "ab"}

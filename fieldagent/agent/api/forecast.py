@@ -6,9 +6,8 @@ from typing import Any
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import listing
-from fieldagent.agent.journal.records import PastLeg
-from fieldagent.agent.outbound.forecast import PAST, Forecast, forecast, kept
 from fieldagent.http.message import Request, Response, json_response
+from fieldagent.package.forecast import PAST, Forecast, PastLeg, forecast, kept
 from fieldagent.package.package import Channel
 
 

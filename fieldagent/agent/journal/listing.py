@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import PastLeg
 from fieldagent.package.delivery import NOT_CONFIGURED
+from fieldagent.package.forecast import PastLeg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 
 END = 2**63 - 1

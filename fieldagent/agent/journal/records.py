@@ -102,16 +102,6 @@ class EndedLeg:
     leg: Leg
 
 
-class PastLeg(NamedTuple):
-    """How a Package went on one channel; times are Unix time."""
-
-    begun: float
-    """When it might: a cheaper channel had a head start."""
-    ended: float | None
-    """None while it waits."""
-    delivered: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Spent:
     bytes: int = 0

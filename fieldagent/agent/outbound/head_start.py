@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fieldagent.agent.outbound.forecast import Steps, share_within
 from fieldagent.package.delivery import CHEAPEST_FIRST, FanOut, Leg
+from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import Channel, Package
 
 ENOUGH = 0.95

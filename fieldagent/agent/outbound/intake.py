@@ -18,10 +18,10 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Known
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.forecast import PAST, Steps, steps_of
 from fieldagent.agent.outbound.head_start import Begin, head_starts
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import FanOut, Leg, legs_of, terminal_status
+from fieldagent.package.forecast import PAST, Steps, steps_of
 from fieldagent.package.package import Channel, CheckIn, Package, Status
 from fieldagent.package.writing import canonical, digest
 

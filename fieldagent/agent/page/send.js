@@ -1,6 +1,7 @@
 // The form that sends, with the agent's own words beside each field, and what it would cost.
 
 import { Away, Refused, call, post } from "./agent.js";
+import { expected, rounded } from "./expected.js";
 import { counted, say, spoken, term } from "./language.js";
 import { named } from "./people.js";
 import { base64Of, scaled } from "./picture.js";
@@ -278,24 +279,10 @@ function inWords(channels) {
       + (cost.byBytes ? counted(cost.bytes, "{n} byte paid for", "{n} bytes paid for")
         : `${counted(cost.bytes, "{n} byte", "{n} bytes")}, ${counted(cost.credits, "{n} credit", "{n} credits")}`)
       + (left === null ? "" : ` ${say("of {n} left today", { n: left })}`) + (cost.money ? `: ${cost.money}` : "")
-      + expected(cost.expected);
+      + (cost.expected ? ` (${say("expected: {times}", { times: expected(cost.expected) })})` : "");
   });
   return told.join(" · ") || say("No chosen channel is configured.");
 }
-
-/** How long such took; nothing where too few went that way. */
-function expected(found) {
-  if (!found) return "";
-  const times = [found.most === null ? upTo(10 * found.share, found.last) : upTo(9, found.most)];
-  if (found.half !== null) times.unshift(say("half: {age} at most", { age: rounded(found.half) }));
-  return ` (${say("expected: {times}", { times: times.join(", ") })})`;
-}
-
-const upTo = (n, seconds) => say("{n} of 10: {age} at most", { n: Math.round(n), age: rounded(seconds) });
-
-/** A time that something takes, no shorter than it is. */
-const rounded = seconds => age([60, 3600, 86400].reduce((found, unit) =>
-  seconds > (unit === 60 ? 0 : 2 * unit) ? Math.ceil(seconds / unit) * unit : found, 60));
 
 /** Each beside its field; the rest above the button. True where a field has one. */
 function showFaults(faults, rest = "") {

@@ -1,8 +1,9 @@
 // Sending to people, with what it would cost where they are reached by satellite alone.
 
+import { expected } from "./expected.js";
 import { Refused, call, me, push, trouble } from "./hub.js";
-import { choose, chosenOnes, loadReceivers, take, unchoose } from "./receivers.js";
 import { counted, say } from "./language.js";
+import { choose, chosenOnes, loadReceivers, take, unchoose } from "./receivers.js";
 import { by, tell } from "./text.js";
 
 const FIELDS = { message: ["content"], waypoint: ["name", "latitude", "longitude", "notes"] };
@@ -89,10 +90,12 @@ function inWords(devices) {
     + (satellite.creditsLeft === null ? "" : ` ${say("of {n} left today", { n: satellite.creditsLeft })}`));
   const free = devices.filter(each => each.linked).length;
   const silent = devices.filter(each => !each.linked && !each.satellite).map(each => each.name);
+  const [only, ...others] = devices;
   return [
     free && counted(free, "{n} device linked now, which costs nothing", "{n} devices linked now, which costs nothing"),
     away.length && `${say("by satellite {credits}", { credits: counted(credits, "{n} credit", "{n} credits") })} (${paid.join("; ")}${away.length > TOLD ? "; …" : ""})`,
     silent.length && say("waits until they call: {names}", { names: silent.slice(0, TOLD).join(", ") }),
+    only.expected && !others.length && say("on the disk of {name}: {times}", { name: only.name, times: expected(only.expected) }),
   ].filter(Boolean).join(" · ");
 }
 

@@ -11,7 +11,9 @@ from fieldagent.hub.field.mobile_terminated import allowance, most_parts, sizes
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.records.past_deliveries import past_deliveries
 from fieldagent.hub.store.contract import Db, marks
+from fieldagent.package.forecast import PAST, forecast
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Contact, Entry
 from fieldagent.wire.errors import LocalProtocolError
@@ -27,7 +29,7 @@ _ADDRESSED = (
 
 def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     """Of each device that is to have it: whether it is linked, when it costs nothing, and what
-    satellite messages with nothing else in them would."""
+    satellite messages with nothing else in them would, and how long such took to get there."""
     whom, members = _whom(posting)
     rows = db.execute(
         _ADDRESSED.format(whom=whom),
@@ -47,9 +49,16 @@ def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
                 "userId": str(account.device.member),
                 "linked": bool(linked),
                 "satellite": over,
+                "expected": _expected(db, account.device.id, now),
             }
         )
     return found
+
+
+def _expected(db: Db, device: int, now: float) -> dict[str, Any] | None:
+    """Return when what is accepted now is likely to be on the disk of that kit."""
+    found = forecast(past_deliveries(db, device, PAST), now)
+    return None if found is None else found._asdict()
 
 
 def _whom(posting: Posting) -> tuple[str, list[int]]:

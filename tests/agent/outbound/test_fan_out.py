@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from fieldagent.agent.journal.records import EndedLeg
-from fieldagent.agent.outbound.forecast import LEAST
 from fieldagent.package.delivery import FanOut, Leg
+from fieldagent.package.forecast import LEAST
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.wire.outcome import Outcome
 from tests.kit import HEAD_START, Kit, kit

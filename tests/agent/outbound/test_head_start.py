@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.outbound.forecast import Steps, share_within
 from fieldagent.agent.outbound.head_start import ENOUGH, MARGIN, head_starts
 from fieldagent.package.delivery import FanOut, Leg
+from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 
 CELLULAR, RADIO, SATELLITE = Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE

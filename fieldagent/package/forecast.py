@@ -1,4 +1,5 @@
-"""When a Package is likely to be delivered on a channel, by how long those before it took. Pure.
+"""When a Package is likely to be delivered, on a channel of a kit or by the hub to a kit, by how
+long those before it took. Pure.
 
 What ended otherwise (withdrawn because another channel was quicker, replaced, expired) and what
 waits still has only shown that it takes longer than that: it counts as under way up to then, and
@@ -10,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from fieldagent.agent.journal.records import PastLeg
 
 LEAST = 5
 """Packages below which nothing is said."""
@@ -26,6 +25,16 @@ LEAST_NEAR = 10
 HALF, NEARLY_ALL = 0.5, 0.9
 _DAY = 86_400.0
 _ROUNDING = 1e-9
+
+
+class PastLeg(NamedTuple):
+    """How a Package went on one channel; times are Unix time."""
+
+    begun: float
+    """When it might: a cheaper channel had a head start."""
+    ended: float | None
+    """None while it waits."""
+    delivered: bool
 
 
 Steps = Sequence[tuple[float, float]]

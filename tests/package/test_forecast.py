@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.journal.records import PastLeg
-from fieldagent.agent.outbound.forecast import LEAST, Forecast, Kept, forecast, kept
+from fieldagent.package.forecast import LEAST, Forecast, Kept, PastLeg, forecast, kept
 
 NOW = 1_790_000_000.0
 DAY = 86_400.0

@@ -1,0 +1,51 @@
+"""When a push is likely to be on a kit's disk, by how long those before it took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.hub.field.cost import costs
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.forecast import LEAST
+from fieldagent.package.package import SOS_PRIORITY, Message
+from tests.hub.field import Field, collect, field_of
+
+BEN = 2
+
+
+async def expected(alps: Field) -> dict[str, Any] | None:
+    posting = Posting(1, 1, Message("come down"), int(alps.now), 12, target=BEN)
+    (told,) = await alps.store.read(lambda db: costs(db, posting, alps.now))
+    found: dict[str, Any] | None = told["expected"]
+    return found
+
+
+async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
+    async with field_of(store) as alps:
+        for number in range(LEAST):
+            assert await expected(alps) is None
+            await alps.push(Message(f"number {number}"), target=BEN)
+            alps.now += 60
+            await collect(alps.mailbox(BEN))
+        found = {"of": LEAST, "half": 60.0, "most": 60.0, "share": 1.0, "last": 60.0}
+        assert await expected(alps) == found
+        # An SOS went before them all, and says nothing of others.
+        await alps.push(Message("help"), sos=True, priority=SOS_PRIORITY)
+        alps.now += 3600
+        assert await expected(alps) == found
+
+
+async def test_a_kit_that_is_silent_is_not_praised_for_its_past(store: Store) -> None:
+    async with field_of(store) as alps:
+        for number in range(LEAST):
+            await alps.push(Message(f"number {number}"), target=BEN)
+            alps.now += 60
+            await collect(alps.mailbox(BEN))
+        for number in range(LEAST):
+            await alps.push(Message(f"silent {number}"), target=BEN)
+        alps.now += 7200
+        found = await expected(alps)
+        assert found is not None
+        assert (found["of"], found["half"], found["most"]) == (2 * LEAST, 60.0, None)
+        assert found["share"] == 0.5
