@@ -54,7 +54,7 @@ class ToldPosition(NamedTuple):
     """Its position was one of before."""
 
 
-class Program(NamedTuple):
+class ShownBy(NamedTuple):
     """What says it, and how it heard of it."""
 
     os: str
@@ -83,7 +83,7 @@ def is_old(user: Whereabouts, now: float) -> bool:
 def position(
     unit: TakUnit,
     user: Whereabouts,
-    program: Program,
+    program: ShownBy,
     told: ToldPosition | None,
     now: float,
     *,
@@ -117,7 +117,7 @@ def position(
     return shown
 
 
-def _takv(program: Program) -> dict[str, str]:
+def _takv(program: ShownBy) -> dict[str, str]:
     return {
         "device": "fieldagent",
         "platform": "fieldagent",

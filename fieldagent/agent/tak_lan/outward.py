@@ -20,7 +20,7 @@ from fieldagent.package.tracks import Placed
 from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit
-from fieldagent.wire.tak_map import PREFIX, Program, ToldPosition
+from fieldagent.wire.tak_map import PREFIX, ShownBy, ToldPosition
 
 PORT = 4242
 """Of TCP, where ATAK takes what is for one phone."""
@@ -80,7 +80,7 @@ def _with_units(others: Iterable[Placed]) -> list[tuple[TakUnit, Placed]]:
 
 def position(user: LanUser, address: str, told: ToldPosition | None, now: float) -> list[CotEvent]:
     """`address` is the kit's: what is for anybody whom it shows goes there."""
-    program = Program("kit", "shown by the kit", f"{address}:{PORT}:tcp")
+    program = ShownBy("kit", "shown by the kit", f"{address}:{PORT}:tcp")
     return tak_map.position(user.unit, user, program, told, now, shared=True)
 
 

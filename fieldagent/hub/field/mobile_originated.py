@@ -87,7 +87,6 @@ from fieldagent.wire.parcel import UP, unwrap
 
 log = logging.getLogger(__name__)
 
-
 _NOT_TO_THE_HUB = Ack | RelayRequest | SentBy | Program | Way | Beside | RemoteCommand
 
 

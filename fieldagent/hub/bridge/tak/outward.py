@@ -19,7 +19,7 @@ from fieldagent.package.package import Message, Waypoint
 from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit
-from fieldagent.wire.tak_map import Program, ToldPosition
+from fieldagent.wire.tak_map import ShownBy, ToldPosition
 
 WAYS = {
     "ip": "over the internet",
@@ -37,7 +37,7 @@ def position(
     unit: TakUnit, user: KitUser, told: ToldPosition | None, now: float, *, shared: bool
 ) -> list[CotEvent]:
     """Return what shows a user, as `tak_map` has it."""
-    program = Program("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
+    program = ShownBy("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
     return tak_map.position(unit, user, program, told, now, shared=shared)
 
 
