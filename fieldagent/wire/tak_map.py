@@ -83,7 +83,7 @@ def is_old(user: Whereabouts, now: float) -> bool:
 def position(
     unit: TakUnit,
     user: Whereabouts,
-    program: ShownBy,
+    shown_by: ShownBy,
     told: ToldPosition | None,
     now: float,
     *,
@@ -94,9 +94,9 @@ def position(
     when = at(now)
     if user.latitude is None or user.longitude is None or user.at is None or not shared:
         nowhere = Sighting(NOWHERE, when, at(now + FRESH), tak.BY_HAND, "no position is known")
-        return [tak.unit(unit, nowhere, when, _takv(program), program.endpoint)]
+        return [tak.unit(unit, nowhere, when, _takv(shown_by), shown_by.endpoint)]
     point, old = CotPoint(user.latitude, user.longitude), is_old(user, now)
-    words = f"{age(now - user.at)} old; {program.heard}"
+    words = f"{age(now - user.at)} old; {shown_by.heard}"
     stale = at(now + SHOWN) if old else at(user.at + FRESH)
     how = tak.LAST_KNOWN if old else tak.GPS
     shown = [
@@ -104,8 +104,8 @@ def position(
             unit,
             Sighting(point, at(user.at), stale, how, words),
             when,
-            _takv(program),
-            program.endpoint,
+            _takv(shown_by),
+            shown_by.endpoint,
         )
     ]
     beside = f"{unit.uid}-last"
@@ -117,11 +117,11 @@ def position(
     return shown
 
 
-def _takv(program: ShownBy) -> dict[str, str]:
+def _takv(shown_by: ShownBy) -> dict[str, str]:
     return {
         "device": "fieldagent",
         "platform": "fieldagent",
-        "os": program.os,
+        "os": shown_by.os,
         "version": __version__,
     }
 

@@ -37,8 +37,8 @@ def position(
     unit: TakUnit, user: KitUser, told: ToldPosition | None, now: float, *, shared: bool
 ) -> list[CotEvent]:
     """Return what shows a user, as `tak_map` has it."""
-    program = ShownBy("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
-    return tak_map.position(unit, user, program, told, now, shared=shared)
+    shown_by = ShownBy("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
+    return tak_map.position(unit, user, shown_by, told, now, shared=shared)
 
 
 def person_for(item: FreshItem, people: Collection[int], shares: Collection[str]) -> int | None:
