@@ -26,6 +26,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Introduction,
     JournalNumber,
+    Program,
     Receipt,
     RelayRequest,
     Report,
@@ -39,6 +40,8 @@ from fieldagent.wire.fragments import join
 
 AGENT = 1
 """Its station; to the hub it is 0."""
+
+_NO_ITEM = Ack | RelayRequest | Way | Source | Report | Introduction | Program | JournalNumber
 
 
 @dataclass
@@ -73,9 +76,7 @@ class Collector:
             self.receipts[entry.sequence] += 1
         elif isinstance(content, IncidentWord) and content.says is Said.OPEN:
             self.named.add(content.incident)
-        elif isinstance(
-            content, Ack | RelayRequest | Way | Source | Report | Introduction | JournalNumber
-        ):
+        elif isinstance(content, _NO_ITEM):
             pass
         elif origin in (0, AGENT):
             self.items.setdefault(entry.sequence, set()).add(encode([entry]))
@@ -152,7 +153,7 @@ class Neighbour:
                 arrived = self.collector.arrived(entry)
                 heard = Ack(AGENT, content.count, arrived)
                 self._answers[entry.sequence] = Entry(entry.sequence, heard)
-            elif not isinstance(content, RelayRequest | Way | Source | Introduction):
+            elif not isinstance(content, _NO_ITEM):
                 self._answers[entry.sequence] = Entry(entry.sequence, Ack(AGENT))
         self._wake()
 
