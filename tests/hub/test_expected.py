@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.hub.field.cost import costs
+from fieldagent.hub.field.cost import costs_and_expected
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.forecast import LEAST
@@ -16,7 +16,7 @@ BEN = 2
 
 async def expected(alps: Field) -> dict[str, Any] | None:
     posting = Posting(1, 1, Message("come down"), int(alps.now), 12, target=BEN)
-    (told,) = await alps.store.read(lambda db: costs(db, posting, alps.now))
+    (told,) = await alps.store.read(lambda db: costs_and_expected(db, posting, alps.now))
     found: dict[str, Any] | None = told["expected"]
     return found
 

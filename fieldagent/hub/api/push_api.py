@@ -19,7 +19,7 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose, members_of, not_allowed, over_rate
 from fieldagent.hub.access.push import Push, parse_push
 from fieldagent.hub.api.standing import push_standing
-from fieldagent.hub.field.cost import costs
+from fieldagent.hub.field.cost import costs_and_expected
 from fieldagent.hub.field.far_sizes import FarKits, far_kits, hold_back
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records import ledger
@@ -113,7 +113,7 @@ class HubApi:
             posting = problem or posting_of(
                 db, parsed, carriers_of(db, [parsed]), now, self._time_to_live
             )
-            return posting if isinstance(posting, Problem) else costs(db, posting, now)
+            return posting if isinstance(posting, Problem) else costs_and_expected(db, posting, now)
 
         found = await self._store.read(look)
         if isinstance(found, Problem):

@@ -29,7 +29,7 @@ _ADDRESSED = (
 
 def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     """Of each device that is to have it: whether it is linked, when it costs nothing, and what
-    satellite messages with nothing else in them would, and how long such took to get there."""
+    satellite messages with nothing else in them would."""
     whom, members = _whom(posting)
     rows = db.execute(
         _ADDRESSED.format(whom=whom),
@@ -49,16 +49,19 @@ def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
                 "userId": str(account.device.member),
                 "linked": bool(linked),
                 "satellite": over,
-                "expected": _expected(db, account.device.id, now),
             }
         )
     return found
 
 
-def _expected(db: Db, device: int, now: float) -> dict[str, Any] | None:
-    """Return when what is accepted now is likely to be on the disk of that kit."""
-    found = forecast(past_deliveries(db, device, PAST), now)
-    return None if found is None else found._asdict()
+def costs_and_expected(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
+    """Return these costs; where one device alone is to have it, with when what is accepted now is
+    likely to be on its disk."""
+    found = costs(db, posting, now)
+    expected = None
+    if len(found) == 1:
+        expected = forecast(past_deliveries(db, found[0]["id"], PAST), now)
+    return [{**each, "expected": expected and expected._asdict()} for each in found]
 
 
 def _whom(posting: Posting) -> tuple[str, list[int]]:
