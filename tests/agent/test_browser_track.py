@@ -89,3 +89,14 @@ def another_interval_costs(shown: Any, kit: Agent) -> None:
     shown.locator("#pace-done", has_text="It is kept").wait_for()
     assert kit.call("GET", "/api/status").body["track"]["chosenInterval"] == 3600
     shown.locator("#pace-now", has_text="as was chosen here").wait_for()
+
+
+def test_a_pace_that_no_day_has_room_for_is_refused(tmp_path: Path) -> None:
+    tracker = "/api/track/tracker"
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "absent")}) as kit:
+        for far in ({"interval": 1e-320}, {"satelliteFactor": 1e-9}, {"movingInterval": 1e10}):
+            refused = kit.call("POST", tracker, {**PACE, "moving": False, **far})
+            assert refused.status == 422, far
+        odd = {"interval": 9e9, "movingInterval": 0.001, "satelliteFactor": 0.001}
+        report(kit, **odd)
+        assert kit.call("GET", "/api/track/cost?interval=60").status == 200

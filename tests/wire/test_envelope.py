@@ -42,6 +42,7 @@ from fieldagent.wire.envelope import (
     Fragment,
     Introduction,
     JournalNumber,
+    Program,
     Receipt,
     RelayRequest,
     Report,
@@ -210,6 +211,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         None,
     ),
     "the hub is behind two others": ([Entry(0, Way(2, 5))], 5, None),
+    "the program of station 5 is": ([Entry(0, Program("0.1.0+12"))], 5, None),
     "message 7 of station 7 again": (
         [Entry(0, SentBy(7, 1), TIME), Entry(7, Message("Camp reached"), TIME)],
         5,

@@ -203,7 +203,8 @@ async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
 
 
 def _positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e10
+    """At least a thousandth: less, and a day has more positions than a number holds."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value < 1e10
 
 
 def _positive_or_none(value: object) -> bool:
@@ -215,8 +216,10 @@ def _truth(value: object) -> bool:
 
 
 MEMBERS = {
-    **dict.fromkeys(("interval", "movingInterval", "satelliteFactor"), (_positive, "above 0")),
-    **dict.fromkeys(("batch", "due"), (_positive_or_none, "above 0 or null")),
+    **dict.fromkeys(
+        ("interval", "movingInterval", "satelliteFactor"), (_positive, "0.001 or more")
+    ),
+    **dict.fromkeys(("batch", "due"), (_positive_or_none, "0.001 or more, or null")),
     **dict.fromkeys(("costly", "moving"), (_truth, "true or false")),
 }
 
