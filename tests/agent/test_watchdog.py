@@ -10,7 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.watchdog import keep_fed
 from tests.agent.journal.test_full_disk import disk
 from tests.breaking import environment
 from tests.machine import fill, mounted
@@ -134,6 +138,22 @@ def test_a_full_disk_is_no_reason_for_a_restart(
             until(systemd.fed)
         assert kit.post("ordinary").status == 507
         assert kit.stop() == 0
+
+
+async def test_at_rest_the_disk_is_proved_four_times_an_hour(
+    tmp_path: Path, clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the unit's WatchdogSec: each proof wears the card."""
+    monkeypatch.setenv("WATCHDOG_USEC", "180000000")
+    clock.autojump_threshold = 0
+    journal = Journal(tmp_path / "journal.sqlite3")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        nursery.start_soon(keep_fed, journal, lambda: None, lambda: "", lambda: None)
+        await trio.sleep(6 * 3600 - 1)
+        nursery.cancel_scope.cancel()
+    journal.close()
+    assert journal.commits == 4 * 6
 
 
 def test_where_nothing_turns_any_more_the_log_shows_where_it_hangs(
