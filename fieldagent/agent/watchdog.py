@@ -27,8 +27,8 @@ TIMES = 3
 LAST_WORDS = 0.9
 """The share of that time after which the stacks are written."""
 PROOF_EVERY = 5
-"""How many such times pass from one write that only proves the disk to the next: each is 25 kB and
-more at the card, with what the file system writes of its own. Whoever else writes proves it too."""
+"""How many such times pass from one write that only proves the disk to the next: each is 33 kB
+at the card, with what the file system writes of its own. Whoever else writes proves it too."""
 
 
 async def keep_fed(

@@ -50,7 +50,7 @@ SLOWER = 20.0
 WAKEUP = 0.001
 """Seconds for which a wakeup keeps a core from its rest, at most, beside what it computes."""
 BOARD_IDLE = 0.6
-"""Watts; 0.375 with HDMI, LED and three of the four cores off (cnx-software.com/2021/12/09)."""
+"""Watts; 0.375 after that article's savings (cnx-software.com/2021/12/09)."""
 BOARD_BUSY = 1.75
 """Watts at most, all cores at work: 350 mA in Raspberry Pi's table of power supplies."""
 DEVICES = {
