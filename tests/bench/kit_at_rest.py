@@ -52,7 +52,7 @@ WAKEUP = 0.001
 BOARD_IDLE = 0.6
 """Watts; 0.375 after that article's savings (cnx-software.com/2021/12/09)."""
 BOARD_BUSY = 1.75
-"""Watts at most, all cores at work: 350 mA in Raspberry Pi's table of power supplies."""
+"""Watts: 350 mA are typical of the active board in Raspberry Pi's table of power supplies."""
 DEVICES = {
     "a 9602N, waiting for rings": 0.175,
     "a LoRa board with nRF52": 0.05,
@@ -320,8 +320,8 @@ def main() -> None:
         row("  at the block device, between two proofs of the disk", kit.written, "<= 0", "B/m")
         busy = kit.processor * SLOWER + kit.wakeups * WAKEUP * HOUR
         energy = busy / HOUR * (BOARD_BUSY - BOARD_IDLE) * DAY / HOUR
-        row("  computed for a Pi Zero 2 W: of a core, at most", busy / HOUR * 100, "", "%")
-        row("  the same: energy a day above the idle board's, at most", energy, "", "Wh")
+        row("  computed for a Pi Zero 2 W: of a core", busy / HOUR * 100, "", "%")
+        row("  the same: energy a day above the idle board's", energy, "", "Wh")
     proofs, logbook = bytes_of_day()
     row("bytes a day at the block device: proofs of the disk", proofs / 1e6, "", "MB")
     row("  the logbook", logbook / 1e6, "", "MB")
