@@ -11,7 +11,6 @@ import faulthandler
 import logging
 from collections.abc import Callable
 from functools import partial
-from math import inf
 
 import trio
 
@@ -27,6 +26,9 @@ TIMES = 3
 """How often it is fed within the time that systemd waits."""
 LAST_WORDS = 0.9
 """The share of that time after which the stacks are written."""
+PROOF_EVERY = 5
+"""How many such times pass from one write that only proves the disk to the next: each is 33 kB
+at the card, with what the file system writes of its own. Whoever else writes proves it too."""
 
 
 async def keep_fed(
@@ -40,49 +42,38 @@ async def keep_fed(
     interval = watchdog_interval()
     if interval is None:
         return
-    proof = _DiskProof(journal, interval / TIMES)
+    every = interval / TIMES
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(proof.run)
+            nursery.start_soon(_prove_disk, journal, interval * PROOF_EVERY)
             while True:
                 faulthandler.dump_traceback_later(interval * LAST_WORDS)
-                if trouble := proof.trouble() or stuck():
+                if trouble := _hanging_write(journal, every / 2) or stuck():
                     log.error("%s; systemd will restart the agent", trouble)
                 else:
                     notify("WATCHDOG=1")
                     notify(f"STATUS={in_brief()}")
                 beside()
-                await waits.sleep(interval / TIMES)
+                await waits.sleep(every)
     finally:
         faulthandler.cancel_dump_traceback_later()
 
 
-class _DiskProof:
-    """Writes one small row and waits until it is on the disk, again and again.
+def _hanging_write(journal: Journal, bearable: float) -> str | None:
+    silent = trio.current_time() - journal.writing_since
+    if silent < bearable:
+        return None
+    return f"the disk has not taken a write for {silent:.0f} s: is it worn out, or gone?"
 
-    It is the row that says where lived time is, which has its use and wears little: two pages each
-    time. A full disk answers, and no restart makes room on it.
+
+async def _prove_disk(journal: Journal, every: float) -> None:
+    """Write one small row, again and again: that which says where lived time is, and has its use.
+
+    A full disk answers, and no restart makes room on it.
     """
-
-    def __init__(self, journal: Journal, every: float) -> None:
-        self._journal = journal
-        self._every = every
-        self._since = inf
-        """When the write under way began."""
-
-    async def run(self) -> None:
-        while True:
-            self._since = trio.current_time()
-            try:
-                base = self._journal.clock.base()
-                await self._journal.commit(partial(lived.keep, base=base))
-            except StoreFull:
-                log.debug("the disk is full, and answers")
-            self._since = inf
-            await waits.sleep(self._every)
-
-    def trouble(self) -> str | None:
-        silent = trio.current_time() - self._since
-        if silent < self._every / 2:
-            return None
-        return f"the disk has not taken a write for {silent:.0f} s: is it worn out, or gone?"
+    while True:
+        try:
+            await journal.commit(partial(lived.keep, base=journal.clock.base()))
+        except StoreFull:
+            log.debug("the disk is full, and answers")
+        await waits.sleep(every)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from math import inf
 from typing import Any, Generic, TypeVar
 
 import trio
@@ -91,6 +92,8 @@ class GroupCommit(Generic[C]):
         self._ended = False
         self.failed: StoreFailed | None = None
         """Set once and for all when the disk refused a commit."""
+        self.writing_since = inf
+        """When the commit under way began (trio's clock); `inf` while there is none."""
 
     async def commit(self, operation: Callable[[C], T]) -> T:
         """Run `operation` in a transaction and return once it is on disk.
@@ -164,7 +167,9 @@ class GroupCommit(Generic[C]):
     async def _commit_all(self) -> None:
         orders, self._orders = self._orders, []
         self._enough = len(orders)
+        self.writing_since = trio.current_time()
         took = await trio.to_thread.run_sync(self._timed, orders)
+        self.writing_since = inf
         for order in orders:
             order.pay(took / len(orders))
             if isinstance(order.error, StoreFailed):

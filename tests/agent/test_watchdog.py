@@ -5,11 +5,16 @@ from __future__ import annotations
 import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.watchdog import keep_fed
 from tests.agent.journal.test_full_disk import disk
 from tests.breaking import environment
 from tests.machine import fill, mounted
@@ -17,6 +22,7 @@ from tests.processes import MODULE, Agent, agent, until
 
 __all__ = ["disk"]
 INTERVAL = 6.0
+HANGS = "the disk has not taken a write for"
 
 
 class Systemd:
@@ -75,16 +81,51 @@ def test_a_disk_that_hangs_is_named_and_the_watchdog_is_fed_no_more(
         agent(tmp_path, state(place), MODULE, **systemd.environment) as kit,
     ):
         until(systemd.fed)
-        subprocess.run(["fsfreeze", "-f", place], check=True)
-        try:
-            kit.expect("the disk has not taken a write for")
-            systemd.fed()
-            kit.expect("the disk has not taken a write for")
-            assert systemd.fed() == 0
-        finally:
-            subprocess.run(["fsfreeze", "-u", place], check=True)
+        with ThreadPoolExecutor() as somebody, frozen_disk(place):
+            body = {"message": {"content": "written before it is answered"}}
+            answer = somebody.submit(kit.call, "POST", "/api/package/async", body)
+            named(systemd, kit)
+        assert answer.result().status == 202
         until(systemd.fed)
         assert kit.stop() == 0
+
+
+@pytest.mark.long
+def test_a_disk_that_hangs_while_nothing_is_written_is_named_too(
+    tmp_path: Path, systemd: Systemd
+) -> None:
+    with (
+        file_system(tmp_path) as place,
+        agent(tmp_path, state(place), MODULE, **systemd.environment) as kit,
+    ):
+        # What it writes after its start is written by then.
+        for _ in range(5):
+            until(systemd.fed)
+        with frozen_disk(place):
+            named(systemd, kit)
+
+
+@contextmanager
+def frozen_disk(place: Path) -> Iterator[None]:
+    subprocess.run(["fsfreeze", "-f", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["fsfreeze", "-u", place], check=True)
+
+
+def named(systemd: Systemd, kit: Agent) -> None:
+    """The log does, and systemd hears nothing from then on."""
+
+    def told() -> bool:
+        # A manager that reads nothing would be waited for.
+        systemd.said()
+        return HANGS in "\n".join(kit.output())
+
+    until(told)
+    systemd.fed()
+    kit.expect(HANGS)
+    assert systemd.fed() == 0
 
 
 def test_a_full_disk_is_no_reason_for_a_restart(
@@ -97,6 +138,22 @@ def test_a_full_disk_is_no_reason_for_a_restart(
             until(systemd.fed)
         assert kit.post("ordinary").status == 507
         assert kit.stop() == 0
+
+
+async def test_at_rest_the_disk_is_proved_four_times_an_hour(
+    tmp_path: Path, clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the unit's WatchdogSec: each proof wears the card."""
+    monkeypatch.setenv("WATCHDOG_USEC", "180000000")
+    clock.autojump_threshold = 0
+    journal = Journal(tmp_path / "journal.sqlite3")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        nursery.start_soon(keep_fed, journal, lambda: None, lambda: "", lambda: None)
+        await trio.sleep(6 * 3600 - 1)
+        nursery.cancel_scope.cancel()
+    journal.close()
+    assert journal.commits == 4 * 6
 
 
 def test_where_nothing_turns_any_more_the_log_shows_where_it_hangs(

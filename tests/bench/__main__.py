@@ -11,6 +11,7 @@ from fieldagent.wire.sbd import MO_BYTES
 from tests.bench.consoles import main as consoles
 from tests.bench.crowd import unanswered
 from tests.bench.inbound import main as inbound
+from tests.bench.kit_at_rest import main as kit_at_rest
 from tests.bench.large_hub import main as large_hub
 from tests.bench.links import main as links
 from tests.bench.long_queue import long_queue
@@ -60,6 +61,7 @@ def main() -> None:
         row(f"callers of 512 at once that the {what} left unanswered", count, "<= 0")
     row("queue over a bare tuple heap, 100 000", queue_ratio(), ">= 0.5")
     process()
+    kit_at_rest()
     waiting = long_queue()
     row("start to listening with 100 000 waiting, over with none", waiting.start, "<= 1.3")
     row("  the same after a kill, with the look through the journal", waiting.killed, "<= 1.6")

@@ -85,8 +85,21 @@ sh /var/lib/dpkg/info/fieldagent-common.postinst triggered
 [ "$(compiled)" = "$whole" ] || fail "it was not compiled again"
 [ -z "$(find /usr/lib/fieldagent -maxdepth 1 -name '*.new' -o -maxdepth 1 -name 'gone.*')" ] || fail "something is left over"
 
-step "removed, settings and journal stay; purged, nothing does"
-apt-get -qq remove fieldagent fieldagent-hub fieldagent-common >/dev/null
+step "removed, no unit runs on, settings and journal stay; purged, nothing does"
+units=$(dpkg -L fieldagent fieldagent-hub | sed -n 's|^/usr/lib/systemd/system/||p')
+[ "$(echo "$units" | grep -c '\.path$')" -gt 2 ] || fail "what waits for files is not among the units"
+mkdir -p /run/systemd/system
+printf '#!/bin/sh\necho "$@" >>/tmp/asked\n' >/usr/local/bin/systemctl
+chmod 755 /usr/local/bin/systemctl
+rm -f /tmp/asked
+# Its own search path has no /usr/local.
+apt-get -qq -o DPkg::Path="$PATH" remove fieldagent fieldagent-hub fieldagent-common >/dev/null
+rm /usr/local/bin/systemctl
+rmdir /run/systemd/system
+cat /tmp/asked
+for unit in $units; do
+    grep -w stop /tmp/asked | grep -qwF "$unit" || fail "$unit is left running"
+done
 [ -e $settings ] || fail "the settings are gone"
 [ -s /var/lib/fieldagent/journal.sqlite3 ] || fail "the journal is gone"
 [ ! -e /usr/lib/fieldagent ] || fail "left: $(find /usr/lib/fieldagent | head -3)"

@@ -46,6 +46,10 @@ STORE = "--database /tmp/hub.sqlite3 --json"
 SOON = r"[Service]\nExecStart=\nExecStart=/usr/bin/fieldagent settings --go-on --within 2\n"
 """For settings that do not do: the unit as it stands waits for a quarter of an hour."""
 WATCHDOG = 600.0
+AFTER_START = 180
+"""Seconds after which what is written at a start has been."""
+SECTORS = "awk '$3 == \"vda\" { print $10 }' /proc/diskstats"
+"""Those of 512 bytes that were written (the kernel's Documentation/admin-guide/iostats.rst)."""
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +148,17 @@ def test_the_unit_holds_what_it_promises(board: Board) -> None:
     assert "CapEff:\t0000000000000000" in rights
     assert "NoNewPrivs:\t1" in rights
     assert board.run(f"stat -c %U /proc/{pid(board)}") == "fieldagent"
+
+
+@long
+def test_at_rest_the_card_takes_less_than_5_mb_a_day(board: Board) -> None:
+    """At its block device, by all that runs there. What comes once an hour is in an hour once."""
+    until_ready(board)
+    board.run(f"sleep {AFTER_START}", AFTER_START + ANSWER)
+    before, after = (
+        int(each) for each in board.run(f"{SECTORS}; sleep 3600; {SECTORS}", 3600 + ANSWER).split()
+    )
+    assert (after - before) * 512 * 24 <= 5_000_000
 
 
 @card
