@@ -61,12 +61,15 @@ addEventListener("click", () => { down = false; clearTimeout(letsGo); letsGo = s
 /** The same for elements. Whatever is in use in there stays so. */
 export const put = (id, nodes) => drawn(id, () => putNow(id, nodes));
 
+/** By place, what stands there. */
+const drawnThere = new WeakMap();
+
 function putNow(id, nodes) {
   const place = by(id);
   const key = nodes.map(node => node.outerHTML).join("");
-  if (place.dataset.key === key) return;
+  if (drawnThere.get(place) === key) return;
   const used = place.contains(document.activeElement) ? document.activeElement.id : "";
-  place.dataset.key = key;
+  drawnThere.set(place, key);
   place.replaceChildren(...nodes);
   if (used) by(used)?.focus();
 }

@@ -52,6 +52,7 @@ NAMES = (
     "place.js",
     "radio_key.js",
     "receivers.js",
+    "rows.js",
     "records.js",
     "ring.js",
     "talk.js",
