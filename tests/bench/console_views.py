@@ -264,7 +264,8 @@ def _raise_incidents(db: Db, now: float) -> None:
     for event, after in (("raised", 0), ("seen", 60), ("note", 600), ("closed", 3_600)):
         db.execute(
             "INSERT INTO sos_event (sos, at, event, member, name, detail)"
-            f" SELECT id, raised + ?, ?, {crowd.DISPATCHER}, '', 'they were met at the hut' FROM sos WHERE id > 1",
+            f" SELECT id, raised + ?, ?, {crowd.DISPATCHER}, '', 'they were met at the hut'"
+            " FROM sos WHERE id > 1",
             *(after, event),
         )
 
