@@ -43,7 +43,6 @@ _SHARED = {
     "map.css": (__package__, "map.css"),
     "map.js": (__package__, "map.js"),
     "picture.js": (__package__, "picture.js"),
-    "reach.js": (__package__, "reach.js"),
     "stream.js": (__package__, "stream.js"),
     "text.js": (__package__, "text.js"),
     "world.js": (__package__, "world.js"),

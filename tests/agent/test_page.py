@@ -25,7 +25,7 @@ BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js")
 COASTS_MAX = 80_000
 SHARED = (
     *("choices.js", "coordinates.js", "language.js"),
-    *("map.css", "map.js", "picture.js", "reach.js", "stream.js", "text.js", "world.js"),
+    *("map.css", "map.js", "picture.js", "stream.js", "text.js", "world.js"),
 )
 FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js", "protomaps-leaflet.js")
 PATHS = ["/", "/track", "/worker.js", *(f"/page/{name}" for name in FILES)]

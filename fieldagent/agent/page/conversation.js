@@ -4,8 +4,7 @@ import { Refused, call } from "./agent.js";
 import { placeInWords } from "./choices.js";
 import { counted, say, term, worded } from "./language.js";
 import { pictureOf } from "./picture.js";
-import { rungInWords } from "./reach.js";
-import { by, drawn, element, moment, tell, time } from "./text.js";
+import { by, drawn, element, moment, rungInWords, tell, time } from "./text.js";
 
 const PAGE = 50;
 const FAILED = ["Error", "Canceled", "Collapsed"];
