@@ -61,12 +61,15 @@ addEventListener("click", () => { down = false; clearTimeout(letsGo); letsGo = s
 /** The same for elements. Whatever is in use in there stays so. */
 export const put = (id, nodes) => drawn(id, () => putNow(id, nodes));
 
+/** By place, what stands there. */
+const drawnThere = new WeakMap();
+
 function putNow(id, nodes) {
   const place = by(id);
   const key = nodes.map(node => node.outerHTML).join("");
-  if (place.dataset.key === key) return;
+  if (drawnThere.get(place) === key) return;
   const used = place.contains(document.activeElement) ? document.activeElement.id : "";
-  place.dataset.key = key;
+  drawnThere.set(place, key);
   place.replaceChildren(...nodes);
   if (used) by(used)?.focus();
 }
@@ -108,4 +111,19 @@ export function ago(seconds) {
   if (seconds < 7200) return counted(Math.floor(seconds / 60), "{n} minute ago", "{n} minutes ago");
   if (seconds < 172800) return counted(Math.floor(seconds / 3600), "{n} hour ago", "{n} hours ago");
   return counted(Math.floor(seconds / 86400), "{n} day ago", "{n} days ago");
+}
+
+/** How far something has come with a person: a rung of the ladder in docs/local-api.md. One of a
+ * later version is told in that one's own words. */
+export function rungInWords({ rung, who: name, detail, text }) {
+  const who = name || say("the addressee");
+  const values = { who, detail };
+  if (rung === "read")
+    return !detail ? say("read at {who}'s kit", values)
+      : detail === who ? say("read by {who}", values) : say("read by {detail}, at {who}'s kit", values);
+  return {
+    stored: say("on {who}'s kit", values), programs: say("with {who}'s programs", values),
+    handed_over: say("handed over to {detail}, for {who}", values),
+    nobody: say("{who} cannot be reached: {detail}", values), radio: say("on {who}'s radio", values),
+  }[rung] ?? text;
 }

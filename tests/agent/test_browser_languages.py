@@ -121,6 +121,54 @@ def test_what_is_chosen_is_kept_and_each_form_of_a_position_is_shown(
         assert not faults(shown)
 
 
+RUNGS = {
+    "stored": "",
+    "programs": "",
+    "handed_over": "Gmail",
+    "nobody": "no such address",
+    "radio": "",
+    "read": "Bo",
+}
+
+
+def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, kit: Agent) -> None:
+    """Each rung as the API names it; what a later version adds, in that one's own words."""
+    steps = [
+        {"at": 0, "rung": rung, "who": "Ada", "detail": detail, "text": "in English"}
+        for rung, detail in RUNGS.items()
+    ]
+    steps += [{**steps[0], "rung": "read", "who": "", "detail": ""}]
+
+    def tell(route: Any) -> None:
+        told = route.fetch().json()
+        for package in told["packages"]:
+            package["reached"] = steps
+        route.fulfill(json=told)
+
+    texts = catalogue("fr")["texts"]
+    wanted = [
+        texts["with {who}'s programs"],
+        texts["handed over to {detail}, for {who}"],
+        texts["{who} cannot be reached: {detail}"],
+        texts["on {who}'s radio"],
+        texts["read by {detail}, at {who}'s kit"],
+        texts["read at {who}'s kit"].replace("{who}", texts["the addressee"]),
+    ]
+    context = chromium.new_context(locale="fr-FR", service_workers="block")
+    shown = context.new_page()
+    shown.route("**/api/packages*", tell)
+    shown.goto(f"http://127.0.0.1:{kit.port}/")
+    far = shown.locator("#conversation li.sent .hint", has_text="Gmail").first
+    far.wait_for()
+    said = far.inner_text()
+    context.close()
+    found = [each.replace("{who}", "Ada") for each in wanted]
+    details = dict(zip(found, ["", "Gmail", "no such address", "", "Bo", ""], strict=True))
+    for text, detail in details.items():
+        assert text.replace("{detail}", detail) in said, said
+    assert "in English" not in said
+
+
 def choose(shown: Any, name: str, value: str) -> None:
     shown.locator("#choices summary").click()
     with shown.expect_navigation():

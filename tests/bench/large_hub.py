@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.hub.webhook import deliveries, webhook_directory
-from fieldagent.package.package import Message
+from fieldagent.package.package import Location, Message
 from fieldagent.wire.envelope import Entry, encode
 from tests.hub.claiming import claim
 from tests.postgres import new_database, server
@@ -80,7 +81,8 @@ def fill(db: Db, items: int) -> None:
         "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number"
         f" WHERE n < {items})"
     )
-    body = encode([Entry(0, Message("Camp reached, all well"), DATE)])
+    here = Location(46.5, 7.25, datetime.fromtimestamp(DATE, UTC))
+    bodies = [encode([Entry(0, said, DATE)]) for said in (here, Message("Camp reached, all well"))]
     db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
     db.execute(
         f"INSERT INTO member (id, type, name, created) {numbers}"
@@ -99,14 +101,15 @@ def fill(db: Db, items: int) -> None:
         "INSERT INTO item (id, request_id, workspace, sender, target, body, sos, priority,"
         f" accepted, expires, source_device, source_sequence, kind, words) {numbers}"
         f" SELECT n, substr(CAST(100000000 + n AS TEXT), 2) || '{REST_OF_ID}', 1,"
-        f" {_rest('n', DEVICES)} + 1, {_rest('n + 1', DEVICES)} + 1, ?,"
+        f" {_rest('n', DEVICES)} + 1, {_rest('n + 1', DEVICES)} + 1,"
+        f" CASE WHEN {_rest('n', 2)} = 0 THEN ? ELSE ? END,"
         f" CASE WHEN {_rest('n', 100)} = 0 THEN 1 ELSE 0 END, 12, {accepted},"
         f" {accepted} + {items * SECONDS / 100},"
         f" CASE WHEN {_rest('n', 4)} > 0 THEN {_rest('n', DEVICES)} + 1 END,"
         f" CASE WHEN {_rest('n', 4)} > 0 THEN n END,"
         f" CASE WHEN {_rest('n', 2)} = 0 THEN 'location' ELSE 'message' END,"
         " 'camp reached, all well' FROM number",
-        body,
+        *bodies,
     )
     late = f"target = 8 AND id > {items * 0.9}"
     # Two kits were away: what waits for one has outlived its time, for the other it has not.
@@ -213,7 +216,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "webhooks: claim": lambda db: claim(db, newest),
         "webhooks: listing": lambda db: webhook_directory.listing(db, 1),
         "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, dead, now=newest),
-        "webhooks: dead letters": lambda db: webhook_directory.dead_letters(db, 1),
+        "webhooks: dead letters": lambda db: webhook_directory.dead_letters(db, 1, limit=100),
         "check-ins": check_in.next_late,
         "kinds of items of before": reading.note_kinds,
         "list: newest": find(),

@@ -12,12 +12,24 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import trio
 
+from fieldagent.http.message import Request
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
+from fieldagent.hub.administration import api as administration
+from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.api.places_api import PlacesApi
+from fieldagent.hub.api.read_api import ReadApi
+from fieldagent.hub.api.sos_api import SosApi
+from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
-from tests.bench.large_hub import fill, operations
+from tests.bench.large_hub import DATE, fill, operations
+from tests.http.test_openapi import description
 
 FEW, MANY = 2_000, 20_000
 EVERY = 100
@@ -83,3 +95,89 @@ def steps(database: Path, operation: Callable[[Db], Any]) -> int:
 def test_it_takes_no_longer_over_much(databases: dict[int, Path], what: str) -> None:
     few, many = (steps(database, operations(items)[what]) for items, database in databases.items())
     assert (many <= MORE * few + SOME) != (what in GROWS), f"{few} steps over few, {many} over many"
+
+
+API = description("hub")
+WHOLE = {
+    "/api/fleet": "5 000 kits at most, which are compared with each other",
+    "/api/groups": "somebody makes each by hand",
+    "/api/keys": "as groups",
+    "/api/tokens": "as groups",
+    "/api/webhooks": "as groups",
+    "/api/contacts": "as groups, in the order in which they are told",
+    "/api/fences": "as groups; the map shows all of them",
+    "/api/routes": "those under way, and the newest that have ended",
+    "/api/chain": "the steps that contacts make",
+    "/api/sos/words": "a fixed list",
+    "/api/devices/{id}/usage": "a row a day, of the days that are asked for",
+}
+"""Lists that are told whole, and what bounds each."""
+PAGED = (
+    *("/api/items", "/api/pushes", "/api/positions", "/api/deliveries", "/api/devices"),
+    *("/api/users", "/api/sos", "/api/audit", "/api/devices/{id}/commands"),
+    *("/api/webhook-failures", "/api/dead-letters"),
+)
+ASKED = {"/api/deliveries": (("device", "8"),)}
+
+
+def test_each_list_of_the_api_is_paged_or_bounded() -> None:
+    paged, whole = set(), set()
+    for path, methods in API["paths"].items():
+        # What has an id of its own is one thing, whatever lists are in it.
+        if path.startswith("/api/") and "get" in methods and not path.endswith("/{id}"):
+            names = _lists(methods["get"])
+            if len(names) == 1:
+                (paged if {"before", "limit"} <= _parameters(methods["get"]) else whole).add(path)
+    # It is cut off at a number of its own.
+    assert whole - {"/api/sos/export"} == set(WHOLE)
+    assert paged == set(PAGED)
+
+
+def _lists(operation: Any) -> list[str]:
+    """Names of the arrays that an answer has."""
+    told = operation["responses"].get("200", {}).get("content", {})
+    schema = next((each["schema"] for kind, each in told.items() if "json" in kind), {})
+    members = _whole(schema).get("properties", {})
+    return [name for name, each in members.items() if _whole(each).get("type") == "array"]
+
+
+def _whole(schema: Any) -> Any:
+    """What a schema is, or leads to."""
+    if "$ref" not in schema:
+        return schema
+    return API["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+
+
+def _parameters(operation: Any) -> set[str]:
+    known = API["components"]["parameters"]
+    told = operation.get("parameters", [])
+    shared = [known[each["$ref"].rpartition("/")[2]] for each in told if "$ref" in each]
+    return {each["name"] for each in [*told, *shared] if "name" in each}
+
+
+@pytest.mark.parametrize("path", PAGED)
+def test_a_page_takes_no_longer_over_much(databases: dict[int, Path], path: str) -> None:
+    """As the API's own route reads it: two rows of it."""
+    few, many = (steps(database, partial(_ask, path)) for database in databases.values())
+    assert many <= MORE * few + SOME, f"{few} steps over few, {many} over many"
+
+
+def _ask(path: str, db: Db) -> None:
+    async def read(look: Callable[[Db], Any]) -> Any:
+        return look(db)
+
+    store = Mock(read=read)
+    caller = Caller(1, "bench", 1, frozenset(), 1, "User", "1", ADMINISTRATOR, True)
+    (route,) = (each for each in _routes(store) if (each.method, each.pattern) == ("GET", path))
+    request = Request("GET", path, (("limit", "2"), *ASKED.get(path, ())), {})
+    more = {"id": "8"} if "{id}" in path else {}
+    assert trio.run(partial(route.handler, request, caller=caller, **more)).status == 200
+
+
+def _routes(store: Any) -> list[Route]:
+    def clock() -> float:
+        return float(DATE)
+
+    own = (ReadApi, SosApi, PlacesApi, FleetApi)
+    found = [route for each in own for route in each(store, Mock(), clock=clock).routes()]
+    return found + administration.routes(Acts(store, Mock(), clock=clock), Mock(), Mock(), Mock())

@@ -234,7 +234,7 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
             await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
             alps.now += LONGEST
         assert await states(alps) == [("dead", len(SCHEDULE))]
-        (letter,) = await store.read(lambda db: webhook_directory.dead_letters(db, 1))
+        (letter,), _ = await store.read(lambda db: webhook_directory.dead_letters(db, 1))
         assert letter["reason"] == "the receiver answered 500 Internal Server Error"
         assert (
             await store.commit(

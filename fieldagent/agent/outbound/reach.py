@@ -31,8 +31,11 @@ class Step(NamedTuple):
     rung: str
     """`kept`, `left`, `heard`, `hub`, `ended`, or a `Rung` in small letters."""
     who: str
+    """Empty where the step is about nobody, or nobody knows about whom."""
     text: str
-    """The step for people."""
+    """The step for people, in English."""
+    detail: str = ""
+    """What the step names beside `who`: a person, a service or a reason."""
 
 
 HUB = "the hub"
@@ -68,18 +71,18 @@ def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, 
         for each in sorted(rungs[known.sequence], key=lambda each: LADDER.index(each.rung)):
             named = each.by != outbound.THE_HUB
             who = _at_kit(each.by) if named else _addressee(journal, known)
-            words = in_words(each.rung, who, each.text)
-            steps.append(Step(each.at, each.rung.name.lower(), who, words))
+            words = in_words(each.rung, who or "the addressee", each.text)
+            steps.append(Step(each.at, each.rung.name.lower(), who, words, each.text))
     return found
 
 
 def _addressee(journal: Journal, known: Known | Accepted) -> str:
-    """Return whom it is for, in words."""
+    """Return whom it is for, in words; empty where that is not known any more."""
     with suppress(DamagedPackage):
         accepted = outbound.package(journal, known.sequence)
         if accepted is not None and accepted.package.to is not None:
             return directory.in_words(journal, accepted.package.to)
-    return "the addressee"
+    return ""
 
 
 def _of_receipt(by: Identity, at: float, *, is_station: bool) -> Step:

@@ -4,7 +4,7 @@ import { Refused, call } from "./agent.js";
 import { placeInWords } from "./choices.js";
 import { counted, say, term, worded } from "./language.js";
 import { pictureOf } from "./picture.js";
-import { by, drawn, element, moment, tell, time } from "./text.js";
+import { by, drawn, element, moment, rungInWords, tell, time } from "./text.js";
 
 const PAGE = 50;
 const FAILED = ["Error", "Canceled", "Collapsed"];
@@ -177,7 +177,7 @@ function sent(each) {
     each.credits ? counted(each.credits, "{n} credit", "{n} credits") : "",
     each.money ?? "",
     each.receipts.length ? say("has it: {who}", { who: holders(each.receipts) }) : "",
-    ...each.reached.filter(step => BEYOND.includes(step.rung)).map(step => step.text),
+    ...each.reached.filter(step => BEYOND.includes(step.rung)).map(rungInWords),
   ].filter(Boolean).join(" · ");
   const key = keyOf(each);
   return element("li", { class: `entry sent${each.sos ? " alarm" : ""}` },

@@ -120,7 +120,7 @@ def remove(given: argparse.Namespace) -> int:
 def dead(given: argparse.Namespace) -> int:
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
-        return show_list(given, webhook_directory.dead_letters(db, workspace))
+        return show_list(given, webhook_directory.dead_letters(db, workspace)[0])
 
     return once(given, look)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.query import number, refuse_others
+from fieldagent.http.query import page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import choice, line, read_body, whole, wrong
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.administration.acts import LISTED, LISTED_MAX, Acts
+from fieldagent.hub.administration.acts import Acts, place
 from fieldagent.hub.administration.devices import device_of
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.command_cost import CommandCost, cost
@@ -49,14 +49,17 @@ class CommandsApi:
         ]
 
     async def listing(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        refuse_others(request, ("limit",))
-        limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
+        refuse_others(request, ("before", "limit"))
+        before, limit = place(request)
 
         def find(db: Db) -> list[dict[str, Any]]:
             device = device_of(db, caller, id)
-            return commands.listing(db, device, self._acts.clock(), limit=limit)
+            now = self._acts.clock()
+            return commands.listing(db, device, now, limit=limit + 1, before=before)
 
-        return json_response({"commands": await self._acts.store.read(find)})
+        found = await self._acts.store.read(find)
+        following = found[limit - 1]["number"] if len(found) > limit else None
+        return page(request, {"commands": found[:limit]}, "before", following)
 
     async def cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Tell what command and answer would take, and give nothing."""

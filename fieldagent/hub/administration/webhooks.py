@@ -8,7 +8,7 @@ from typing import Any
 from fieldagent.http.client import Opener
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import refuse_others
+from fieldagent.http.query import page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
     identity,
@@ -20,7 +20,7 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import Acts, place
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
@@ -139,11 +139,12 @@ class WebhooksApi:
             raise Problem(422, f"the webhook {told}", errors=[(told, "/url")])
 
     async def failures(self, request: Request, caller: Caller) -> Response:
-        refuse_others(request, ())
-        found = await self._acts.store.read(
-            lambda db: webhook_directory.dead_letters(db, caller.workspace)
+        refuse_others(request, ("before", "limit"))
+        before, limit = place(request)
+        found, following = await self._acts.store.read(
+            lambda db: webhook_directory.dead_letters(db, caller.workspace, before, limit)
         )
-        return json_response({"failures": found})
+        return page(request, {"failures": found}, "before", following)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
         """One item, where the body names it, or all."""

@@ -54,6 +54,7 @@ NAMES = (
     "receivers.js",
     "records.js",
     "ring.js",
+    "rows.js",
     "talk.js",
     "trouble.js",
     "usage.js",

@@ -2,15 +2,22 @@
 
 import { call, me, Refused, trouble } from "./hub.js";
 import { say } from "./language.js";
+import { putRows } from "./rows.js";
 import { by, element, put, tell } from "./text.js";
 
 const opened = new Set();
 
-/** Part of the list of a subject, that opens to show more. `id` names it as long as it is there. */
-export function fold(id, title, ...children) {
-  const toggled = () => opened[whole.open ? "add" : "delete"](id);
+/** Part of the list of a subject, that opens to show more: what `inside` returns, made then. `id`
+ * names it as long as it is there. */
+export function fold(id, title, inside) {
+  const fill = () => { if (whole.children.length === 1) whole.append(...inside().filter(Boolean)); };
+  const toggled = () => {
+    opened[whole.open ? "add" : "delete"](id);
+    if (whole.open) fill();
+  };
   const whole = element("details", { id, ontoggle: toggled, open: opened.has(id) },
-    element("summary", { id: `${id}-title` }, title), ...children);
+    element("summary", { id: `${id}-title` }, title));
+  if (whole.open) fill();
   return element("li", {}, whole);
 }
 
@@ -99,6 +106,12 @@ export async function all(path, name) {
     next = told.next;
   }
   return found;
+}
+
+/** The same of things of which there may be many, each made by `row`. */
+export function longList(id, those, row, nothing) {
+  putRows(id, those, row);
+  if (!those.length) list(id, [], nothing);
 }
 
 export const list = (id, nodes, nothing) => put(id, nodes.length ? nodes : [element("li", { class: "quiet" }, nothing)]);

@@ -15,13 +15,14 @@ import { loadWebhooks, newWebhook } from "./webhooks.js";
 await spoken;
 
 const things = id => element("ul", { id, class: "things" });
+const many = id => [things(id), element("button", { id: `${id}-more`, type: "button", class: "plain", hidden: true })];
 
 const SUBJECTS = [
-  ["devices", say("Devices"), loadDevices, () => [things("admin-devices"), element("h3", {}, say("Add a device")), newDevice()]],
+  ["devices", say("Devices"), loadDevices, () => [...many("admin-devices"), element("h3", {}, say("Add a device")), newDevice()]],
   ["radio", say("Radio key"), loadRadioKey, () => [element("p", { id: "radio-key-told", role: "status" }), things("admin-radio-key"),
     element("p", { class: "quiet" }, say("For when a kit is stolen: revoke it first, under Devices. Whoever is in use gets the key, and takes each step once all have taken the last.")),
     element("div", { id: "radio-key-deeds", class: "deeds" })]],
-  ["users", say("Users"), loadUsers, () => [things("admin-users"), element("h3", {}, say("Add a user")), newUser()]],
+  ["users", say("Users"), loadUsers, () => [...many("admin-users"), element("h3", {}, say("Add a user")), newUser()]],
   ["keys", say("API keys"), loadKeys, () => [things("admin-keys"), element("h3", {}, say("Make a key")), newKey()]],
   ["tokens", say("Tokens of programs"), loadTokens, () => [things("admin-tokens"), element("h3", {}, say("Make a token")), newToken()]],
   ["webhooks", say("Webhooks"), loadWebhooks, () => [things("admin-webhooks"),

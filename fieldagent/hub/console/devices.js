@@ -1,6 +1,6 @@
 // Devices, as an administrator adds and changes them.
 
-import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
+import { act, all, button, choice, deeds, filled, flag, fold, form, line, longList, once, sure } from "./acts.js";
 import { call, me } from "./hub.js";
 import { say, spoken } from "./language.js";
 import { by, element } from "./text.js";
@@ -37,7 +37,7 @@ function change(device) {
   }, loadDevices);
   const off = device.disabled;
   return fold(id, [device.name, device.user.name, device.imei, device.revoked ? say("revoked") : off && say("disabled")].filter(Boolean).join(", "),
-    form(say("Change {name}", { name }), saved, { id: `${id}-save`, text: say("Save") },
+    () => [form(say("Change {name}", { name }), saved, { id: `${id}-save`, text: say("Save") },
       line(`${id}-name`, say("Name"), { value: device.name, maxlength: "80" }),
       line(`${id}-imei`, say("IMEI of its modem"), { value: device.imei || "", inputmode: "numeric" }),
       flag(`${id}-relay`, say("May bring what others sent"), device.relay)),
@@ -54,12 +54,12 @@ function change(device) {
         () => renew("token", say("The new token of {name}", { name })))),
       button(`${id}-key`, say("New satellite-key"), sure(say("What {name} sends by satellite waits until the kit has the new key. Go on?", { name }),
         () => renew("key", say("The new satellite-key of {name}", { name })))),
-      button(`${id}-delete`, say("Delete"), sure(say("Delete {name} for good, with what waits for it?", { name }), gone))));
+      button(`${id}-delete`, say("Delete"), sure(say("Delete {name} for good, with what waits for it?", { name }), gone)))]);
 }
 
 export async function loadDevices() {
   const [devices, users] = [await all("/api/devices?limit=1000", "devices"), await all("/api/users?limit=1000", "users")];
-  list("admin-devices", devices.map(change), say("No device yet."));
+  longList("admin-devices", devices, change, say("No device yet."));
   const before = by("new-device-userId")?.value;
   by("new-device-user").replaceChildren(choice("new-device-userId", say("Whose it is"),
     users.filter(each => !each.disabled && each.type !== "Integration").reverse().map(each => [each.id, each.name]), before));

@@ -3,6 +3,7 @@
 
 import { call } from "./hub.js";
 import { here } from "./place.js";
+import { putRows } from "./rows.js";
 import { say, spoken, term } from "./language.js";
 import { age, ago, by, element, moment, put, tell } from "./text.js";
 
@@ -149,7 +150,7 @@ export async function showFigures() {
   const some = kits.filter(each => each.unlike.length).length;
   const columns = COLUMNS.filter(([, of]) => kits.some(kit => !isEmpty(of(kit))));
   put("figures-head", [say("Kit"), ...columns.map(([name]) => name)].map(name => element("th", { scope: "col", role: "columnheader" }, name)));
-  put("figures-kits", kits.map(kit => row(kit, columns)));
+  putRows("figures-kits", kits, kit => row(kit, columns));
   tell("figures-told", !kits.length ? say("No kit yet.")
     : say("Unlike the others, or in trouble: {some} of {n}.", { some, n: kits.length }) + (more ? ` ${say("{n} more are not compared.", { n: more })}` : ""));
 }

@@ -7,14 +7,11 @@ import { distressed, incidentsOf } from "./desk.js";
 import { here, list } from "./place.js";
 import { counted, say, term } from "./language.js";
 import { ago, by, drawn, element, moment, put, tell } from "./text.js";
+import { fromTheTop, putRows } from "./rows.js";
 import { counts, KINDS, listed, troubles } from "./trouble.js";
 import { revokedSince, where } from "./words.js";
 
-/** More rows stand there once somebody asks for them. */
-const SHOWN = 100;
-
 let kits = [];
-let whole = false;
 /** By device, the date of its last position as its own clock had it. */
 let dated = new Map();
 
@@ -54,15 +51,12 @@ function row(kit, chosen) {
 export function showKits() {
   const place = here();
   const those = listed(kits, place);
-  const some = whole ? those : those.slice(0, SHOWN);
-  put("kits", some.map(kit => row(kit, place.kit)));
+  putRows("kits", those, kit => row(kit, place.kit));
   const found = counts(kits), troubled = kits.filter(each => each.troubles.length).length;
   put("kit-show", [["", say("All kits ({n})", { n: kits.length })], ["any", say("In trouble ({n})", { n: troubled })],
     ...Object.entries(KINDS).map(([kind, words]) => [kind, `${words} (${found[kind]})`])]
     .map(([value, words]) => element("option", { value }, words)));
   by("kit-show").value = place.show;
-  by("kits-more").hidden = some.length === those.length;
-  by("kits-more").textContent = say("Show all {n}", { n: those.length });
   tell("kits-told", !kits.length ? say("No kit yet.") : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? say(", {n} in trouble", { n: troubled }) : ""}` : say("None is so."));
 }
 
@@ -125,9 +119,8 @@ export function setUpFleet() {
   const place = here();
   by("kit-find").value = place.find;
   by("kit-sort").value = place.sort || "trouble";
-  const changed = how => { whole = false; list(how); drawn("kits", showKits); };
+  const changed = how => { fromTheTop("kits"); list(how); drawn("kits", showKits); };
   by("kit-find").addEventListener("input", () => changed({ find: by("kit-find").value.trim() }));
   by("kit-show").addEventListener("change", () => changed({ show: by("kit-show").value }));
   by("kit-sort").addEventListener("change", () => changed({ sort: by("kit-sort").value }));
-  by("kits-more").addEventListener("click", () => { whole = true; showKits(); });
 }

@@ -30,10 +30,10 @@ function key(each) {
   }, loadKeys);
   const count = value => ({ type: "number", min: "1", max: "1000000", value: String(value) });
   return fold(id, words,
-    form(say("Change key {name}", { name: each.name }), rate, { id: `${id}-save`, text: say("Save") },
+    () => [form(say("Change key {name}", { name: each.name }), rate, { id: `${id}-save`, text: say("Save") },
       line(`${id}-perMinute`, say("Calls a minute"), count(each.perMinute)),
       line(`${id}-burst`, say("Calls at once"), count(each.burst))),
-    deeds(revoke("key", each, loadKeys)));
+    deeds(revoke("key", each, loadKeys))]);
 }
 
 export async function loadKeys() {

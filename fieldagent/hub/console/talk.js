@@ -5,8 +5,8 @@ import { call, me, trouble } from "./hub.js";
 import { pictureOf } from "./picture.js";
 import { here } from "./place.js";
 import { counted, say, term, worded } from "./language.js";
-import { by, drawn, element, moment, plain } from "./text.js";
-import { cameAt, howFar, rungInWords, said } from "./words.js";
+import { by, drawn, element, moment, plain, rungInWords } from "./text.js";
+import { cameAt, howFar, said } from "./words.js";
 
 const LOOK = 5000;
 

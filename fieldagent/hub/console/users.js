@@ -1,6 +1,6 @@
 // Users, as an administrator adds and changes them.
 
-import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
+import { act, all, button, choice, deeds, filled, flag, fold, form, line, longList, once, sure } from "./acts.js";
 import { call, me } from "./hub.js";
 import { say, spoken, term } from "./language.js";
 import { by, moment } from "./text.js";
@@ -34,19 +34,19 @@ function change(user) {
   const off = user.disabled;
   const words = term(user.type === "User" ? user.role : user.type);
   return fold(id, [`${user.name} (${user.id})`, words, user.email, off && say("disabled")].filter(Boolean).join(", "),
-    form(say("Change {name}", { name }), saved, { id: `${id}-save`, text: say("Save") },
+    () => [form(say("Change {name}", { name }), saved, { id: `${id}-save`, text: say("Save") },
       choice(`${id}-role`, say("Role"), user.type === "User" ? ROLES : ROLES.slice(0, 1), user.role),
       flag(`${id}-overSatellite`, say("What others send reaches them over satellite too"), user.overSatellite)),
     user.id === me.id ? "" : deeds(
       button(`${id}-off`, off ? say("Enable") : say("Disable"),
         () => patch({ disabled: !off }, off ? say("{name} is in use again, with their devices.", { name }) : say("{name} is out of use, with their devices.", { name }))),
       ...user.type === "User" ? [button(`${id}-password`, say("New password"), password)] : [],
-      button(`${id}-delete`, say("Delete"), sure(say("Delete {name} for good, with their devices and all that they sent?", { name }), gone))));
+      button(`${id}-delete`, say("Delete"), sure(say("Delete {name} for good, with their devices and all that they sent?", { name }), gone)))]);
 }
 
 export async function loadUsers() {
   const users = await all("/api/users?limit=1000", "users");
-  list("admin-users", users.reverse().map(change), say("Nobody yet."));
+  longList("admin-users", users.reverse(), change, say("Nobody yet."));
 }
 
 const add = () => act(async () => {

@@ -28,20 +28,6 @@ export const howFar = (state, kit) => ({
   collapsed: say("replaced by a newer one for {kit}", { kit }),
 })[state] ?? `${state} ${kit}`;
 
-/** The same with a person: a rung of the ladder in docs/local-api.md. */
-export function rungInWords({ rung, who: name, detail, text }) {
-  const who = name || say("the addressee");
-  const values = { who, detail };
-  if (rung === "read")
-    return !detail ? say("read at {who}'s kit", values)
-      : detail === who ? say("read by {who}", values) : say("read by {detail}, at {who}'s kit", values);
-  return {
-    stored: say("on {who}'s kit", values), programs: say("with {who}'s programs", values),
-    handed_over: say("handed over to {detail}, for {who}", values),
-    nobody: say("{who} cannot be reached: {detail}", values), radio: say("on {who}'s radio", values),
-  }[rung] ?? text;
-}
-
 /** Since when a kit is revoked, and why where somebody said so. */
 export const revokedSince = ({ since, why }) => moment(since) + (why && ` (${why})`);
 

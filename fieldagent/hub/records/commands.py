@@ -217,12 +217,16 @@ def topic(device: int) -> str:
     return f"answers {device}"
 
 
-def listing(db: Db, device: int, now: float, *, limit: int) -> list[dict[str, Any]]:
-    """Return the newest for people, the last first; times in Unix seconds."""
+def listing(
+    db: Db, device: int, now: float, *, limit: int, before: int = 2**63 - 1
+) -> list[dict[str, Any]]:
+    """Return those with numbers below `before` for people, the last first; times in Unix
+    seconds."""
     rows = db.execute(
         "SELECT number, verb, body, bearer, given, expires, state, reason, outcome, answer,"
-        " answered, way FROM command WHERE device = ? ORDER BY number DESC LIMIT ?",
-        *(device, limit),
+        " answered, way FROM command WHERE device = ? AND number < ?"
+        " ORDER BY number DESC LIMIT ?",
+        *(device, before, limit),
     )
     found = []
     for number, verb, body, bearer, given, expires, state, reason, outcome, told, at, way in rows:

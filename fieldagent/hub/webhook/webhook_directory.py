@@ -151,18 +151,35 @@ def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
     note(db, workspace, by, "webhook remove", str(webhook), now)
 
 
+END = 2**63 - 1
+"""Above the number of every item."""
 _OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
 
 
-def dead_letters(db: Db, workspace: int) -> list[Row]:
-    rows = db.execute(
-        "SELECT d.webhook, request_id, accepted, attempts, d.reason FROM webhook_delivery d"
-        f" JOIN item ON item.id = d.item WHERE d.state = 'dead' AND d.webhook IN ({_OF_WORKSPACE})"
-        " ORDER BY d.webhook, d.item",
-        workspace,
-    )
+def dead_letters(
+    db: Db, workspace: int, before: int = END, limit: int = END
+) -> tuple[list[Row], int | None]:
+    """Return what webhooks did not take, of items with numbers below `before`, the newest first:
+    `limit` of them, and the rest of what is of the last one's item. And the item before which
+    there are more, or None."""
+    found: list[tuple[int, Row]] = []
     names = ("webhook", "requestId", "accepted", "attempts", "reason")
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    # One webhook after the other: each has an index of its own dead letters.
+    for (webhook,) in db.execute(_OF_WORKSPACE, workspace):
+        rows = db.execute(
+            "SELECT d.item, d.webhook, request_id, accepted, attempts, d.reason"
+            " FROM webhook_delivery d JOIN item ON item.id = d.item"
+            " WHERE d.state = 'dead' AND d.webhook = ? AND d.item < ?"
+            " ORDER BY d.item DESC LIMIT ?",
+            *(webhook, before, min(limit, END - 1) + 1),
+        )
+        found += [(item, dict(zip(names, row, strict=True))) for item, *row in rows]
+    found.sort(key=lambda each: (-each[0], each[1]["webhook"]))
+    if len(found) <= limit:
+        return [row for _, row in found], None
+    last = found[limit - 1][0]
+    shown = [row for item, row in found if item >= last]
+    return shown, last if len(shown) < len(found) else None
 
 
 def replay(

@@ -1,0 +1,111 @@
+"""What a screen reader has to tell of an SOS, step by step, at the kit's page and at the console.
+
+It is the accessibility tree that Chromium makes of both, held against `screen_reader.txt`. Where a
+change is meant, what was heard is in dist/screen_reader.txt: read it aloud, and copy it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import browser
+from tests.agent.test_browser import hold
+from tests.hub.test_console import SECRET, console, settle_in
+from tests.processes import agent, frozen, hub
+
+pytestmark = pytest.mark.long
+
+EXPECTED = Path(__file__).with_name("screen_reader.txt")
+HEARD = Path(__file__).parents[2] / "dist/screen_reader.txt"
+NUMBER = re.compile(r"SOS [0-9]{6,}")
+"""By which a kit names its own, which comes from its clock."""
+MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} )?[0-9]{2}:[0-9]{2}(:[0-9]{2})? UTC")
+
+
+class Listener:
+    """Writes down what there is to be heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def hears(self, step: str, shown: Any, *marks: str) -> None:
+        """Note a step: of each place that a CSS mark names its part of the accessibility tree."""
+        told = "\n".join(shown.locator(mark).aria_snapshot() for mark in marks)
+        told = NUMBER.sub("SOS 641000000", MOMENT.sub("12:34 UTC", told))
+        self.heard.append(f"# {step}\n\n{told}\n")
+
+
+def has_come(shown: Any, words: str) -> None:
+    """Wait until the kit's own SOS says that last."""
+    shown.locator("#alarms .own strong", has_text=words).wait_for()
+
+
+def raises(ada: Any, words: str) -> None:
+    hold(ada)
+    ada.locator("#sos-text").fill(words)
+    ada.locator("#sos-send").click()
+    ada.locator("#confirm").wait_for(state="hidden")
+
+
+def test_an_sos_as_it_is_heard(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    listener = Listener()
+    with (
+        hub(tmp_path, {"database": database}) as cloud,
+        agent(
+            tmp_path,
+            {"satellite-port": None, "hub-address": cloud.address, "hub-token": token},
+        ) as kit,
+        browser.browser() as opened,
+        browser.page(opened, kit.port) as ada,
+        console(opened, cloud, "1280-light") as olga,
+    ):
+        olga.get_by_label("User number").fill("olga@example.org")
+        olga.get_by_label("Password").fill(SECRET.strip())
+        olga.get_by_role("button", name="Sign in").click()
+        olga.get_by_text("No SOS is open.").wait_for()
+        ada.locator("#links article.good").first.wait_for()
+        listener.hears("Kit: idle", ada, "#sos")
+        listener.hears("Console: idle", olga, "#calm")
+        hold(ada)
+        ada.locator("#sos-words button").first.wait_for()
+        listener.hears("Kit: held", ada, "#confirm")
+        ada.locator("#sos-back").click()
+        with frozen(cloud):
+            raises(ada, "the rope is cut")
+            has_come(ada, "raised")
+            ada.locator("#alarms .again", has_text="Next try").wait_for()
+            listener.hears("Kit: sent, and nobody has it", ada, "#alarms", "#sos")
+        has_come(ada, "at the hub")
+        listener.hears("Kit: the hub has it", ada, "#alarms", "#sos")
+        card = olga.locator("#sos li.open")
+        card.get_by_text("the rope is cut").first.wait_for()
+        listener.hears("Console: open", olga, "#sos")
+        card.get_by_role("button", name="Acknowledge").click()
+        olga.locator("#sos li.seen").get_by_text("Seen by Olga,").wait_for()
+        listener.hears("Console: seen", olga, "#sos")
+        has_come(ada, "seen by Olga")
+        listener.hears("Kit: seen by Olga", ada, "#alarms", "#sos")
+        olga.get_by_label("Reason to close").fill("all are down")
+        olga.get_by_role("button", name="Close", exact=True).click()
+        olga.get_by_text("No SOS is open.").wait_for()
+        listener.hears("Console: closed", olga, "#calm")
+        has_come(ada, "closed by Olga")
+        listener.hears("Kit: closed", ada, "#alarms", "#sos")
+        raises(ada, "again")
+        has_come(ada, "at the hub")
+        ada.locator("#call-off-open").click()
+        listener.hears("Kit: called off?", ada, "#call-off")
+        ada.locator("#call-off-send").click()
+        has_come(ada, "called off")
+        listener.hears("Kit: called off", ada, "#alarms", "#sos")
+        olga.locator("#sos li.off").get_by_text("Called off from the kit").wait_for()
+        listener.hears("Console: called off", olga, "#sos")
+    HEARD.parent.mkdir(exist_ok=True)
+    HEARD.write_text("\n".join(listener.heard))
+    assert HEARD.read_text() == EXPECTED.read_text()
