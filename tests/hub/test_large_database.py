@@ -50,6 +50,9 @@ class _Counting:
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, parameters).fetchall()
 
+    def write(self, sql: str, *parameters: Any) -> None:
+        self.execute(sql, *parameters)
+
     def announce(self, topic: str) -> None:
         """Nobody listens."""
 

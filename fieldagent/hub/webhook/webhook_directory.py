@@ -154,11 +154,16 @@ def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
 _OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
 
 
+SHOWN = 500
+
+
 def dead_letters(db: Db, workspace: int) -> list[Row]:
+    """Return the oldest of each webhook, `SHOWN` at most; `listing` tells how many there are."""
     rows = db.execute(
-        "SELECT d.webhook, request_id, accepted, attempts, d.reason FROM webhook_delivery d"
-        f" JOIN item ON item.id = d.item WHERE d.state = 'dead' AND d.webhook IN ({_OF_WORKSPACE})"
-        " ORDER BY d.webhook, d.item",
+        "SELECT d.webhook, request_id, accepted, attempts, d.reason FROM (SELECT webhook, item,"
+        f" attempts, reason FROM webhook_delivery WHERE state = 'dead' AND webhook IN"
+        f" ({_OF_WORKSPACE}) ORDER BY webhook, item LIMIT {SHOWN}) AS d"
+        " JOIN item ON item.id = d.item ORDER BY d.webhook, d.item",
         workspace,
     )
     names = ("webhook", "requestId", "accepted", "attempts", "reason")
