@@ -38,6 +38,8 @@ from tests.processes import Hub, administer, agent, hub
 
 PUSHES, CALLERS, MANY = 1_000, 64, 1_000
 """How many items, by how many callers at one moment; and how many devices are many."""
+ALONE = 300
+"""Of those that come one after the other, in a round."""
 ROUNDS = 3
 INSERTS = 500
 INSERTERS = 32
@@ -96,15 +98,15 @@ def lone(database: str, postgres: Server) -> Lone:
     proof = admitted(database)
     equip(database, 3)
     with tempfile.TemporaryDirectory() as home, hub(Path(home), _settings(database)) as running:
-        _push_all(running.port, proof, callers=1)
+        _push_all(running.port, proof, ALONE, 1)
         pid, served = running.process.pid, is_postgres(database)
         found = []
         for _ in range(ROUNDS):
             before = statements(database), processor(pid), family_processor(postgres.pid)
-            _push_all(running.port, proof, callers=1)
+            _push_all(running.port, proof, ALONE, 1)
             after = statements(database), processor(pid), family_processor(postgres.pid)
             given, own, theirs = (b - a for a, b in zip(before, after, strict=True))
-            found.append((given / PUSHES, 1000 * own / PUSHES, 1000 * theirs / PUSHES * served))
+            found.append((given / ALONE, 1000 * own / ALONE, 1000 * theirs / ALONE * served))
     return Lone(*(min(each) for each in zip(*found, strict=True)))
 
 

@@ -123,9 +123,6 @@ def one_of(db: Db, values: Collection[Any]) -> tuple[str, Sequence[Any]]:
     return f"IN ({marks(values)})", [*values]
 
 
-_ARRAYS: dict[type, str] = {int: "bigint[]", str: "text[]"}
-
-
 def few_rows(
     db: Db, name: str, columns: Sequence[str], rows: Sequence[Sequence[int | str]]
 ) -> tuple[str, Sequence[Any]]:
@@ -133,7 +130,8 @@ def few_rows(
     parameters. There is one row at least."""
     head = f"WITH {name} ({', '.join(columns)}) AS "
     if db.takes_lists:
-        lists = ", ".join(f"?::{_ARRAYS[type(value)]}" for value in rows[0])
+        kinds = ("text" if isinstance(value, str) else "bigint" for value in rows[0])
+        lists = ", ".join(f"?::{kind}[]" for kind in kinds)
         whole = [list(each) for each in zip(*rows, strict=True)]
         return f"{head}(SELECT * FROM unnest({lists}))", whole
     values = ", ".join([f"({marks(columns)})"] * len(rows))
