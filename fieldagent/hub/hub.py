@@ -589,6 +589,10 @@ async def _forget(hub: Hub) -> None:
         await _in_slices(hub, some)
 
 
+async def _count_queues(hub: Hub) -> None:
+    await hub.health.run()
+
+
 async def _show_life(hub: Hub) -> None:
     """Feed systemd's watchdog while the store takes transactions."""
     interval = watchdog_interval()
@@ -613,6 +617,7 @@ PARTS = {
     "the expiry of items": _expire,
     "check-ins and updates": _watch_kits,
     "the watchdog": _show_life,
+    "the figures of queues": _count_queues,
     "operator calls": _call_operators,
     "webhooks": _post_webhooks,
     "contacts": _tell_contacts,

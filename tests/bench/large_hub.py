@@ -1,6 +1,6 @@
 """The hub over a database with a million items: the slowest statement of what it does all day.
 
-Run as `python -m tests.bench.large_hub`. Each operation is carried out several times by the
+Run as `python -m tests.bench.large_hub [ITEMS]`. Each operation is carried out several times by the
 program's own functions, in transactions of its own; what counts is the slowest statement of the
 median time, since nobody else writes meanwhile.
 """
@@ -8,6 +8,7 @@ median time, since nobody else writes meanwhile.
 from __future__ import annotations
 
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -73,6 +74,9 @@ class _Timed:
         rows = self._db.execute(sql, *parameters)
         self.took.append((sql, 1000 * (time.perf_counter() - began)))
         return rows
+
+    def write(self, sql: str, *parameters: Any) -> None:
+        self.execute(sql, *parameters)
 
 
 def fill(db: Db, items: int) -> None:
@@ -261,31 +265,31 @@ def measured(store: Store, operation: Callable[[Db], Any]) -> Slowest:
     return max(each)
 
 
-def large_hub(database: str) -> Iterator[tuple[str, Slowest]]:
+def large_hub(database: str, items: int) -> Iterator[tuple[str, Slowest]]:
     store = open_store(database)
     try:
-        store.once(partial(fill, items=ITEMS))
+        store.once(partial(fill, items=items))
         if is_postgres(database):
             # As autovacuum does within minutes.
             store.once(lambda db: db.execute("ANALYZE"))
-        for what, operation in operations(ITEMS).items():
+        for what, operation in operations(items).items():
             yield what, measured(store, operation)
     finally:
         store.close()
 
 
-def main() -> None:
+def main(items: int = ITEMS) -> None:
     with tempfile.TemporaryDirectory() as folder, server(durable=True) as postgres:
         databases = {
             "PostgreSQL": new_database(postgres.address),
             "SQLite": str(Path(folder, "hub.sqlite3")),
         }
         for engine, database in databases.items():
-            print(f"\n{ITEMS:,} items on {engine}: slowest statement, ms (goal {GOAL:.0f})")
-            for what, slowest in large_hub(database):
+            print(f"\n{items:,} items on {engine}: slowest statement, ms (goal {GOAL:.0f})")
+            for what, slowest in large_hub(database, items):
                 met = "met" if slowest.milliseconds <= GOAL else f"NOT MET: {slowest.statement}"
                 print(f"{what:<62} {slowest.milliseconds:>7.2f}   {met}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

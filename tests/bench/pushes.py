@@ -1,9 +1,10 @@
 """Pushes that a hub accepts, on disk before their answer, in a workspace with kits and a webhook.
 Webhooks are told of what kits post, and of no push: what one costs is none of this.
 
-Run as `python -m tests.bench.pushes`. They are counted against bare INSERTs of a row of a push's
-size, a commit for each, into the same database in the same run: from one connection, and from 32 by
-pgbench. Figures are medians over the rounds.
+Run as `python -m tests.bench.pushes`, with `--lone` for what one by itself costs alone. They are
+counted against bare INSERTs of a row of a push's size, a commit for each, into the same database in
+the same run: from one connection, and from 32 by pgbench. Figures are medians over the rounds, of a
+lone push the least.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import sqlite3
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -36,6 +38,8 @@ from tests.processes import Hub, administer, agent, hub
 
 PUSHES, CALLERS, MANY = 1_000, 64, 1_000
 """How many items, by how many callers at one moment; and how many devices are many."""
+ALONE = 300
+"""Of those that come one after the other, in a round."""
 ROUNDS = 3
 INSERTS = 500
 INSERTERS = 32
@@ -78,6 +82,40 @@ def pushed(database: str, devices: int) -> Pushed:
             crowd = own / _pgbench(database) if is_postgres(database) else 0.0
             found.append(Pushed(own / _inserts(database), crowd, spent / PUSHES))
     return Pushed(*(statistics.median(each) for each in zip(*found, strict=True)))
+
+
+class Lone(NamedTuple):
+    """One push at a time; on SQLite nothing of a server."""
+
+    statements: float
+    processor: float
+    """Milliseconds of the hub's."""
+    postgres: float
+    """Of the server's."""
+
+
+def lone(database: str, postgres: Server) -> Lone:
+    proof = admitted(database)
+    equip(database, 3)
+    with tempfile.TemporaryDirectory() as home, hub(Path(home), _settings(database)) as running:
+        _push_all(running.port, proof, ALONE, 1)
+        pid, served = running.process.pid, is_postgres(database)
+        found = []
+        for _ in range(ROUNDS):
+            before = statements(database), processor(pid), family_processor(postgres.pid)
+            _push_all(running.port, proof, ALONE, 1)
+            after = statements(database), processor(pid), family_processor(postgres.pid)
+            given, own, theirs = (b - a for a, b in zip(before, after, strict=True))
+            found.append((given / ALONE, 1000 * own / ALONE, 1000 * theirs / ALONE * served))
+    return Lone(*(min(each) for each in zip(*found, strict=True)))
+
+
+def _tell_lone(engine: str, database: str, postgres: Server) -> None:
+    cost = lone(database, postgres)
+    row(f"{engine}, a lone push, the hub's processor", cost.processor, "", "ms")
+    if is_postgres(database):
+        row("  PostgreSQL's", cost.postgres, "", "ms")
+        row("  statements", cost.statements, "<= 8.5")
 
 
 def _settings(database: str) -> dict[str, str]:
@@ -282,6 +320,9 @@ def main() -> None:
             "PostgreSQL": lambda: new_database(postgres.address),
         }
         for engine, database in new.items():
+            _tell_lone(engine, database(), postgres)
+            if sys.argv[1:] == ["--lone"]:
+                continue
             for devices in (3, 100):
                 found = pushed(database(), devices)
                 what = f"{engine}, pushes to {devices} devices over serial INSERTs"
@@ -292,6 +333,8 @@ def main() -> None:
                     row("  statements a push", found.statements, "<= 2" if goals else "")
             answered = many_answered(database())
             row(f"{engine}, a location to {MANY} devices answered", answered, "<= 100", "ms")
+        if sys.argv[1:] == ["--lone"]:
+            return
         row("three hubs, CPU a push over one hub's", three_over_one(postgres), "<= 1.1")
     row("push to hook over loopback, median", latency() * 1000, "", "ms")
 

@@ -31,6 +31,10 @@ class Counted:
         self.statements.append(sql)
         return self._db.execute(sql, *parameters)
 
+    def write(self, sql: str, *parameters: Any) -> None:
+        self.statements.append(sql)
+        self._db.write(sql, *parameters)
+
 
 def workspace_of(db: Db, devices: int) -> None:
     db.execute("INSERT INTO workspace (id, name, created) VALUES (9, 'many', ?)", START)

@@ -38,11 +38,6 @@ MORE = 1.5
 """What rounding and a deeper index may add, and some rows where few are fewer than are taken."""
 SOME = 15_000
 
-GROWS = {
-    "what a deletion would take": "it says how many items that are, when an administrator asks",
-    "empty a device": "it takes away more where there is more, up to 500 rows",
-}
-
 
 class _Counting:
     """Implements `Db`."""
@@ -61,6 +56,9 @@ class _Counting:
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, parameters).fetchall()
+
+    def write(self, sql: str, *parameters: Any) -> None:
+        self.execute(sql, *parameters)
 
     def announce(self, topic: str) -> None:
         """Nobody listens."""
@@ -94,7 +92,7 @@ def steps(database: Path, operation: Callable[[Db], Any]) -> int:
 @pytest.mark.parametrize("what", operations(FEW))
 def test_it_takes_no_longer_over_much(databases: dict[int, Path], what: str) -> None:
     few, many = (steps(database, operations(items)[what]) for items, database in databases.items())
-    assert (many <= MORE * few + SOME) != (what in GROWS), f"{few} steps over few, {many} over many"
+    assert many <= MORE * few + SOME, f"{few} steps over few, {many} over many"
 
 
 API = description("hub")
@@ -121,7 +119,8 @@ ASKED = {"/api/deliveries": (("device", "8"),)}
 
 
 def test_each_list_of_the_api_is_paged_or_bounded() -> None:
-    paged, whole = set(), set()
+    paged: set[str] = set()
+    whole: set[str] = set()
     for path, methods in API["paths"].items():
         # What has an id of its own is one thing, whatever lists are in it.
         if path.startswith("/api/") and "get" in methods and not path.endswith("/{id}"):
@@ -136,7 +135,7 @@ def test_each_list_of_the_api_is_paged_or_bounded() -> None:
 def _lists(operation: Any) -> list[str]:
     """Names of the arrays that an answer has."""
     told = operation["responses"].get("200", {}).get("content", {})
-    schema = next((each["schema"] for kind, each in told.items() if "json" in kind), {})
+    schema: Any = next((each["schema"] for kind, each in told.items() if "json" in kind), {})
     members = _whole(schema).get("properties", {})
     return [name for name, each in members.items() if _whole(each).get("type") == "array"]
 

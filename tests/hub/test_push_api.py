@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +23,7 @@ from fieldagent.hub.access.attempts import BY_ADDRESS
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.api import standing
 from fieldagent.hub.api.push_api import HubApi
+from fieldagent.hub.store import postgres, sqlite
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Waypoint
 from fieldagent.system import scrypt
@@ -141,6 +142,47 @@ async def test_a_push_is_answered_with_nothing_and_waits_for_whom_it_is_meant(
         told = " ".join(str(row) for row in await hub.rows("SELECT detail FROM audit"))
         assert hub.key not in told
         assert hub.token not in told
+
+
+def given_to_the_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements from now on, but BEGIN and COMMIT; on PostgreSQL each is a round trip."""
+    given = []
+
+    def marked(sql: str) -> bytes:
+        given.append(sql)
+        return sql.replace("?", "%s").encode()
+
+    def counting(run: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(db: Any, sql: str, *parameters: Any) -> Any:
+            given.append(sql)
+            return run(db, sql, *parameters)
+
+        return counted
+
+    monkeypatch.setattr(postgres, "_marked", marked)
+    for name in ("execute", "write"):
+        run = getattr(sqlite._SqliteDb, name)
+        monkeypatch.setattr(sqlite._SqliteDb, name, counting(run))
+    return given
+
+
+async def test_a_lone_push_takes_few_statements(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cloud(store) as hub:
+        given = given_to_the_database(monkeypatch)
+        for repeatable, body in (
+            ({}, MESSAGE),
+            ({}, LOCATION),
+            ({"Idempotency-Key": "a"}, MESSAGE),
+        ):
+            given.clear()
+            assert (await hub.push(body, headers=repeatable)).status == 200
+            most = (6 if store.shared else 8) + (1 if store.shared else 2) * len(repeatable)
+            assert len(given) <= most, given
+        rates = await hub.rows("SELECT count(*) FROM credential WHERE tat > 0")
+        lines = await hub.rows("SELECT count(*) FROM audit WHERE action = 'push'")
+        assert (rates, lines) == ([(1,)], [(3,)])
 
 
 @pytest.mark.parametrize(

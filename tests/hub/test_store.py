@@ -130,6 +130,23 @@ def _count_runs(db: Db, runs: Sequence[list[int]]) -> Sequence[list[int]]:
     return runs
 
 
+def test_what_is_written_is_there_for_what_follows_and_in_its_order(store: Store) -> None:
+    adds = "INSERT INTO workspace (name, created) VALUES (?, 0)"
+    names = "SELECT name, created FROM workspace ORDER BY id"
+
+    def write(db: Db) -> None:
+        db.write(adds, "Alps")
+        db.write(adds, "Andes")
+        db.write("UPDATE worker SET proved = 0")
+        assert db.execute(names) == [("Alps", 0), ("Andes", 0)]
+        db.write("UPDATE workspace SET created = ? WHERE name = ?", 1, "Alps")
+        db.write("INSERT INTO attempt (who, tat) VALUES (?, ?)", "somebody", 2)
+
+    store.once(write)
+    assert store.once(partial(run, names)) == [("Alps", 1), ("Andes", 0)]
+    assert store.once(partial(run, "SELECT who, tat FROM attempt")) == [("somebody", 2)]
+
+
 async def test_what_is_read_together_is_each_ones_own(store: Store) -> None:
     answers: dict[int, int] = {}
 
@@ -316,7 +333,13 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_what_it_knew(database: 
     store.close()
 
 
-OF_VERSION_36 = """
+OF_VERSION_37 = """
+DROP INDEX receipt_sent;
+DROP INDEX item_of_target;
+"""
+
+OF_VERSION_36 = f"""
+{OF_VERSION_37}
 DROP TABLE kit_condition;
 DROP TABLE mqtt_item;
 DROP TABLE mqtt_command;

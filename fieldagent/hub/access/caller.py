@@ -19,7 +19,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub.access import secret
 from fieldagent.hub.access.attempts import too_many
 from fieldagent.hub.access.push import Push
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, few_rows, one_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.rate import Rate
 
@@ -145,94 +145,93 @@ class Call(NamedTuple):
     purpose: Purpose
 
 
-class _Credential(NamedTuple):
-    kind: str
-    id: int
-    name: str
-    workspace: int | None
-    member: int | None
+def knows_key(db: Db, proof: Proof, now: float) -> bool:
+    call = Call(proof, None, now, Purpose.PUSH)
+    return _in_force(_known(db, [call]).get(_asked(call)), now) is not None
+
+
+class _Known(NamedTuple):
+    """A key, whatever it may do, and who calls beside it: nobody's member number is None."""
+
+    key: int
+    key_name: str
+    workspace: int
     scopes: str
     expires: float | None
     per_minute: int
     burst: int
     tat: float
+    token_expires: float | None
+    member: int | None
+    type: str
+    name: str
+    role: str | None
+    """In that workspace, where they are a member of it."""
+    may_push: int | None
 
 
-def knows_key(db: Db, proof: Proof, now: float) -> bool:
-    return _in_force(_credentials(db, [proof.key]), "key", proof.key, now) is not None
+_IN_FORCE = "lookup = call.{kind} AND {kind}.kind = '{kind}' AND {kind}.revoked IS NULL"
+_KNOWN = (
+    " SELECT call.key, call.token, call.proven, key.id, key.name, key.workspace, key.scopes,"
+    " key.expires, key.per_minute, key.burst, key.tat, token.expires, member.id, member.type,"
+    " member.name, role, may_push FROM call"
+    f" JOIN credential AS key ON key.{_IN_FORCE.format(kind='key')}"
+    f" LEFT JOIN credential AS token ON token.{_IN_FORCE.format(kind='token')}"
+    " LEFT JOIN member ON member.id = coalesce(token.member, call.proven)"
+    " AND member.disabled IS NULL LEFT JOIN membership ON membership.member = member.id"
+    " AND membership.workspace = key.workspace"
+)
+
+_Asked = tuple[str, str, int]
+"""Of a call: its key and token as they are found, and whose password was right."""
 
 
-def _credentials(db: Db, presented: Collection[str]) -> dict[str, _Credential]:
+def _asked(call: Call) -> _Asked:
     # Found by their hashes: the time that takes tells nothing of the secret.
-    secrets = {secret.lookup(each): each for each in presented}
-    rows = db.execute(
-        "SELECT lookup, kind, id, name, workspace, member, scopes, expires, per_minute, burst, tat"
-        f" FROM credential WHERE lookup IN ({marks(secrets)}) AND revoked IS NULL",
-        *secrets,
+    token = call.proof.token
+    if token is not None:
+        return secret.lookup(call.proof.key), secret.lookup(token), 0
+    return secret.lookup(call.proof.key), "", call.proven or 0
+
+
+def _known(db: Db, calls: Sequence[Call]) -> dict[_Asked, _Known]:
+    """Return those whose keys are known, and not revoked."""
+    table, values = few_rows(
+        db, "call", ("key", "token", "proven"), sorted({_asked(call) for call in calls})
     )
-    return {secrets[lookup]: _Credential(*row) for lookup, *row in rows}
+    rows = db.execute(table + _KNOWN, *values)
+    return {(key, token, proven): _Known(*row) for key, token, proven, *row in rows}
 
 
-def _in_force(
-    known: Mapping[str, _Credential], kind: str, presented: str, now: float
-) -> _Credential | None:
-    found = known.get(presented)
-    if found is None or found.kind != kind or (found.expires is not None and found.expires <= now):
-        return None
-    return found
+def _in_force(known: _Known | None, now: float) -> _Known | None:
+    ends = () if known is None else (known.expires, known.token_expires)
+    return None if any(end is not None and end <= now for end in ends) else known
 
 
 def admitted(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
     """Of each call who may send a body, or what stands against it whatever that holds; None for a
-    stranger, where something of the proof is wrong. By two statements, however many they are."""
-    known = _credentials(
-        db, {each for call in calls for each in (call.proof.key, call.proof.token) if each}
-    )
-    keys, whose = [], []
-    for proof, proven, now, _ in calls:
-        key = _in_force(known, "key", proof.key, now)
-        if proof.token is not None:
-            token = _in_force(known, "token", proof.token, now)
-            proven = None if token is None else token.member
-        keys.append(key)
-        whose.append((0, 0) if key is None else (key.workspace or 0, proven or 0))
-    members = _members(db, set(whose) - {(0, 0)})
+    stranger, where something of the proof is wrong. By one statement, however many they are."""
+    known = _known(db, calls)
+    found = [_in_force(known.get(_asked(call)), call.now) for call in calls]
     return [
-        None if key is None or where not in members else _admitted(key, where, members[where], call)
-        for key, where, call in zip(keys, whose, calls, strict=True)
+        None if each is None or each.member is None else _admitted(each, each.member, call)
+        for each, call in zip(found, calls, strict=True)
     ]
 
 
-_Member = tuple[str, str, str | None, int | None]
-"""Type and name; role and right to push, where they are a member of the workspace."""
-
-
-def _members(db: Db, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], _Member]:
-    """By workspace and member."""
-    if not wanted:
-        return {}
-    workspaces, members = ({pair[place] for pair in wanted} for place in (0, 1))
-    rows = db.execute(
-        "SELECT workspace.id, member.id, member.type, member.name, role, may_push"
-        " FROM workspace CROSS JOIN member LEFT JOIN membership"
-        " ON membership.member = member.id AND membership.workspace = workspace.id"
-        f" WHERE workspace.id IN ({marks(workspaces)}) AND member.id IN ({marks(members)})"
-        " AND disabled IS NULL",
-        *workspaces,
-        *members,
-    )
-    return {(workspace, member): tuple(told) for workspace, member, *told in rows}
-
-
-def _admitted(
-    key: _Credential, where: tuple[int, int], member: _Member, call: Call
-) -> Caller | Problem:
-    type_, name, role, may_push = member
-    scopes = frozenset(key.scopes.split())
+def _admitted(known: _Known, member: int, call: Call) -> Caller | Problem:
     caller = Caller(
-        key.id, key.name, where[0], scopes, where[1], type_, name, role or "", bool(may_push)
+        known.key,
+        known.key_name,
+        known.workspace,
+        frozenset(known.scopes.split()),
+        member,
+        known.type,
+        known.name,
+        known.role or "",
+        bool(known.may_push),
     )
-    _, problem = _rate(key.per_minute, key.burst, key.tat, call.now)
+    _, problem = _rate(known.per_minute, known.burst, known.tat, call.now)
     return problem or stands_against(caller, call.purpose) or caller
 
 
@@ -270,12 +269,21 @@ def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
     return None
 
 
-def over_rate(db: Db, callers: Sequence[Caller], now: float) -> list[Problem | None]:
-    """Count these calls of their keys, one after the other; every hub process counts in the same
-    place. Keys are locked in the order of their numbers."""
-    keys = sorted({caller.key for caller in callers})
+class Counted(NamedTuple):
+    """Calls of keys, counted one after the other."""
+
+    problems: list[Problem | None]
+    """Of each call: why it may not be."""
+    tats: Mapping[int, float]
+    """Of each key that has another now."""
+
+
+def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
+    """Every hub process counts in the same place: keys are locked, in the order of their numbers,
+    until `note_calls` has written that down."""
+    among, keys = one_of(db, sorted({caller.key for caller in callers}))
     rows = db.execute(
-        f"SELECT id, per_minute, burst, tat FROM credential WHERE id IN ({marks(keys)})"
+        f"SELECT id, per_minute, burst, tat FROM credential WHERE id {among}"
         f" ORDER BY id{db.for_update}",
         *keys,
     )
@@ -287,10 +295,19 @@ def over_rate(db: Db, callers: Sequence[Caller], now: float) -> list[Problem | N
         if caller.key in rates:
             tats[caller.key], problem = _rate(*rates[caller.key], tats[caller.key], now)
         problems.append(problem)
-    for key, tat in tats.items():
-        if tat != before[key]:
-            db.execute("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
-    return problems
+    return Counted(problems, {key: tat for key, tat in tats.items() if tat != before[key]})
+
+
+def note_calls(db: Db, counted: Counted) -> None:
+    for key, tat in counted.tats.items():
+        db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
+
+
+def over_rate(db: Db, caller: Caller, now: float) -> Problem | None:
+    """Count one call by itself."""
+    counted = count_calls(db, [caller], now)
+    note_calls(db, counted)
+    return counted.problems[0]
 
 
 def _rate(per_minute: float, burst: int, tat: float, now: float) -> tuple[float, Problem | None]:
@@ -301,21 +318,6 @@ def _rate(per_minute: float, burst: int, tat: float, now: float) -> tuple[float,
 
 Place = tuple[int, int]
 """A workspace and one who may be a member."""
-
-
-def members_of(db: Db, pushes: Collection[Push]) -> set[Place]:
-    """Of those whom these pushes name, who is a member of their workspace."""
-    workspaces = {push.workspace for push in pushes}
-    named = {each for push in pushes for each in (push.source, push.target) if each is not None}
-    if not named:
-        return set()
-    rows = db.execute(
-        "SELECT workspace, member FROM membership"
-        f" WHERE workspace IN ({marks(workspaces)}) AND member IN ({marks(named)})",
-        *workspaces,
-        *named,
-    )
-    return {(workspace, member) for workspace, member in rows}
 
 
 def not_allowed(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from fieldagent.hub.access.caller import Place
 from fieldagent.hub.access.directory import Refused, Row, is_member, named_rows, note_of_member
+from fieldagent.hub.access.push import Push
 from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db, one_of
@@ -81,7 +83,7 @@ def _words(number: int, name: str, type_: str) -> str:
 
 def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     rows = db.execute(
-        "SELECT member.id, name, type, disabled FROM member JOIN membership"
+        f"SELECT member.id, name, type, disabled, {_CARRIER} FROM member JOIN membership"
         " ON membership.member = member.id WHERE workspace = ? AND (member.id = ? OR name = ?"
         " OR lower(name) = lower(?)) ORDER BY name = ? DESC, member.id",
         *(workspace, number, text, text, text),
@@ -89,7 +91,7 @@ def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     exact = [row for row in rows if number or row[1] == text] or rows
     if not exact:
         return None
-    id_, name, type_, disabled = exact[0]
+    id_, name, type_, disabled, carrier = exact[0]
     words = _words(id_, name, type_)
     if len(exact) > 1:
         ids = " or ".join(str(row[0]) for row in exact)
@@ -99,24 +101,38 @@ def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     if type_ == INTEGRATION and _is_address(name):
         # Somebody who has answered by mail or SMS: they are reached there.
         return Recipient(team=NOBODY_HERE, address=name, words=words)
-    return Recipient(member=id_, device=carriers(db, workspace, {id_}).get(id_), words=words)
+    return Recipient(member=id_, device=carrier, words=words)
 
 
-def carriers(db: Db, workspace: int, members: Collection[int]) -> dict[int, int]:
-    """Return for those of the members who have a radio of their own, and no kit, the kit that has
-    brought what they wrote last: it reaches them."""
-    among, those = one_of(db, members)
+_CARRIER = (
+    "CASE WHEN EXISTS (SELECT 1 FROM handle WHERE handle.workspace = membership.workspace"
+    " AND handle.member = membership.member) AND NOT EXISTS (SELECT 1 FROM device"
+    " WHERE device.member = membership.member AND device.workspace = membership.workspace"
+    " AND device.disabled IS NULL) THEN (SELECT source_device FROM item"
+    " WHERE item.workspace = membership.workspace AND sender = membership.member"
+    " AND source_device IS NOT NULL ORDER BY id DESC LIMIT 1) END"
+)
+"""Of a `membership`: of who has a radio of their own, and no kit, the kit that has brought what
+they wrote last, which reaches them; null of anybody else."""
+
+Carriers = Mapping[Place, int | None]
+"""Of members of workspaces the kit that reaches them, where they have a radio and no kit."""
+
+
+def members_of(db: Db, pushes: Collection[Push]) -> Carriers:
+    """Return of those whom these pushes name, who is a member of their workspace."""
+    named = {each for push in pushes for each in (push.source, push.target) if each is not None}
+    if not named:
+        return {}
+    within, workspaces = one_of(db, {push.workspace for push in pushes})
+    among, members = one_of(db, named)
     rows = db.execute(
-        "SELECT DISTINCT handle.member, (SELECT source_device FROM item WHERE item.workspace ="
-        " handle.workspace AND sender = handle.member AND source_device IS NOT NULL"
-        " ORDER BY id DESC LIMIT 1) FROM handle WHERE handle.workspace = ?"
-        f" AND handle.member {among} AND NOT EXISTS (SELECT 1 FROM device"
-        " WHERE device.member = handle.member AND device.workspace = handle.workspace"
-        " AND device.disabled IS NULL)",
-        workspace,
-        *those,
+        f"SELECT workspace, member, {_CARRIER} FROM membership"
+        f" WHERE workspace {within} AND member {among}",
+        *workspaces,
+        *members,
     )
-    return {member: device for member, device in rows if device is not None}
+    return {(workspace, member): carrier for workspace, member, carrier in rows}
 
 
 def _group(db: Db, workspace: int, number: int, text: str) -> Recipient | None:

@@ -26,6 +26,14 @@ class Subject:
         return "workspace = ?", (self.id,)
 
     @property
+    def counted(self) -> list[tuple[str, Sequence[Any]]]:
+        """The conditions of the same items in parts, each along an index; none is in two."""
+        if self.kind == "user":
+            sent = "sender = ? AND workspace IN (SELECT id FROM workspace)"
+            return [(sent, (self.id,)), ("target = ? AND sender <> ?", (self.id, self.id))]
+        return [self.items]
+
+    @property
     def devices(self) -> str:
         column = {"user": "member", "device": "id", "workspace": "workspace"}[self.kind]
         return f"SELECT id FROM device WHERE {column} = {self.id}"

@@ -45,7 +45,7 @@ class Acts:
         Problem: nothing is changed then."""
         now = self.clock()
         try:
-            (too_often,) = await self.store.commit(lambda db: over_rate(db, [caller], now))
+            too_often = await self.store.commit(lambda db: over_rate(db, caller, now))
             if too_often is not None:
                 raise too_often
             return await self.store.commit(lambda db: _carry_out(db, caller, act, now))

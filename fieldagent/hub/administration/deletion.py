@@ -47,13 +47,15 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
         goes["users"] = _names(
             db, f"SELECT name FROM member WHERE id IN ({_ALONE})", subject.id, subject.id
         )
-    where, parameters = subject.items
     stays = [GIVEN, COPIES, "lines of the audit, by number, for keep-audit-days"]
     told: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": goes}
     if subject.kind == "device":
         stays.insert(0, "the items that it sent: they are its user's")
     else:
-        told["items"] = _count(db, f"SELECT count(*) FROM item WHERE {where}", *parameters)
+        told["items"] = sum(
+            _count(db, f"SELECT count(*) FROM item WHERE {where}", *parameters)
+            for where, parameters in subject.counted
+        )
     if subject.kind == "user":
         told["workspaces"] = _names(
             db,
@@ -132,15 +134,17 @@ def delete_items(db: Db, subject: Subject, after: int) -> int | None:
     return int(last)
 
 
-_OF_A_DEVICE = {
-    "delivery": "item",
-    "arrived": "origin, sequence, digest",
-    "receipt": "id",
-    "slice": "origin, sequence, count, position",
-    "mobile_terminated": "id",
-    "dead_letter": "id",
-}
-"""Tables of which a device may have many rows, with what else names a row."""
+_OF_A_DEVICE = (
+    ("delivery", "item", "1 = 1"),
+    ("arrived", "origin, sequence, digest", "1 = 1"),
+    ("receipt", "id", "state = 'waiting'"),
+    ("receipt", "id", "state = 'sent'"),
+    ("slice", "origin, sequence, count, position", "1 = 1"),
+    ("mobile_terminated", "id", "1 = 1"),
+    ("dead_letter", "id", "1 = 1"),
+)
+"""Tables of which a device may have many rows, what else names a row, and of which rows there is
+an index."""
 
 
 def empty_device(db: Db, device: int) -> int:
@@ -148,13 +152,13 @@ def empty_device(db: Db, device: int) -> int:
     return sum(
         len(
             db.execute(
-                f"DELETE FROM {table} WHERE device = ? AND ({names}) IN (SELECT {names}"
-                f" FROM {table} WHERE device = ? LIMIT {AT_ONCE}) RETURNING device",
+                f"DELETE FROM {table} WHERE device = ? AND {which} AND ({names}) IN (SELECT {names}"
+                f" FROM {table} WHERE device = ? AND {which} LIMIT {AT_ONCE}) RETURNING device",
                 device,
                 device,
             )
         )
-        for table, names in _OF_A_DEVICE.items()
+        for table, names, which in _OF_A_DEVICE
     )
 
 

@@ -16,7 +16,13 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import people
 from fieldagent.hub.access.authentication import Authentication
-from fieldagent.hub.access.caller import Caller, Purpose, members_of, not_allowed, over_rate
+from fieldagent.hub.access.caller import (
+    Caller,
+    Purpose,
+    count_calls,
+    not_allowed,
+    note_calls,
+)
 from fieldagent.hub.access.push import Push, parse_push
 from fieldagent.hub.api.standing import push_standing
 from fieldagent.hub.field.cost import costs_and_expected
@@ -109,10 +115,9 @@ class HubApi:
             now = self._clock()
             if isinstance(parsed, Problem):
                 return parsed
-            problem = not_allowed(caller, parsed, members_of(db, [parsed]))
-            posting = problem or posting_of(
-                db, parsed, carriers_of(db, [parsed]), now, self._time_to_live
-            )
+            members = people.members_of(db, [parsed])
+            problem = not_allowed(caller, parsed, members)
+            posting = problem or posting_of(db, parsed, members, now, self._time_to_live)
             return posting if isinstance(posting, Problem) else costs_and_expected(db, posting, now)
 
         found = await self._store.read(look)
@@ -155,19 +160,18 @@ class HubApi:
     def _decide(self, db: Db, asked: Sequence[PushRequest]) -> list[Problem | str]:
         """All of it in one transaction. A refusal is returned: what it has counted must stay."""
         now = self._clock()
-        too_many = over_rate(db, [each.caller for each in asked], now)
-        members = members_of(db, [each.push for each in asked if isinstance(each.parsed, Push)])
+        counted = count_calls(db, [each.caller for each in asked], now)
+        pushes = [each.push for each in asked if isinstance(each.parsed, Push)]
+        members = people.members_of(db, pushes)
         refusals = [
             problem or _refusal(db, each, members, now)
-            for problem, each in zip(too_many, asked, strict=True)
+            for problem, each in zip(counted.problems, asked, strict=True)
         ]
-        allowed = zip(refusals, asked, strict=True)
-        carriers = carriers_of(db, [each.push for refusal, each in allowed if refusal is None])
         postings: dict[PushRequest, ledger.Posting] = {}
         far: dict[PushRequest, FarKits] = {}
         for at, each in enumerate(asked):
             if refusals[at] is None:
-                found = posting_of(db, each.push, carriers, now, self._time_to_live)
+                found = posting_of(db, each.push, members, now, self._time_to_live)
                 if isinstance(found, Problem):
                     refusals[at] = found
                     continue
@@ -186,6 +190,7 @@ class HubApi:
                 fresh.setdefault(each.name or each, each)
         entered = self._enter(db, {each: postings[each] for each in fresh.values()}, far, now)
         _remember(db, entered, now)
+        note_calls(db, counted)
         known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
         requests = dict(entered)
         return [
@@ -218,7 +223,7 @@ class HubApi:
 
 
 def posting_of(
-    db: Db, push: Push, carriers: Mapping[tuple[int, int], int], now: float, time_to_live: float
+    db: Db, push: Push, carriers: people.Carriers, now: float, time_to_live: float
 ) -> ledger.Posting | Problem:
     """Return what a push becomes; a Problem where its group is none of the workspace, or has nobody
     in it. `time_to_live`: seconds, of one that does not say how long."""
@@ -262,19 +267,6 @@ def _plain_posting(push: Push, now: float, time_to_live: float) -> ledger.Postin
         contact=push.contact,
         asks=push.asks,
     )
-
-
-def carriers_of(db: Db, pushes: Collection[Push]) -> dict[tuple[int, int], int]:
-    """Return by workspace and member the kit that reaches a target who has a radio and no kit."""
-    targets: dict[int, set[int]] = {}
-    for push in pushes:
-        if push.target is not None and push.group is None:
-            targets.setdefault(push.workspace, set()).add(push.target)
-    return {
-        (workspace, member): device
-        for workspace, members in targets.items()
-        for member, device in people.carriers(db, workspace, members).items()
-    }
 
 
 def _parsed(request: Request) -> Push | Problem:
@@ -339,7 +331,7 @@ _REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
 
 
 def _remember(db: Db, entered: Sequence[tuple[PushRequest, str]], now: float) -> None:
-    """Nobody else remembers the same meanwhile: `over_rate` has locked the callers' keys."""
+    """Nobody else remembers the same meanwhile: `count_calls` has locked the callers' keys."""
     rows = [
         (*each.name, _digest(each), now, request_id)
         for each, request_id in entered

@@ -33,6 +33,27 @@ class Backlog(NamedTuple):
     """When the oldest of the items came."""
 
 
+class Queues(NamedTuple):
+    """What waits, as it was at that Unix time."""
+
+    deliveries: Backlog
+    webhooks: Backlog
+    dead: Backlog
+    """What no webhook will be given again by itself."""
+    at: float
+
+    @property
+    def rows(self) -> int:
+        """That were counted, and some that were not."""
+        return self.deliveries.rows + self.webhooks.rows + self.dead.rows
+
+
+async def count_queues(store: Store, now: float) -> Queues:
+    made = await backlog(store, DELIVERIES)
+    waiting = await store.read(partial(with_awaited, made=made, now=now))
+    return Queues(waiting, await backlog(store, WEBHOOKS), await backlog(store, DEAD), now)
+
+
 async def backlog(store: Store, queue: Indexed) -> Backlog:
     rows, items = 0, []
     place: Sequence[Any] | None = ()

@@ -125,14 +125,17 @@ class Space:
 def waiting(
     db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
 ) -> list[Waiting]:
-    """What waits for `device` and has not expired, the most urgent first. `due` is a condition."""
+    """What waits for `device` and has not expired, the most urgent first. `due` is a condition of
+    deliveries."""
+    # Of what waits, however much, only the items that are taken are looked up.
     rows = db.execute(
-        "SELECT item.id, delivery.sequence, item.sender, item.body, item.source_device,"
+        "SELECT item.id, first.sequence, item.sender, item.body, item.source_device,"
         " item.source_sequence, item.unauthenticated, item.contact,"
-        " CASE WHEN item.sos = 1 THEN item.estimate END FROM delivery"
-        " JOIN item ON item.id = delivery.item WHERE delivery.device = ?"
-        f" AND delivery.state IN {WAITS} AND (delivery.expires IS NULL OR delivery.expires > ?)"
-        f" AND {due} ORDER BY delivery.rank, delivery.sequence LIMIT ?",
+        " CASE WHEN item.sos = 1 THEN item.estimate END FROM (SELECT item, sequence, rank"
+        f" FROM delivery WHERE delivery.device = ? AND delivery.state IN {WAITS}"
+        f" AND (delivery.expires IS NULL OR delivery.expires > ?) AND {due}"
+        " ORDER BY rank, sequence LIMIT ?) AS first JOIN item ON item.id = first.item"
+        " ORDER BY first.rank, first.sequence",
         device,
         now,
         *parameters,

@@ -71,11 +71,12 @@ _PARCEL = (
 )
 IS_DUE = (
     # What somebody has pushed, what names its addressee, and an SOS: the air is small.
-    "(item.sos = 1 OR item.source_device IS NULL OR item.target IS NOT NULL"
+    "EXISTS (SELECT 1 FROM item WHERE item.id = delivery.item"
+    " AND (item.sos = 1 OR item.source_device IS NULL OR item.target IS NOT NULL"
     " OR item.team IS NOT NULL)"
     # What one of them sent is on the air already.
     " AND (item.source_device IS NULL OR item.source_device <> ? AND item.source_device NOT IN"
-    " (SELECT earshot.device FROM earshot WHERE earshot.carrier = ?))"
+    " (SELECT earshot.device FROM earshot WHERE earshot.carrier = ?)))"
     f" AND NOT EXISTS ({_PARCEL} AND (parcel.carrier = ? AND parcel.journal = ?"
     " AND parcel.given > ? OR parcel.carrier <> ? AND parcel.given > ?))"
     " AND NOT EXISTS (SELECT 1 FROM earshot JOIN device ON device.id = earshot.carrier"
@@ -83,7 +84,7 @@ IS_DUE = (
     " AND (earshot.hops < ? OR earshot.hops = ? AND earshot.carrier < ?)"
     f" AND {IS_LINKED} AND NOT EXISTS ({_PARCEL} AND parcel.carrier = earshot.carrier))"
 )
-"""Of a `delivery` and its `item`: whether a carrier is to be given it now (`due_parameters`)."""
+"""Of a `delivery`: whether a carrier is to be given it now (`due_parameters`)."""
 
 
 def due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequence[object]:

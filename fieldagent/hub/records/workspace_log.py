@@ -74,9 +74,10 @@ _LIVE = (
 """The last place of those that expire before a moment: the later one came, the later it expires."""
 AWAITED = (
     f"SELECT 1 FROM item WHERE {AWAITS} AND item.place >"
-    f" {_LIVE.format(workspace='device.workspace', posted=2**62)}"
+    f" {_LIVE.format(workspace='device.workspace', posted=2**62)} ORDER BY item.place"
 )
-"""SELECT of what a `device` will be given and has not expired at that moment."""
+"""SELECT of what a `device` will be given and has not expired at that moment; in the order of the
+log, along which PostgreSQL goes for it: of a LIMIT it thinks that any order soon has so many."""
 
 
 STATE = (

@@ -13,7 +13,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.http.routes import Route
 from fieldagent.hub.field import dead_letters, radio_key
-from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, backlog, with_awaited
+from fieldagent.hub.field.backlog import Queues, count_queues
 from fieldagent.hub.not_now import REASON
 from fieldagent.hub.records import lease, operator_trouble, rebuild
 from fieldagent.hub.service.figures import Figures
@@ -25,6 +25,8 @@ ANSWERS = 1.5
 """Seconds in which the database of a hub that is ready takes a write, where it has taken none just
 before. A balancer asks every few seconds."""
 NO_ROOM = "the disk is full: make room on it; nothing goes on before"
+FEW_ROWS = 2_000
+"""In the queues, which are counted at once where there were no more before."""
 FIGURES = 10.0
 """Seconds for the figures: they count rows. Prometheus waits no longer."""
 
@@ -52,6 +54,16 @@ class Health:
         self._figures = figures
         self._stopping = stopping
         self._rows = rows
+        self._queues: Queues | None = None
+        """As they were counted last."""
+        self._asked = trio.Event()
+
+    async def run(self) -> None:
+        """Count long queues, once somebody has asked how long they are: nobody waits for that."""
+        while True:
+            await self._asked.wait()
+            self._asked = trio.Event()
+            self._queues = await count_queues(self._store, self._clock())
 
     def routes(self, *, figures: bool = True) -> list[Route]:
         probes = [
@@ -97,7 +109,7 @@ class Health:
             with suppress(StoreFailed, StoreUnavailable):
                 await self._store.read(lambda db: db.execute("SELECT 1"))
                 took = trio.current_time() - began
-                read = await _figures(self._store, self._clock())
+                read = await self._of_database()
                 read |= await self._store.read(self._rows)
                 failing = await self._store.read(operator_trouble.figures)
                 balances = await self._store.read(operator_trouble.balances)
@@ -117,6 +129,15 @@ class Health:
         text = openmetrics.text("fieldagent_hub", families)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
+    async def _of_database(self) -> dict[str, float]:
+        now = self._clock()
+        found = await self._store.read(partial(few, now=now))
+        if self._queues is None or self._queues.rows <= FEW_ROWS:
+            self._queues = await count_queues(self._store, now)
+        else:
+            self._asked.set()
+        return {**found, **_of_queues(self._queues, now)}
+
 
 _FAILING = "MT messages whose last call failed, by operator, what that holds for, and code."
 _BALANCE = "What is left this month of an account's plan, in the plan's own unit."
@@ -132,6 +153,7 @@ GAUGES = {
     "webhook_deliveries_waiting": "Items that a webhook has not taken.",
     "oldest_webhook_delivery_seconds": "Age of the oldest of them.",
     "webhook_deliveries_dead": "Items that no webhook will be given again by itself.",
+    "queues_counted_seconds": "Age of the counts of deliveries, made or waiting for a webhook.",
     "webhooks_disabled": "Webhooks that are given nothing any more.",
     "imeis_contested": "IMEIs that two workspaces say are theirs.",
     "sos_open": "SOS that nobody has seen.",
@@ -173,6 +195,8 @@ _FEW = {
     # A count takes a second for ten million: their numbers are in the order of their coming.
     "items": "SELECT coalesce((SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1, 0)",
     "satellite_messages_waiting": "SELECT count(*) FROM mobile_terminated",
+    "satellite_messages_since": "SELECT min(created) FROM mobile_terminated",
+    "sos_open_since": "SELECT min(raised) FROM sos WHERE state = 'open'",
     "sos_open": "SELECT count(*) FROM sos WHERE state = 'open'",
     "sos_unreached": "SELECT count(*) FROM sos WHERE state = 'open' AND unreached IS NOT NULL",
     "sos_seen": "SELECT count(*) FROM sos WHERE state = 'seen'",
@@ -183,25 +207,24 @@ _FEW = {
 }
 
 
-async def _figures(store: Store, now: float) -> dict[str, float]:
-    found = await store.read(partial(few, now=now))
-    for name, queue in (("delivery", DELIVERIES), ("webhook_delivery", WEBHOOKS)):
-        waiting = await backlog(store, queue)
-        if queue is DELIVERIES:
-            waiting = await store.read(partial(with_awaited, made=waiting, now=now))
-        found[f"{name[:-1]}ies_waiting"] = waiting.rows
-        found[f"oldest_{name}_seconds"] = _age(waiting.since, now)
-    found["webhook_deliveries_dead"] = (await backlog(store, DEAD)).rows
-    return found
+def _of_queues(queues: Queues, now: float) -> dict[str, float]:
+    return {
+        "deliveries_waiting": queues.deliveries.rows,
+        "oldest_delivery_seconds": _age(queues.deliveries.since, now),
+        "webhook_deliveries_waiting": queues.webhooks.rows,
+        "oldest_webhook_delivery_seconds": _age(queues.webhooks.since, now),
+        "webhook_deliveries_dead": queues.dead.rows,
+        "queues_counted_seconds": _age(queues.at, now),
+    }
 
 
 def few(db: Db, now: float) -> dict[str, float]:
     """What is few, however long the hub has worked."""
-    found = {name: float(db.execute(sql)[0][0]) for name, sql in _FEW.items()}
-    ((oldest,),) = db.execute("SELECT min(created) FROM mobile_terminated")
-    ((unseen,),) = db.execute("SELECT min(raised) FROM sos WHERE state = 'open'")
+    (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _FEW.values())}")
+    found = dict(zip(_FEW, row, strict=True))
+    unseen, oldest = found.pop("sos_open_since"), found.pop("satellite_messages_since")
     return {
-        **found,
+        **{name: float(value) for name, value in found.items()},
         "oldest_unseen_sos_seconds": _age(unseen, now),
         "oldest_satellite_message_seconds": _age(oldest, now),
         **dead_letters.figures(db),

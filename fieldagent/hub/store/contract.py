@@ -58,6 +58,11 @@ class Db(Protocol):
         """Run one statement, whose parameters are marked by `?`; the rows of a query or of
         RETURNING come back."""
 
+    def write(self, sql: str, *parameters: Any) -> None:
+        """As `execute`, where no rows are asked for. On PostgreSQL those that follow each other
+        are one statement, with the announcements at the end of a transaction: none may need what
+        another of them writes. Whatever is executed after them sees it all."""
+
     def announce(self, topic: str) -> None:
         """After the commit, set `heard(topic)` in every process of the hub."""
 
@@ -88,11 +93,16 @@ def insert(
     ending += f" RETURNING {returning}" if returning else ""
     if db.takes_lists:
         # The same text for any number of rows: psycopg reads it once, PostgreSQL plans it once.
-        return db.execute(
+        sql = (
             f"INSERT INTO {table} ({names}) SELECT {names}"
-            f" FROM json_populate_recordset(NULL::{table}, ?::json){ending}",
-            json.dumps([dict(zip(columns, row, strict=True)) for row in rows], default=_bytea),
+            f" FROM json_populate_recordset(NULL::{table}, ?::json){ending}"
         )
+        records = [dict(zip(columns, row, strict=True)) for row in rows]
+        text = json.dumps(records, default=_bytea)
+        if returning or conflict:
+            return db.execute(sql, text)
+        db.write(sql, text)
+        return []
     mark, returned = f"({marks(columns)})", []
     for first in range(0, len(rows), ROWS):
         some = rows[first : first + ROWS]
@@ -114,12 +124,14 @@ def one_of(db: Db, values: Collection[Any]) -> tuple[str, Sequence[Any]]:
 
 
 def few_rows(
-    db: Db, name: str, columns: Sequence[str], rows: Sequence[Sequence[int]]
+    db: Db, name: str, columns: Sequence[str], rows: Sequence[Sequence[int | str]]
 ) -> tuple[str, Sequence[Any]]:
-    """Return the WITH of a table of these whole numbers, and its parameters."""
+    """Return the WITH of a table of these whole numbers and texts, a kind in each column, and its
+    parameters. There is one row at least."""
     head = f"WITH {name} ({', '.join(columns)}) AS "
     if db.takes_lists:
-        lists = ", ".join(["?::bigint[]"] * len(columns))
+        kinds = ("text" if isinstance(value, str) else "bigint" for value in rows[0])
+        lists = ", ".join(f"?::{kind}[]" for kind in kinds)
         whole = [list(each) for each in zip(*rows, strict=True)]
         return f"{head}(SELECT * FROM unnest({lists}))", whole
     values = ", ".join([f"({marks(columns)})"] * len(rows))

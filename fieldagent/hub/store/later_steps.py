@@ -341,3 +341,11 @@ CREATE INDEX mqtt_command_at ON mqtt_command (at);
 """The hub was at no MQTT broker."""
 
 FROM_36 = f"{_RADIO_KEY}{_TAK_ENROLMENT}{_FENCES}{_ROUTES}{_QUIET}{_LANGUAGE}{_CONDITION}{_MQTT}"
+
+_ALONG_INDEXES = """
+CREATE INDEX receipt_sent ON receipt (device, sequence) WHERE state = 'sent';
+CREATE INDEX item_of_target ON item (target, sender) WHERE target IS NOT NULL;
+"""
+"""All receipts were looked through for those of one device, and all items for those to a user."""
+
+FROM_37 = _ALONG_INDEXES

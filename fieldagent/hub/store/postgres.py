@@ -90,12 +90,36 @@ class _PostgresDb:
         self.topics: set[str] = set()
         self.wrote = False
         """Something, in the whole transaction."""
+        self._writes: dict[str, tuple[Any, ...]] = {}
+        """That the server has not been given yet, in the whole transaction: their parameters."""
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        self._whole.flush()
         cursor = self._connection.execute(_marked(sql), parameters or None)
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self._whole.wrote = True
         return cursor.fetchall() if cursor.description else []
+
+    def write(self, sql: str, *parameters: Any) -> None:
+        if sql in self._whole._writes:
+            # In one statement nobody knows which of two goes first.
+            self._whole.flush()
+        self._whole._writes[sql] = parameters
+
+    def flush(self, notification: Sequence[str] = ()) -> None:
+        """Give the server what was written, and a notification of these: channel and payload. What
+        stands in a WITH is carried out whether it is read or not (PostgreSQL's manual, 7.8.4)."""
+        writes, self._writes = self._writes, {}
+        statements = [*writes, *(["SELECT pg_notify(?, ?)"] if notification else [])]
+        if not statements:
+            return
+        *ahead, sql = statements
+        if ahead:
+            parts = ", ".join(f"write_{place} AS ({one})" for place, one in enumerate(ahead))
+            sql = f"WITH {parts} {sql}"
+        parameters = [value for those in writes.values() for value in those]
+        self._connection.execute(_marked(sql), [*parameters, *notification] or None)
+        self.wrote = self.wrote or bool(writes)
 
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
@@ -173,11 +197,10 @@ class PostgresStore:
         db = _PostgresDb(self._writer, self._proof.worker)
         with self._connections.bounded(self._writer), self._writer.transaction():
             carry_out(orders, db)
-            if db.topics:
-                payload = "\n".join(sorted(db.topics))
-                if len(payload.encode()) > PAYLOAD_MAX:
-                    payload = EVERYTHING
-                self._writer.execute("SELECT pg_notify(%s, %s)", (CHANNEL, payload))
+            payload = "\n".join(sorted(db.topics))
+            if len(payload.encode()) > PAYLOAD_MAX:
+                payload = EVERYTHING
+            db.flush((CHANNEL, payload) if payload else ())
         if db.wrote:
             self._proof.note_write()
 
@@ -230,8 +253,9 @@ class PostgresStore:
 
     def once(self, operation: Callable[[Db], T]) -> T:
         with self._connections.at_once() as connection:
-            result = operation(_PostgresDb(connection, 0))
-            connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, EVERYTHING))
+            db = _PostgresDb(connection, 0)
+            result = operation(db)
+            db.flush((CHANNEL, EVERYTHING))
             return result
 
     # Reading.

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fieldagent.hub.store.early_steps import EARLY_STEPS, OF_VERSION_14
-from fieldagent.hub.store.later_steps import FROM_35, FROM_36
+from fieldagent.hub.store.later_steps import FROM_35, FROM_36, FROM_37
 from fieldagent.store.schema import Schema
 
-VERSION = 37
+VERSION = 38
 
 _MUCH = """
 ALTER TABLE delivery ADD COLUMN rank {int} NOT NULL DEFAULT 0; -- of what waits the least goes first
@@ -438,6 +438,7 @@ _SINCE_14 = (
     _CARRIED_DOWN,
     FROM_35,
     FROM_36,
+    FROM_37,
 )
 """New tables are made by these steps, too."""
 

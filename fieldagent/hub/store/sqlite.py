@@ -70,6 +70,9 @@ class _SqliteDb:
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, parameters).fetchall()
 
+    def write(self, sql: str, *parameters: Any) -> None:
+        self._connection.execute(sql, parameters)
+
     def announce(self, topic: str) -> None:
         self._announced.add(topic)
 

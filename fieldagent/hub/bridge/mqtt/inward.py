@@ -24,11 +24,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fieldagent.http.problem import Problem
-from fieldagent.hub.access.caller import members_of
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.people import members_of
 from fieldagent.hub.access.push import Push, read_push
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.api.push_api import carriers_of, posting_of
+from fieldagent.hub.api.push_api import posting_of
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.mqtt import records
@@ -184,10 +184,11 @@ def _posting(
     """Return what it becomes, and whose modems cannot take it. Raises InvalidPackage or
     Problem."""
     push = _push(db, inbox, address, document, member)
-    if (push.workspace, push.target or member) not in members_of(db, [push]):
+    members = members_of(db, [push])
+    if (push.workspace, push.target or member) not in members:
         raise Problem(403, f"nothing was queued: no user here has the number {push.target}")
     life = inbox.rules.time_to_live
-    posting = posting_of(db, push, carriers_of(db, [push]), now, life)
+    posting = posting_of(db, push, members, now, life)
     if isinstance(posting, Problem):
         raise posting
     if address.kit is not None:
