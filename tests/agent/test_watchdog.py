@@ -131,10 +131,12 @@ def named(systemd: Systemd, kit: Agent) -> None:
 def test_a_full_disk_is_no_reason_for_a_restart(
     disk: Path, tmp_path: Path, systemd: Systemd
 ) -> None:
-    with agent(tmp_path, state(disk), MODULE, **systemd.environment) as kit:
+    often = {**systemd.environment, "WATCHDOG_USEC": "600000"}
+    with agent(tmp_path, state(disk), MODULE, **often) as kit:
         until(systemd.fed)
         fill(disk)
-        for _ in range(4):
+        # The disk is proved once in fifteen.
+        for _ in range(20):
             until(systemd.fed)
         assert kit.post("ordinary").status == 507
         assert kit.stop() == 0
