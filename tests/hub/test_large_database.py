@@ -121,7 +121,8 @@ ASKED = {"/api/deliveries": (("device", "8"),)}
 
 
 def test_each_list_of_the_api_is_paged_or_bounded() -> None:
-    paged, whole = set(), set()
+    paged: set[str] = set()
+    whole: set[str] = set()
     for path, methods in API["paths"].items():
         # What has an id of its own is one thing, whatever lists are in it.
         if path.startswith("/api/") and "get" in methods and not path.endswith("/{id}"):
@@ -136,7 +137,7 @@ def test_each_list_of_the_api_is_paged_or_bounded() -> None:
 def _lists(operation: Any) -> list[str]:
     """Names of the arrays that an answer has."""
     told = operation["responses"].get("200", {}).get("content", {})
-    schema = next((each["schema"] for kind, each in told.items() if "json" in kind), {})
+    schema: Any = next((each["schema"] for kind, each in told.items() if "json" in kind), {})
     members = _whole(schema).get("properties", {})
     return [name for name, each in members.items() if _whole(each).get("type") == "array"]
 
