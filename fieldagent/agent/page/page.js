@@ -87,7 +87,7 @@ const lookAtPlaces = seldom(() => lookAtMap(call, handhelds), PAUSE, refused);
 const lookAtDay = seldom(async () => {
   if (!isTrack) return;
   setClock((await call("GET", "/api/status")).clock.time);
-  (await track).lookAtTrack();
+  await (await track).lookAtTrack();
 }, TRACK_PAUSE, refused);
 
 const lookWhoThereIs = seldom(lookAtPeople, 30_000, refused);
