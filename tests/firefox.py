@@ -158,6 +158,6 @@ def firefox(home: Path) -> Iterator[Firefox]:
         window = Firefox(connection)
         try:
             yield window
-            assert window.troubles == []
+            assert not window.troubles, window.troubles
         finally:
             window.close()

@@ -74,29 +74,38 @@ function putNow(id, nodes) {
   if (used) by(used)?.focus();
 }
 
+/** Seconds that the clock of whoever tells the times is ahead of this browser's. */
+let ahead = 0;
+export const setClock = unix => { ahead = unix - Date.now() / 1000; };
+/** Unix time there. */
+export const now = () => Date.now() / 1000 + ahead;
+
 const day = unix => new Date(unix * 1000).toISOString().slice(0, 10);
 
 /** The time of day in UTC, as the agent's own sentences tell it; with the day where it is another. */
-export function clock(unix, { seconds = false, now = Date.now() / 1000 } = {}) {
+export function clock(unix, { seconds = false, from = now() } = {}) {
   const time = new Date(unix * 1000).toISOString().slice(11, seconds ? 19 : 16);
-  return day(unix) === day(now) ? time : `${day(unix)} ${time}`;
+  return day(unix) === day(from) ? time : `${day(unix)} ${time}`;
 }
 
 /** That time, and beside it the one of this place, where that is another. */
-export function moment(unix, { seconds = false, now = Date.now() / 1000 } = {}) {
-  const utc = clock(unix, { seconds, now }), ahead = -60 * new Date(unix * 1000).getTimezoneOffset();
-  return ahead ? say("{utc} UTC ({local} here)", { utc, local: clock(unix + ahead, { seconds, now: now + ahead }) })
+export function moment(unix, { seconds = false, from = now() } = {}) {
+  const utc = clock(unix, { seconds, from }), east = -60 * new Date(unix * 1000).getTimezoneOffset();
+  return east ? say("{utc} UTC ({local} here)", { utc, local: clock(unix + east, { seconds, from: from + east }) })
     : `${utc} UTC`;
 }
 
 export const time = unix =>
   element("time", { datetime: new Date(unix * 1000).toISOString() }, moment(unix));
 
+const YEAR = 31557600;
+
 export function age(seconds) {
   if (seconds < 60) return say("less than a minute");
   if (seconds < 7200) return counted(Math.floor(seconds / 60), "{n} minute", "{n} minutes");
   if (seconds < 172800) return counted(Math.floor(seconds / 3600), "{n} hour", "{n} hours");
-  return counted(Math.floor(seconds / 86400), "{n} day", "{n} days");
+  if (seconds < YEAR) return counted(Math.floor(seconds / 86400), "{n} day", "{n} days");
+  return counted(Math.floor(seconds / YEAR), "{n} year", "{n} years");
 }
 
 /** What lengths are shown and typed in, `m` or `ft`, and its metres. */
@@ -110,7 +119,8 @@ export function ago(seconds) {
   if (seconds < 60) return say("less than a minute ago");
   if (seconds < 7200) return counted(Math.floor(seconds / 60), "{n} minute ago", "{n} minutes ago");
   if (seconds < 172800) return counted(Math.floor(seconds / 3600), "{n} hour ago", "{n} hours ago");
-  return counted(Math.floor(seconds / 86400), "{n} day ago", "{n} days ago");
+  if (seconds < YEAR) return counted(Math.floor(seconds / 86400), "{n} day ago", "{n} days ago");
+  return counted(Math.floor(seconds / YEAR), "{n} year ago", "{n} years ago");
 }
 
 /** How far something has come with a person: a rung of the ladder in docs/local-api.md. One of a

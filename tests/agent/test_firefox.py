@@ -3,15 +3,21 @@ Chromium, a reload at every step, and the keyboard alone."""
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.agent.test_wrong_clock import DAY, FAKETIME, environment
 from tests.firefox import Firefox, firefox
 from tests.hub.test_console import SECRET, settle_in
-from tests.processes import agent, hub, until
+from tests.processes import MODULE, agent, hub, until
 
 pytestmark = pytest.mark.long
+
+YEAR = 31_557_600
+"""Seconds."""
 
 
 def opens(shown: Firefox, address: str) -> None:
@@ -107,3 +113,32 @@ def test_a_message_and_the_handbook(tmp_path: Path) -> None:
         shown.goes_by_tab_to("help")
         shown.presses("Enter")
         shown.sees("h1", "Handbook of the kit")
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed")
+@pytest.mark.parametrize("wrong", ["-1y", "+1y"])
+def test_a_kit_whose_clock_is_a_year_from_the_browsers(tmp_path: Path, wrong: str) -> None:
+    """Nobody has told it the time: the SOS goes, and what is told is told from the kit's clock."""
+    away = {"satellite-port": str(tmp_path / "nobody")}
+    of_today = re.compile(r"raised [0-9]{2}:[0-9]{2} UTC")
+    clock = environment(tmp_path, wrong)
+    with agent(tmp_path, away, MODULE, **clock) as kit, firefox(tmp_path) as shown:
+        there = kit.call("GET", "/api/status").body["clock"]["time"]
+        assert abs(abs(there - time.time()) - YEAR) < DAY, "else nothing is tried"
+        pace = {"interval": 600, "movingInterval": 60, "satelliteFactor": 2, "costly": False}
+        told = {**pace, "batch": None, "moving": False, "due": there + 300}
+        kit.call("POST", "/api/track/tracker", told)
+        page = f"http://127.0.0.1:{kit.port}"
+        opens(shown, f"{page}/")
+        shown.sees("#links")
+        shown.holds("#raise")
+        shown.sees("#confirm", "Send an SOS?")
+        acts(shown, "finger", "#sos-send")
+        shown.sees("#alarms .own", "raised")
+        until(lambda: of_today.search(shown.text("#alarms .own")))
+        assert kit.call("GET", "/api/sos").body["active"] == 1
+        opens(shown, f"{page}/track")
+        shown.sees("#track-due", "The next position is due at")
+        assert "-" not in shown.text("#track-due"), "it is of today there, which needs no date"
+        ages = f"import('/page/text.js').then(text => [{YEAR}, {2 * YEAR}, -60].map(text.ago))"
+        assert shown.evaluate(ages) == ["1 year ago", "2 years ago", "less than a minute ago"]

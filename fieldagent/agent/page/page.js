@@ -12,7 +12,7 @@ import { lookAtMap, setUpMap } from "./map.js";
 import { lookAtPeople } from "./people.js";
 import { setUpForm, showChoice } from "./send.js";
 import { showAlarms, staleAt } from "./sos.js";
-import { by, moment, tell } from "./text.js";
+import { by, moment, now, setClock, tell } from "./text.js";
 import { drawWorld } from "./world.js";
 
 // As what it imports does.
@@ -41,7 +41,7 @@ function warn(text) {
 
 function note(answered) {
   gone = !answered;
-  if (answered) lastAnswer = Date.now() / 1000;
+  if (answered) lastAnswer = now();
   if (answered) return warn("");
   const since = lastAnswer ? say("The agent does not answer since {time}; what you see is from then.", { time: moment(lastAnswer) })
     : say("The agent does not answer.");
@@ -52,13 +52,14 @@ onAnswer(note);
 /** What the agent refused stays to be read: a sign of life alone is no answer to it. */
 function lives() {
   if (gone) note(true);
-  else lastAnswer = Date.now() / 1000;
+  else lastAnswer = now();
 }
 
 const refused = error => { if (!(error instanceof Away)) warn(say("The agent answers: {text}", { text: error.message })); };
 
 const lookAtState = seldom(async () => {
   const [status, signals] = await Promise.all([call("GET", "/api/status"), call("GET", "/api/signals")]);
+  setClock(status.clock.time);
   const air = status.channels.Radio.configured ? await call("GET", "/api/neighbours") : null;
   showAlarms(status.sos);
   showLinks(status, signals, air);
@@ -83,7 +84,11 @@ const lookAtConversation = seldom(async () => {
 
 const lookAtPlaces = seldom(() => lookAtMap(call, handhelds), PAUSE, refused);
 
-const lookAtDay = seldom(async () => (await track)?.lookAtTrack(), TRACK_PAUSE, refused);
+const lookAtDay = seldom(async () => {
+  if (!isTrack) return;
+  setClock((await call("GET", "/api/status")).clock.time);
+  await (await track).lookAtTrack();
+}, TRACK_PAUSE, refused);
 
 const lookWhoThereIs = seldom(lookAtPeople, 30_000, refused);
 

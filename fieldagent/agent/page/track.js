@@ -4,7 +4,7 @@
 import { Away, call } from "./agent.js";
 import { counted, say, term } from "./language.js";
 import { near, showOnly } from "./map.js";
-import { age, by, element, moment, put, tell } from "./text.js";
+import { age, by, element, moment, now, put, tell } from "./text.js";
 
 const INTERVALS = [300, 600, 900, 1800, 3600, 7200, 14400, 43200];
 const SILENT = 180;
@@ -33,7 +33,7 @@ export async function lookAtTrack() {
   if (question !== asked) return;
   told = found;
   by("track-day").value = found.day;
-  [by("track-day").min, by("track-day").max] = [found.days[0] ?? "", new Date().toISOString().slice(0, 10)];
+  [by("track-day").min, by("track-day").max] = [found.days[0] ?? "", new Date(now() * 1000).toISOString().slice(0, 10)];
   tell("track-due", due(found.tracker));
   tell("track-told", `${counted(found.positions.length, "{n} position on this day.", "{n} positions on this day.")} `
     + say("More than {age} without one is a gap.", { age: age(found.pause) }));
@@ -45,16 +45,15 @@ export async function lookAtTrack() {
 function due(tracker) {
   if (tracker === null)
     return say("No tracker has reported since this agent started. It runs as a service: sudo systemctl enable --now fieldagent-track");
-  const now = Date.now() / 1000;
-  if (now - tracker.told > SILENT) return say("The tracker is silent since {time}.", { time: moment(tracker.told) });
+  if (now() - tracker.told > SILENT) return say("The tracker is silent since {time}.", { time: moment(tracker.told) });
   if (tracker.due === null) return say("The next position is due as soon as GPS knows one.");
   const time = moment(tracker.due);
-  return tracker.due < now - SILENT ? say("A position was due at {time}: does GPS see the sky?", { time })
+  return tracker.due < now() - SILENT ? say("A position was due at {time}: does GPS see the sky?", { time })
     : say("The next position is due at {time} at the latest.", { time });
 }
 
 const inWords = ({ from, until }) => until === null
-  ? say("No position since {from}: {age}", { from: moment(from), age: age(Date.now() / 1000 - from) })
+  ? say("No position since {from}: {age}", { from: moment(from), age: age(now() - from) })
   : say("{from} to {until}: {age}", { from: moment(from), until: moment(until), age: age(until - from) });
 
 /** Where there was no position, there is no line. */
