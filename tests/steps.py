@@ -34,8 +34,9 @@ MODULES = tuple(
         *("signing", "version", "web_site", "world"),
     )
 )
-COLLECTED = ("collection", PYTHON, "-m", "pytest", "--collect-only", "-qqq", "--no-summary")
-"""It leaves the tests' compiled code behind. Without that each worker compiles all of them."""
+COLLECTED = ("collection", PYTHON, "-m", "pytest", "--collect-only", "-qqq")
+"""It leaves the tests' compiled code behind: without that each worker compiles all of them. What it
+says is shown where it fails."""
 TESTS = ("tests", *PYTEST)
 TYPES = ("types", "mypy", "--scripts-are-modules", "fieldagent", "tests", *SCRIPTS, *MODULES)
 """Runs beside the steps that follow, as it keeps one processor busy alone."""
@@ -114,7 +115,13 @@ class Steps:
     def run(self, name: str, *command: str) -> int:
         """The exit code."""
         print(f"\n== {name}", flush=True)
-        return self._begin(name, command, None).wait()
+        if name != COLLECTED[0]:
+            return self._begin(name, command, None).wait()
+        with tempfile.TemporaryFile() as said:
+            if code := self._begin(name, command, said).wait():
+                said.seek(0)
+                print(said.read().decode(), flush=True)
+            return code
 
     def run_beside(self, name: str, *command: str) -> None:
         # Open until `end`.
