@@ -560,3 +560,17 @@ async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store)
             answers.append(await repeat())
         assert 5 <= sum(answers) <= 15 and not any(answers[600:700])
         assert await hub.events() == ["raised", "seen"]
+
+
+@pytest.mark.parametrize(("before", "state"), [(0, "open"), (1, "closed")])
+async def test_what_is_said_in_the_second_of_its_end_opens_it_again(
+    store: Store, before: int, state: str
+) -> None:
+    """What is said is told in whole seconds: its kit did not know yet that it had ended."""
+    async with field_of(store) as alps:
+        await alps.sends(1, Entry(7, Message("help"), int(alps.now), True))
+        ((incident,),) = await alps.rows("SELECT id FROM sos")
+        await store.commit(lambda db: sos.set_closed(db, incident, int(alps.now) + 0.7))
+        said = Entry(8, Message("once more"), int(alps.now) - before, True, 1)
+        await alps.sends(1, said)
+        assert await alps.rows("SELECT state FROM sos") == [(state,)]

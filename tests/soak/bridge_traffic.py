@@ -215,7 +215,8 @@ class Traffic:
     def _answer(self, incident: Incident, now: float) -> None:
         hub = incident.kit.hub
         if not incident.number:
-            known = {each.number for each in self._ledger.incidents if each.kit.hub is hub}
+            open_ones = (each for each in self._ledger.incidents if not each.closed)
+            known = {each.number for each in open_ones if each.kit.hub is hub}
             rows = hub.disk("SELECT id FROM sos WHERE kind = 'sos' AND state <> 'closed'")
             incident.number = next((id_ for (id_,) in rows if id_ not in known), 0)
         if incident.number and now - incident.raised > RINGS and self.is_seen(incident):

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Collection
+from typing import NamedTuple
 
 from fieldagent.agent.journal import inbound, outbound, spending
 from fieldagent.agent.journal.records import Accepted, Spent
+from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import day_at
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Item, Package, Parcel
@@ -29,6 +31,12 @@ FOR_OTHERS = "others"
 """The channel under which the journal books credits that were promised to neighbours."""
 _RELAYED = b"relayed "
 """Before the fingerprint of an item: not that it came, but that it was relayed."""
+
+
+class _Unpaid(NamedTuple):
+    entry: Entry
+    credits: int
+    """Reckoned once: to pack its text takes most of the work, and a full day looks again often."""
 
 
 class Relay:
@@ -50,21 +58,24 @@ class Relay:
         self._credits_per_day = credits_per_day
         self._time_to_live = time_to_live
         self._clock = clock
-        self.waiting: dict[tuple[int, int], Entry] = {}
+        self.waiting: dict[tuple[int, int], _Unpaid] = {}
         """By station and number, what costs more than is left for others today."""
         self._over_budget = Seldom(clock.now)
 
     def retry(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
         """Enter what waits and can be paid by now."""
+        left = self._left(db, now)
         found = [
-            self.store(db, station, entry, now) for (station, _), entry in [*self.waiting.items()]
+            self.store(db, station, each.entry, now)
+            for (station, _), each in [*self.waiting.items()]
+            if each.credits <= left
         ]
         return [accepted for accepted in found if accepted is not None]
 
     def _keep_waiting(self, station: int, entry: Entry) -> None:
         if (station, entry.sequence) in self.waiting:
             return
-        self.waiting[station, entry.sequence] = entry
+        self.waiting[station, entry.sequence] = _Unpaid(entry, _cost(entry))
         while len(self.waiting) > WAITING_MAX:
             del self.waiting[next(iter(self.waiting))]
         if self._over_budget.note():
@@ -121,13 +132,24 @@ class Relay:
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels and not isinstance(entry.content, Parcel):
-            day = day_at(spending.known_day_in(db), now, self._clock)
-            cost = credits_for(len(encode([entry], packed=True)))
-            spent = spending.spent_in(db, FOR_OTHERS, day).credits
-            if urgent or spent + cost <= self._credits_per_day:
-                spending.spend(FOR_OTHERS, day, Spent(0, cost))(db)
+            cost = _cost(entry)
+            if urgent or cost <= self._left(db, now):
+                spending.spend(FOR_OTHERS, self._day(db, now), Spent(0, cost))(db)
                 channels.append(Channel.SATELLITE)
         return channels
+
+    def _left(self, db: sqlite3.Connection, now: float) -> int:
+        """Return the credits that others may cost today yet."""
+        spent = spending.spent_in(db, FOR_OTHERS, self._day(db, now)).credits
+        return self._credits_per_day - spent
+
+    def _day(self, db: sqlite3.Connection, now: float) -> BudgetDay:
+        return day_at(spending.known_day_in(db), now, self._clock)
+
+
+def _cost(entry: Entry) -> int:
+    """Return the credits of an item that goes alone."""
+    return credits_for(len(encode([entry], packed=True)))
 
 
 def enter(

@@ -2,7 +2,7 @@
 
 `open` becomes `seen` and `closed`, or `closed` at once. What its kit sends while it is open joins
 it: the kit names it by a number of its own. It opens again only where the kit says something that
-is younger than its end, or names it as open while the hub does not know it (a restored database).
+is no older than its end, or names it as open while the hub does not know it (a restored database).
 Each step is an event of its timeline, and what people say goes to the kit as a word.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from math import floor
 from typing import NamedTuple
 
 from fieldagent.hub.store.contract import Db
@@ -105,7 +106,8 @@ def join(
     if found is None:
         return Joined(raise_of(db, workspace, device, item, now, number=number), True, True)
     belongs(db, item, found.id)
-    if found.closed is None or said <= found.closed:
+    # What is said is told in whole seconds.
+    if found.closed is None or said < floor(found.closed):
         if found.item is None:
             raised_by(db, item, found.id)
         note_event(db, found.id, "item", now)

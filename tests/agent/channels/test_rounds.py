@@ -17,6 +17,7 @@ import trio.testing
 from fieldagent.agent.channels.air_pace import ACK_WITHIN
 from fieldagent.agent.journal import history, incident, outbound
 from fieldagent.agent.journal import on_air as on_air_journal
+from fieldagent.agent.mesh import relay
 from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX, JUST_NOW, KEPT, ON_CALL_FOR
 from fieldagent.agent.outbound.holdings import ASK_AFTER
 from fieldagent.agent.outbound.incident_status import as_json
@@ -460,6 +461,28 @@ async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
         await trio.sleep(86_400 + 10)
         assert len(ben.outboxes[SATELLITE]) == 1, "the first has outlived its time, as it may"
         assert "1 that neighbours ask" in ben.notice()
+
+
+async def test_what_waits_for_the_next_day_is_packed_once(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kit whose credits for others are spent looks at each turn of its day; packing texts took
+    nearly all of its processor."""
+    packed: list[int] = []
+    monkeypatch.setattr(
+        relay, "encode", lambda entries, **how: (packed.append(0), encode(entries, **how))[1]
+    )
+    async with station(
+        tmp_path, 2, tmp_path / "nowhere", relays_over=frozenset([SATELLITE]), credits_per_day=1
+    ) as ben:
+        request = Entry(0, RelayRequest(0))
+        for number in (7, 8, 9):
+            item = Entry(number, Message(f"note {number}"), int(START))
+            await ben.reception.receive(encode([item, request], origin=5))
+        before = len(packed)
+        await trio.sleep(6 * 3600)
+        assert len(packed) == before
+        assert "2 that neighbours ask us to bring to the hub wait" in ben.notice()
 
 
 async def test_one_entry_acknowledges_holding(tmp_path: Path, clock: Any) -> None:
