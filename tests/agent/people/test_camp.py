@@ -307,11 +307,10 @@ def test_a_guest_is_told_once_and_known_by_the_code(tmp_path: Path, firmware: Fi
         ben = kit.people[1]
         ben.type(f"text {kit.number} hello")
         hears(ben, "This kit does not know you")
-        ben.type(f"text {kit.number} join enzian")
-        hears(ben, "That is not the code of this kit.")
+        insists(ben, f"text {kit.number} join enzian", "That is not the code of this kit.")
         ben.type(f"text {kit.number} hello again")
-        ben.type(f"text {kit.number} Join edelweiss")
-        hears(ben, f"You are known to this kit now, {firmware.person_name(3)}")
+        known = f"You are known to this kit now, {firmware.person_name(3)}"
+        insists(ben, f"text {kit.number} Join edelweiss", known)
         assert kit.packages() == []
         message = kit.write(1, "hello at last")
         until(lambda: kit.sees(1, message, KEPT, LEFT))
