@@ -19,7 +19,7 @@ from fieldagent.hub import console
 from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
-WIRE_MAX = 120_000
+WIRE_MAX = 122_000
 BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js")
 """What is loaded once somebody looks at the map, where that is in vectors, and at /track."""
 COASTS_MAX = 80_000
