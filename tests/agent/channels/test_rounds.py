@@ -4,6 +4,7 @@ is asked for until the hub has it."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import permutations
@@ -469,9 +470,12 @@ async def test_what_waits_for_the_next_day_is_packed_once(
     """A kit whose credits for others are spent looks at each turn of its day; packing texts took
     nearly all of its processor."""
     packed: list[int] = []
-    monkeypatch.setattr(
-        relay, "encode", lambda entries, **how: (packed.append(0), encode(entries, **how))[1]
-    )
+
+    def counted(entries: Sequence[Entry], **how: Any) -> bytes:
+        packed.append(len(entries))
+        return encode(entries, **how)
+
+    monkeypatch.setattr(relay, "encode", counted)
     async with station(
         tmp_path, 2, tmp_path / "nowhere", relays_over=frozenset([SATELLITE]), credits_per_day=1
     ) as ben:
