@@ -19,7 +19,6 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from random import getrandbits, randrange, uniform
@@ -45,6 +44,7 @@ from fieldagent.agent.people.contract import (
 from fieldagent.agent.radios.radio_line import RadioLine, open_line
 from fieldagent.package.package import Location
 from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import aprs as wire
 from fieldagent.wire import ax25, kiss
 from fieldagent.wire.aprs import AprsAnswer, AprsHeard, AprsMessage, AprsObject, AprsPosition
