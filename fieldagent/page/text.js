@@ -108,6 +108,20 @@ export function age(seconds) {
   return counted(Math.floor(seconds / YEAR), "{n} year", "{n} years");
 }
 
+/** Times within which a half and nine of ten of such arrive, by how long those before took; of
+ * fewer, how many and within which. */
+export function expected(found) {
+  const times = [found.most === null ? upTo(10 * found.share, found.last) : upTo(9, found.most)];
+  if (found.half !== null) times.unshift(say("half: {age} at most", { age: rounded(found.half) }));
+  return times.join(", ");
+}
+
+const upTo = (n, seconds) => say("{n} of 10: {age} at most", { n: Math.round(n), age: rounded(seconds) });
+
+/** A time that something takes, no shorter than it is. */
+export const rounded = seconds => age([60, 3600, 86400].reduce((found, unit) =>
+  seconds > (unit === 60 ? 0 : 2 * unit) ? Math.ceil(seconds / unit) * unit : found, 60));
+
 /** What lengths are shown and typed in, `m` or `ft`, and its metres. */
 export const UNIT = kept("lengths") === "ft" ? "ft" : "m";
 export const METRES = UNIT === "ft" ? 0.3048 : 1;

@@ -19,13 +19,13 @@ from fieldagent.hub import console
 from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
-WIRE_MAX = 122_000
+WIRE_MAX = 120_000
 BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js")
 """What is loaded once somebody looks at the map, where that is in vectors, and at /track."""
 COASTS_MAX = 80_000
 SHARED = (
     *("choices.js", "coordinates.js", "language.js"),
-    *("expected.js", "map.css", "map.js", "picture.js", "stream.js", "text.js", "world.js"),
+    *("map.css", "map.js", "picture.js", "stream.js", "text.js", "world.js"),
 )
 FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js", "protomaps-leaflet.js")
 PATHS = ["/", "/track", "/worker.js", *(f"/page/{name}" for name in FILES)]

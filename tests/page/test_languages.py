@@ -47,10 +47,7 @@ class Spoken(NamedTuple):
 BASE = ("language.js", "text.js")
 KIT = Spoken(
     Path(str(files("fieldagent.agent.page"))),
-    (
-        *(*BASE, "choices.js", "coordinates.js", "expected.js", "map.js"),
-        *("picture.js", "stream.js", "world.js"),
-    ),
+    (*BASE, "choices.js", "coordinates.js", "map.js", "picture.js", "stream.js", "world.js"),
     frozenset(
         {"Content-Type", "Idempotency-Key", "Enter", "Radio", "no service", "Deutsch", "English"}
         | {"Delivered", "Error", "Canceled", "Collapsed", "&state=Error", "Español", "Français"}

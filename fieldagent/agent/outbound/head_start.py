@@ -50,9 +50,9 @@ def head_starts(
     as the dearer channel needs for being in time.
     """
     waits = [channel for channel, leg in legs.items() if leg.status is None]
-    if package.sos:
-        return dict.fromkeys(waits, Begin(0.0))
     begins = dict.fromkeys(waits, Begin(0.0))
+    if package.sos:
+        return begins
     if fan_out is FanOut.CHEAPEST:
         cheaper: list[_Cheaper] = []
         for channel in sorted(waits, key=CHEAPEST_FIRST.index):
@@ -70,10 +70,7 @@ def _begin(
     usual = len(cheaper) * head_start
     if by is not None and own is not None:
         # What only a longer wait would show, nobody knows: it is waited for.
-        after, why = (
-            _latest(cheaper, own, by),
-            "a cheaper channel goes first, and it is in time yet",
-        )
+        after, why = _latest(cheaper, own, by), f"{CHEAPER}, and it is in time yet"
     elif by is not None or any(each.steps is None for each in cheaper):
         after, why = usual if by is None else min(usual, by), CHEAPER
     else:

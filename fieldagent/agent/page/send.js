@@ -1,12 +1,11 @@
 // The form that sends, with the agent's own words beside each field, and what it would cost.
 
 import { Away, Refused, call, post } from "./agent.js";
-import { expected, rounded } from "./expected.js";
 import { counted, say, spoken, term } from "./language.js";
 import { named } from "./people.js";
 import { base64Of, scaled } from "./picture.js";
 import { fixOfBrowser, wordButton } from "./sos.js";
-import { METRES, UNIT, age, by, element, lengthInWords, moment, tell } from "./text.js";
+import { METRES, UNIT, by, element, expected, lengthInWords, moment, rounded, tell } from "./text.js";
 
 // What the fields are called is said once, in the language that is there by then.
 await spoken;

@@ -191,7 +191,7 @@ class Desk:
             precision=placed.precision,
         )
         every = self.settings.positions
-        person = self._who(heard.handle)
+        person = self.who(heard.handle)
         blurred = placed.precision < PRECISE
         is_old = not heard.number
         if not every or not person.is_known or blurred or heard.over_internet or is_old:
@@ -207,7 +207,7 @@ class Desk:
         await self._accept(heard, package, None)
 
     async def _take_waypoint(self, heard: FromHandheld, marked: Marked) -> None:
-        person = self._who(heard.handle)
+        person = self.who(heard.handle)
         if not person.is_known:
             return
         point = Waypoint(
@@ -244,7 +244,7 @@ class Desk:
 
     async def _take_unbelieved(self, heard: FromHandheld, said: Spoken) -> bool:
         """A call for help that anybody could have sent: people see it, and nobody is rung."""
-        person = self._who(heard.handle)
+        person = self.who(heard.handle)
         self.unbelieved.note(heard.handle, self.journal.clock.now())
         log.warning("%s: %s", in_distress(person), said.text)
         if not person.is_known:
@@ -267,7 +267,7 @@ class Desk:
     async def _note_read(self, handle: str, packet: int) -> None:
         request = handhelds.answered(self.journal, handle, packet)
         if request is not None and await self.journal.persist(handhelds.read(request)):
-            name = self._who(handle).name
+            name = self.who(handle).name
             await reading.mark(self.journal, self.inbox, request, name)
 
     async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
@@ -278,7 +278,7 @@ class Desk:
                 return True
         if not text:
             return True
-        person = self._who(heard.handle, said.key if said.direct else None)
+        person = self.who(heard.handle, said.key if said.direct else None)
         if not person.is_known:
             return await self._turn_away(heard, said)
         to, text = _addressed(self.journal, text)
@@ -308,7 +308,7 @@ class Desk:
         return (package if not price or spent + price <= self._credits else None), price
 
     async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
-        person = self._who(heard.handle)
+        person = self.who(heard.handle)
         found = handhelds.handheld(self.journal, heard.handle)
         text = DISTRESS.sub("", said.text, count=1).strip()
         is_first = incident.open_one(self.journal) is None
@@ -361,13 +361,14 @@ class Desk:
             key = said.key or found.other_key or found.key
             now = self.journal.clock.now()
             await self._keep(heard.handle, joined=now, key=key, other_key=None)
-            await self._reply(heard, JOINED.format(name=self._who(heard.handle).name))
+            await self._reply(heard, JOINED.format(name=self.who(heard.handle).name))
         else:
             await self._reply(heard, WRONG_CODE)
         await self._know(heard, None, "" if right else handhelds.REFUSED)
         return right
 
-    def _who(self, handle: str, key: bytes | None = None) -> Holder:
+    def who(self, handle: str, key: bytes | None = None) -> Holder:
+        """Return who has that radio, with what is to be said beside their name."""
         found = who(self.journal, self.settings.people or {}, handle, key)
         return found._replace(caveat=self.caveat)
 

@@ -16,7 +16,6 @@ from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.people.contract import PRECISE, HandheldPlace, PeopleRadio, PeoplesRadio
 from fieldagent.agent.people.desk import FULL, Desk
-from fieldagent.agent.people.directory import Holder, who
 from fieldagent.agent.people.doubts import Doubt, doubts
 from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people.post import Absence, Postman
@@ -35,7 +34,7 @@ class PeopleService:
         self._desk = desk
         self._journal = desk.journal
         self.link = link
-        self._postman = Postman(desk.journal, desk.inbox, self._who, Absence())
+        self._postman = Postman(desk.journal, desk.inbox, desk.who, Absence())
         self._frames: Counter[str] = Counter()
         """What became of those that a radio hears of everybody."""
 
@@ -81,12 +80,8 @@ class PeopleService:
     def _unix_time(self) -> float:
         return self._journal.clock.date(self._journal.clock.now())
 
-    def _who(self, handle: str) -> Holder:
-        found = who(self._journal, self._settings.people or {}, handle)
-        return found._replace(caveat=self._desk.caveat)
-
     def _admits(self, handle: str) -> bool:
-        return is_among(handle, self._settings.calls) or self._who(handle).is_known
+        return is_among(handle, self._settings.calls) or self._desk.who(handle).is_known
 
     def _note_frame(self, became: str) -> None:
         self._frames[became] += 1
@@ -112,7 +107,7 @@ class PeopleService:
         ]
 
     def _as_json(self, each: Handheld, namesake_of: str | None) -> dict[str, Any]:
-        person = self._who(each.handle)
+        person = self._desk.who(each.handle)
         told: dict[str, Any] = {
             "handle": each.handle,
             "name": person.name,
@@ -150,7 +145,7 @@ class PeopleService:
         """Return what of them people should look at."""
         calling = self._desk.unbelieved.handles(self._journal.clock.now())
         return [
-            *(in_distress(self._who(handle)) for handle in calling),
+            *(in_distress(self._desk.who(handle)) for handle in calling),
             *(each.notice for each in self._doubts()),
         ]
 

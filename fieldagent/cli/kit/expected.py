@@ -25,12 +25,18 @@ def in_turn_in_words(channels: dict[str, dict[str, Any]]) -> list[str]:
 def _turn(name: str, cost: dict[str, Any]) -> str:
     told, after = f"by {name}", cost.get("begins", 0)
     if found := cost["expected"]:
-        share, within = (9, found["most"]) if found["most"] is not None else (None, found["last"])
-        of_ten = share or 10 * found["share"]
+        of_ten, within = _most(found)
         told += f" within {lasting(after + within)} ({of_ten:.0f} of 10)"
     elif after:
         told += f" after {lasting(after)}"
     return f"{told} for {counted(cost['credits'], 'credit')}" if cost["credits"] else told
+
+
+def _most(found: dict[str, Any]) -> tuple[float, float]:
+    """Return how many of ten are delivered, nine at the most, and within how many seconds."""
+    if found["most"] is None:
+        return 10 * found["share"], found["last"]
+    return 9, found["most"]
 
 
 def expected_in_words(found: dict[str, Any] | None) -> list[str]:
@@ -40,10 +46,8 @@ def expected_in_words(found: dict[str, Any] | None) -> list[str]:
     times = []
     if found["half"] is not None:
         times.append(f"half within {lasting(found['half'])}")
-    if found["most"] is not None:
-        times.append(f"9 of 10 within {lasting(found['most'])}")
-    else:
-        times.append(f"{10 * found['share']:.0f} of 10 within {lasting(found['last'])}")
+    of_ten, within = _most(found)
+    times.append(f"{of_ten:.0f} of 10 within {lasting(within)}")
     return [f"  expected: {', '.join(times)} (by the last {found['of']})"]
 
 

@@ -3,8 +3,8 @@ budget lasts. Everything else waits for a link."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from fieldagent.hub.api.sos_desk import GRACE
 from fieldagent.hub.escalation import words_down
@@ -80,18 +80,20 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
 
 def quoted(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
     """Return what it would cost to enter an item now, and whether it may. Enters nothing."""
-    quote = Quote(tuple(_kit_costs(db, posting, now)), "")
+    devices = cost.costs(db, posting, now)
+    quote = Quote(tuple(_kit_costs(db, devices)), "")
     if not quote.price:
         return quote
     if not allowance.allowed:
         return quote._replace(why=allowance.not_allowed)
-    if _is_too_much(db, posting, now):
+    away = [int(each["id"]) for each in devices if not each["linked"]]
+    is_text = isinstance(posting.item, Message)
+    if is_text and any(words_down.too_much(db, posting, device, now) for device in away):
         return quote._replace(why=NO_DISTANCE)
     return quote._replace(why=allowance.spent if quote.price > allowance.left else "")
 
 
-def _kit_costs(db: Db, posting: Posting, now: float) -> Iterator[KitCost]:
-    devices = cost.costs(db, posting, now)
+def _kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCost]:
     by_sms = _heard_by_sms(db, [int(each["id"]) for each in devices])
     for device in devices:
         over = device["satellite"]
@@ -103,16 +105,6 @@ def _kit_costs(db: Db, posting: Posting, now: float) -> Iterator[KitCost]:
         # An account that pays for bytes counts them as credits here, as a kit's bridges do.
         above = 0 if over is None else over["credits"] or credits_for(size)
         yield KitCost(device["name"], False, size, sms, above + sms)
-
-
-def _is_too_much(db: Db, posting: Posting, now: float) -> bool:
-    if not isinstance(posting.item, Message):
-        return False
-    return any(
-        words_down.too_much(db, posting, int(device["id"]), now)
-        for device in cost.costs(db, posting, now)
-        if not device["linked"]
-    )
 
 
 def _heard_by_sms(db: Db, devices: list[int]) -> set[int]:

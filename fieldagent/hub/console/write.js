@@ -1,10 +1,9 @@
 // Sending to people, with what it would cost where they are reached by satellite alone.
 
-import { expected } from "./expected.js";
 import { Refused, call, me, push, trouble } from "./hub.js";
 import { counted, say } from "./language.js";
 import { choose, chosenOnes, loadReceivers, take, unchoose } from "./receivers.js";
-import { by, tell } from "./text.js";
+import { by, expected, tell } from "./text.js";
 
 const FIELDS = { message: ["content"], waypoint: ["name", "latitude", "longitude", "notes"] };
 const PAUSE = 400;

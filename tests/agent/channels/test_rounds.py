@@ -4,8 +4,8 @@ is asked for until the hub has it."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import permutations
 from math import inf
@@ -447,9 +447,9 @@ async def test_where_nobody_reaches_the_hub_it_is_not_asked_for(
         assert not [line for line in sky.log if "transmits" in line]
 
 
-async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
-    tmp_path: Path, clock: Any
-) -> None:
+@asynccontextmanager
+async def on_spent_credits(tmp_path: Path) -> AsyncIterator[Station]:
+    """A kit that may spend one credit a day for others, and was asked to bring three of theirs."""
     async with station(
         tmp_path, 2, tmp_path / "nowhere", relays_over=frozenset([SATELLITE]), credits_per_day=1
     ) as ben:
@@ -457,6 +457,13 @@ async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
         for number in (7, 8, 9):
             item = Entry(number, Message(f"note {number}"), int(START))
             await ben.reception.receive(encode([item, request], origin=5))
+        yield ben
+
+
+async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with on_spent_credits(tmp_path) as ben:
         assert len(ben.outboxes[SATELLITE]) == 1
         assert "2 that neighbours ask us to bring to the hub wait until midnight" in ben.notice()
         await trio.sleep(86_400 + 10)
@@ -476,13 +483,7 @@ async def test_what_waits_for_the_next_day_is_packed_once(
         return encode(entries, **how)
 
     monkeypatch.setattr(relay, "encode", counted)
-    async with station(
-        tmp_path, 2, tmp_path / "nowhere", relays_over=frozenset([SATELLITE]), credits_per_day=1
-    ) as ben:
-        request = Entry(0, RelayRequest(0))
-        for number in (7, 8, 9):
-            item = Entry(number, Message(f"note {number}"), int(START))
-            await ben.reception.receive(encode([item, request], origin=5))
+    async with on_spent_credits(tmp_path) as ben:
         before = len(packed)
         await trio.sleep(6 * 3600)
         assert len(packed) == before

@@ -91,8 +91,9 @@ def carry_out(
         name = address.sender if address.sender in inbox.rules.senders else ""
         if _take_dry_run(document):
             member = records.member_of(db, inbox.workspace, name, now)
-            told = {"accepted": False, "dryRun": True, "key": key}
-            told |= _told_cost(db, inbox, address, document, member, now)
+            posting, _ = _posting(db, inbox, address, document, member, now)
+            cost = _told_cost(db, posting, _allowance(db, inbox, address, now), now)
+            told = {"accepted": False, "dryRun": True, "key": key, **cost}
             return BrokerOutcome(Became.ASKED, told)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
         # Of a commit that broke nobody knows whether it was stored: it is asked for once more.
@@ -103,12 +104,13 @@ def carry_out(
             return BrokerOutcome(Became.REPEATED, known.outcome)
         member = records.member_of(db, inbox.workspace, name, now)
         if "acknowledge" in document:
-            told, cost = _acknowledge(db, inbox, address, document, member, now), 0
+            told, spent = _acknowledge(db, inbox, address, document, member, now), 0
         else:
-            told, cost = _send(db, inbox, address, document, member, now)
+            posting, far = _posting(db, inbox, address, document, member, now)
+            told, spent = _send(db, inbox, posting, far, _allowance(db, inbox, address, now), now)
         told = {"accepted": True, "key": key, **told}
         command = StoredCommand(digest, told)
-        records.note_command(db, address.sender, key or own_key, command, cost, now)
+        records.note_command(db, address.sender, key or own_key, command, spent, now)
         return BrokerOutcome(Became.TAKEN, told)
     except NotJson as error:
         return _refused(Became.UNREADABLE, key, Problem(400, str(error)))
@@ -126,21 +128,19 @@ def _refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome
 
 
 def _send(
-    db: Db,
-    inbox: CommandInbox,
-    address: CommandAddress,
-    document: dict[str, Any],
-    member: int,
-    now: float,
+    db: Db, inbox: CommandInbox, posting: Posting, far: FarKits, allowance: Allowance, now: float
 ) -> tuple[dict[str, Any], int]:
-    """Return what its sender is told, and what it may cost. Raises InvalidPackage or Problem."""
-    posting, far = _posting(db, inbox, address, document, member, now)
-    paid = spending.enter_within(db, posting, _allowance(db, inbox, address, now), now)
+    """Return what its sender is told, and what it may cost."""
+    paid = spending.enter_within(db, posting, allowance, now)
     hold_back(db, paid.entered.item, far)
     topic = inbox.topics.reached(None, paid.entered.request_id)
     records.follow(db, paid.entered.item, topic, now)
-    told: dict[str, Any] = {"id": paid.entered.request_id, "credits": paid.credits}
-    return told | ({"withheld": f"it {paid.why}"} if paid.why else {}), paid.credits
+    told = {"id": paid.entered.request_id, "credits": paid.credits, **_withheld(paid.why)}
+    return told, paid.credits
+
+
+def _withheld(why: str) -> dict[str, str]:
+    return {"withheld": f"it {why}"} if why else {}
 
 
 def _take_dry_run(document: dict[str, Any]) -> bool:
@@ -153,24 +153,15 @@ def _take_dry_run(document: dict[str, Any]) -> bool:
     return asks
 
 
-def _told_cost(
-    db: Db,
-    inbox: CommandInbox,
-    address: CommandAddress,
-    document: dict[str, Any],
-    member: int,
-    now: float,
-) -> dict[str, Any]:
-    """Return what it would cost to send it now. Raises InvalidPackage or Problem."""
-    posting, _ = _posting(db, inbox, address, document, member, now)
-    allowance = _allowance(db, inbox, address, now)
+def _told_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -> dict[str, Any]:
+    """Return what it would cost to send it now."""
     quote = spending.quoted(db, posting, allowance, now)
-    told: dict[str, Any] = {
+    return {
         "credits": quote.credits,
         "creditsLeft": max(0, allowance.left),
         "kits": [each._asdict() for each in quote.kits],
+        **_withheld(quote.why),
     }
-    return told | ({"withheld": f"it {quote.why}"} if quote.why else {})
 
 
 def _posting(
