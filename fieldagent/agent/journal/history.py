@@ -16,6 +16,9 @@ from fieldagent.agent.journal.records import Known, Storage
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
 
+WAITS = "waits"
+"""The event that a Package does not begin on a channel at once, and for how long and why."""
+
 
 class Line(NamedTuple):
     at: float
@@ -57,10 +60,11 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
 def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     """Why the last try on that channel was in vain; empty where none was."""
     rows = journal.read(
-        "SELECT detail FROM story WHERE sequence = ? AND channel = ? AND event <> 'sent'"
+        "SELECT detail FROM story WHERE sequence = ? AND channel = ? AND event NOT IN ('sent', ?)"
         " ORDER BY number DESC LIMIT 1",
         sequence,
         channel,
+        WAITS,
     )
     return with_names(journal, rows[0][0]) if rows else ""
 

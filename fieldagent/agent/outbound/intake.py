@@ -5,6 +5,7 @@ Accepted means on disk: whatever this file answers, it answers after the commit.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,18 +13,19 @@ from functools import cached_property
 
 import trio
 
-from fieldagent.agent.journal import directory, listing, outbound
+from fieldagent.agent.journal import directory, history, listing, outbound
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
-from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Known
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.head_start import Begin, head_starts
+from fieldagent.agent.outbound.head_start import GATHERS, Begin, head_starts
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import FanOut, Leg, legs_of, terminal_status
 from fieldagent.package.forecast import PAST, Steps, steps_of
 from fieldagent.package.package import Channel, CheckIn, Package, Status
 from fieldagent.package.writing import canonical, digest
+from fieldagent.system.wording import lasting
 
 
 class Conflict(Exception):
@@ -116,7 +118,8 @@ class Intake:
             self._journal.require_room()
         now = self._endings.clock()
         life = self._life_of(package)
-        legs = self._legs_of(package)
+        begins = self.begins_of(package)
+        legs = self._legs_of(package, begins)
         status = terminal_status(legs.values())
         id_ = self._id_for(package)
         dated = self._journal.clock.date(now)
@@ -142,7 +145,8 @@ class Intake:
         with self._replacing(package, id_, legs) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
-            sequence = await commit(outbound.with_ends(store, replaced, now))
+            told = _with_reasons(store, begins, now)
+            sequence = await commit(outbound.with_ends(told, replaced, now))
             accepted = Accepted(
                 sequence, id_, stamped, identity, key, now, expires, None, None, dated=dated
             )
@@ -187,10 +191,9 @@ class Intake:
             self._next_id = package.id + 1
         return package.id
 
-    def _legs_of(self, package: Package) -> Mapping[Channel, Leg]:
+    def _legs_of(self, package: Package, begins: Mapping[Channel, Begin]) -> Mapping[Channel, Leg]:
         """Return how a Package stands that is accepted now, each leg with when it may begin."""
         legs = legs_of(package.channels, self._configured)
-        begins = self.begins_of(package)
         if not any(each.after for each in begins.values()):
             return legs
         return {
@@ -258,6 +261,25 @@ class Intake:
             life = max(0.0, accepted.expires - self._endings.clock())
         legs = outbound.legs(self._journal, accepted.sequence)
         self.enqueue(accepted, legs, life)
+
+
+def _with_reasons(
+    store: Operation[int], begins: Mapping[Channel, Begin], now: float
+) -> Operation[int]:
+    """Also write down why it does not begin on a channel at once. That it gathers, which tracks do
+    for each position, its queue says."""
+    waits = {name: begin for name, begin in begins.items() if begin.why not in ("", GATHERS)}
+    if not waits:
+        return store
+
+    def both(db: sqlite3.Connection) -> int:
+        sequence = store(db)
+        for channel, begin in waits.items():
+            detail = f"{lasting(begin.after)}: {begin.why}"
+            history.note(db, [sequence], channel, history.WAITS, detail, now)
+        return sequence
+
+    return both
 
 
 def _replaced_by(id_: int) -> Leg:

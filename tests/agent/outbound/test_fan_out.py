@@ -146,7 +146,10 @@ async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_rest
             await k.post()
             await trio.sleep(2)
             await k.send(channel=CELLULAR)
-        await k.post()
+        id_ = await k.post()
+        told = [(line.channel, line.event, line.detail) for line in k.history(id_)]
+        why = "2 s: what cheaper channels deliver, they nearly always deliver within that"
+        assert (SATELLITE, "waits", why) in told
         began = trio.current_time()
         await trio.sleep(0.5)
     async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
