@@ -91,7 +91,7 @@ class Report:
     count: int
     arrived: frozenset[int]
     digest: bytes = b""
-    """`digest_of_slices` of those that arrived; none from a peer of before digests."""
+    """`digest_of_slices` of those that arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Receipt:
     """From the hub: the number (as an `origin`) of that addressee; 0 is the hub itself. To the hub:
     the station whose number `sequence` is; 0 is the hub, which gave it."""
     digest: bytes = b""
-    """`digest_of` the item; none from a peer of before digests."""
+    """`digest_of` the item."""
     rung: Rung = Rung.STORED
     text: str = ""
     """Who has read it, by which service it goes on, or why nobody gets it."""
@@ -127,8 +127,8 @@ class Ack:
     by_hub: bool = False
     """The hub has it too, from the sender of this."""
     digest: bytes = b""
-    """`digest_of` the item when it is whole, or else `digest_of_slices` of what arrived; none from
-    a peer of before digests."""
+    """`digest_of` the item when it is whole, or else `digest_of_slices` of what arrived; of a
+    holding without items there is none."""
     beyond: tuple[int, ...] = ()
     """Stations that lack it as far as the sender knows, which may not pass it on: it has crossed as
     many kits as allowed."""
@@ -325,8 +325,8 @@ def encode(
 ) -> bytes:
     """The bytes of one envelope; times within it are told relative to its first entry's.
 
-    With `packed` the texts and several positions in it take fewer bytes. A reader of before reads
-    none of those, so that an SOS is told without.
+    With `packed` the texts and several positions in it take fewer bytes. An SOS is told without:
+    whoever has nothing but a CBOR reader reads it.
     """
     if not entries:
         raise LocalProtocolError("an envelope holds at least one entry")
@@ -463,11 +463,9 @@ def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
             write_bitmap(content.arrived, content.count, content.digest),
         ]
     if isinstance(content, Ack):
-        several = [content.count, write_bitmap(content.arrived, content.count, content.digest)]
-        alone = content.count == 1 and content.whole and not content.digest
-        parts = [None, None] if alone else several
+        bitmap = write_bitmap(content.arrived, content.count, content.digest)
         beyond = [*content.beyond] or None
-        members = [content.station, *parts, content.by_hub or None, beyond]
+        members = [content.station, content.count, bitmap, content.by_hub or None, beyond]
         return _trimmed([12, entry.sequence, *members])
     if isinstance(content, RelayRequest):
         return [13, entry.sequence, content.station]
@@ -542,17 +540,12 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
-def _read_ack(
-    station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None, beyond: Any = None
-) -> Ack:
+def _read_ack(station: Any, count: Any, bitmap: Any, by_hub: Any = None, beyond: Any = None) -> Ack:
     expect(in_range(station, low=1), "station")
     expect(by_hub in (None, False, True), "word of the hub")
     stations = [] if beyond is None else beyond
     expect(isinstance(stations, list) and len(stations) <= BEYOND_MAX, "stations beyond")
     expect(all(in_range(each, low=1) for each in stations), "stations beyond")
-    if count is None:
-        expect(bitmap is None, "count of fragments")
-        return Ack(station, by_hub=bool(by_hub), beyond=tuple(stations))
     if is_int(count) and count == 0:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
@@ -598,11 +591,10 @@ def _read_unproved(proof: Any) -> Unproved:
     return Unproved()
 
 
-def _read_receipt(by: Any, digest: Any = b"", rung: Any = None, text: Any = None) -> Receipt:
-    digest = b"" if digest is None and rung else digest
-    by = 0 if by is None and (digest or rung) else by
+def _read_receipt(by: Any, digest: Any, rung: Any = None, text: Any = None) -> Receipt:
+    by = 0 if by is None else by
     expect(in_range(by, low=0), "number of who has it")
-    expect(len(read_bytes(digest)) in (0, DIGEST_BYTES), "digest of 4 bytes")
+    expect(len(read_bytes(digest)) == DIGEST_BYTES, "digest of 4 bytes")
     expect(rung is None or in_range(rung, low=0, high=max(Rung)), "rung known here")
     return Receipt(by, digest, Rung(rung or 0), "" if text is None else read_text(text))
 
@@ -648,10 +640,10 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     4: (Data, lambda time, payload: Data(read_bytes(payload)), lambda item: [item.payload]),
     11: (
         Receipt,
-        lambda time, by=0, digest=b"", *told: _read_receipt(by, digest, *told),
+        lambda time, by, digest, *told: _read_receipt(by, digest, *told),
         lambda receipt: [
             receipt.by or None,
-            receipt.digest or None,
+            receipt.digest,
             receipt.rung or None,
             receipt.text or None,
         ],

@@ -62,7 +62,8 @@ def test_a_unit_is_where_it_was_and_since_when() -> None:
 
 @needs_node_cot
 def test_a_message_and_its_ticks_name_who_speaks_to_whom() -> None:
-    ticks = [tak.receipt(ChatReceipt(OLGA, ADA.uid, "m-1", read=each), ADA, NOW) for each in (0, 1)]
+    said_back = [ChatReceipt(OLGA, ADA.uid, "m-1", read=each) for each in (False, True)]
+    ticks = [tak.receipt(each, ADA, NOW) for each in said_back]
     message, *read_back = read(tak.chat(SAID, NOW), *ticks)
     told = message["feature"]["properties"]["chat"]
     assert (told["messageId"], told["senderCallsign"], told["chatroom"]) == ("m-1", "Ada", "Olga")
