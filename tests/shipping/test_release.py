@@ -118,7 +118,7 @@ def field(package: Path, name: str) -> str:
         ("dirty", "there are changes here that no commit has: git status"),
         ("no key", "is no file: minisign -G -s"),
         ("in use", "is not empty: name a new folder"),
-        ("no section", "CHANGELOG.md has no section Unreleased"),
+        ("no section", "CHANGELOG.md has no section 0.1.0"),
         ("untagged", "says 0.1.0, the last tag is none: git fetch --tags, or git tag v0.1.0"),
     ],
 )
