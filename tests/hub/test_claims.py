@@ -5,15 +5,23 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from fieldagent.hub.records import claims
+from fieldagent.hub.records.ledger import Posting, enter_from_kits
 from fieldagent.hub.store.contract import DatabaseOptions, Db, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.webhook import deliveries
+from fieldagent.hub.webhook.deliveries import WebhookPost
+from fieldagent.package.package import Message
+from fieldagent.store.group import StoreUnavailable
+from tests.hub import claiming
 from tests.hub.relay import mail_relay
 from tests.hub.test_contacts import kit_of, raise_sos, settle_in
 from tests.hub.test_journey import folder, receiver
@@ -104,6 +112,46 @@ async def test_what_the_living_have_claimed_stays_theirs(
             while await store.read(_claimed) != left:
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
+
+
+def _post(db: Db) -> None:
+    """A kit posts to a workspace with a webhook."""
+    db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
+    db.execute("INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0)")
+    db.execute("INSERT INTO webhook (id, workspace, url, created) VALUES (1, 1, 'http://x', 0)")
+    enter_from_kits(db, [Posting(1, 1, Message("here"), 1, 12)], now=1.0, grace=60)
+
+
+class _Silent:
+    """A store that goes away in its first commit, which is on its disk."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.commits = 0
+
+    async def commit(self, operation: Callable[[Db], Any]) -> Any:
+        result = await self._store.commit(operation)
+        self.commits += 1
+        if self.commits == 1:
+            raise StoreUnavailable("the connection was cut")
+        return result
+
+
+async def test_a_claim_whose_commit_nobody_knows_of_is_given_back(store: Store) -> None:
+    """It is not left until it runs out, after a minute, or two for who is told of an SOS."""
+    async with running(store):
+        await store.prove()
+        await store.commit(_post)
+        away: Any = _Silent(store)
+
+        def claim(db: Db) -> list[WebhookPost]:
+            return claiming.claim(db, 2.0)
+
+        with pytest.raises(StoreUnavailable):
+            await claims.take(away, claim, deliveries.give_back)
+        assert away.commits == 2
+        assert await store.read(_claimed) == []
+        assert await claims.take(store, claim, deliveries.give_back) != []
 
 
 async def test_through_a_pooler_nobody_is_known_to_be_dead(postgres: str) -> None:
