@@ -288,10 +288,19 @@ def test_an_sos_is_plain_for_whoever_reads_no_packed_text() -> None:
 
 
 def test_a_large_envelope_holds_no_packed_text() -> None:
-    """Its texts would take long to read."""
+    """Its texts would take long to read: none is written, and none of somebody else's is read."""
     many = [Entry(n, Message("Arrived at camp, all well"), TIME) for n in range(60)]
     body = encode(many, packed=True)
     assert len(body) > PACKED_BYTES
     read = decode(body)
-    assert not read.entries
-    assert "no text" in read.not_understood[0]
+    assert (read.entries, read.packed) == (tuple(many), False)
+    packed = [[1, n, 0, pack("Arrived at camp, all well")] for n in range(60)]
+    theirs = decode(cbor2.dumps([1, 0, 0, *packed]))
+    assert not theirs.entries
+    assert "no text" in theirs.not_understood[0]
+
+
+def test_a_long_text_is_read_however_long_it_is_where_packed() -> None:
+    """A 9704 takes it in one message."""
+    sent = Entry(7, Message("At the pass, wind is strong but fine. " * 50), TIME)
+    assert decode(encode([sent], packed=True)).entries == (sent,)
