@@ -188,7 +188,7 @@ def main() -> None:
     row("  it writes", kit.written, "<= 0", "B/h")
     row("wakeups of a hub on SQLite with one link", hub_on_sqlite.wakeups, "<= 0.2", "/s")
     row("  it writes", hub_on_sqlite.written, "<= 0", "B/h")
-    row("start to listening over import trio", start_ratio(), "<= 1.5")
+    row("start to listening over import trio", start_ratio(), "<= 1.4")
     if ZIPAPP.exists():
         row("start of the zipapp over the installed package", zipapp_ratio(ZIPAPP), "<= 1.3")
 
