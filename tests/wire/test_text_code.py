@@ -55,6 +55,13 @@ def test_texts_of_each_language_are_short(language: str) -> None:
     assert packed_share(FIELD_TEXTS[language]) <= MOST[language]
 
 
+def test_the_shares_are_those_described() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    _, _, table_ = text.partition("| English | German | French |")
+    told = table_.splitlines()[2].strip("| ").split(" | ")
+    assert told == [f"{packed_share(FIELD_TEXTS[language]):.3f}" for language in MOST]
+
+
 def test_every_language_has_texts_of_each_trade() -> None:
     assert {language: len(texts) for language, texts in FIELD_TEXTS.items()} == {
         **dict.fromkeys(("en", "de", "fr", "es", "uk"), 60),
