@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 
 from tests.bench import table
 
@@ -26,8 +25,6 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         print(f"No benchmark {', '.join(unknown)}: there are {', '.join(NAMES)}", file=sys.stderr)
         return 2
-    # Programs of peers, such as uvicorn, stand beside this Python.
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name in arguments or NAMES:
         run: Callable[[], object] = import_module(f"tests.bench.{name}").main
         print(f"\n{name}, at a load of {os.getloadavg()[0]:.1f}", flush=True)
