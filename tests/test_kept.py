@@ -12,7 +12,7 @@ import pytest
 
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.hub.store import schema
-from fieldagent.wire import envelope, link, node, sms_frame
+from fieldagent.wire import envelope_form, link, node, sms_frame
 from fieldagent.wire.envelope import decode
 from tests.hub.conftest import postgres
 from tests.kept.leave import POSTED, hub_says, kit_says
@@ -106,5 +106,5 @@ def test_the_documents_name_the_versions() -> None:
     assert f"| journal of a kit | tables {JOURNAL.first} |" in text
     first = min(schema.STEPS, default=schema.VERSION)
     assert f"| database of the hub | tables {first} |" in text
-    assert (envelope.VERSION, link.VERSION, node.VERSION, sms_frame.VERSION) == (1, 1, 1, 1)
+    assert (envelope_form.VERSION, link.VERSION, node.VERSION, sms_frame.VERSION) == (1, 1, 1, 1)
     assert KEPT[0].name == "0.1"

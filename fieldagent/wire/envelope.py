@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import cbor2
-
 from fieldagent.package.package import (
     CheckIn,
     CommandAnswer,
@@ -30,7 +28,6 @@ from fieldagent.package.payload import Identity
 from fieldagent.package.reach import Rung
 from fieldagent.package.reading import WrongValue, read_person
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import strict_cbor
 from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap
 from fieldagent.wire.command import (
     RemoteCommand,
@@ -39,6 +36,7 @@ from fieldagent.wire.command import (
     write_answer,
     write_command,
 )
+from fieldagent.wire.envelope_form import EnvelopeParts, read_form, write_array, write_short
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.incident_word import (
     read_incident_word,
@@ -58,11 +56,10 @@ from fieldagent.wire.places import (
     write_location,
     write_position,
 )
-from fieldagent.wire.tag import TAG_BYTES, key_of, tag
+from fieldagent.wire.tag import key_of
 from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 
-VERSION = 1
 EPOCH = 1_735_689_600
 """2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
 PACKED_BYTES = 512
@@ -288,7 +285,7 @@ class Envelope:
     key: int | None = None
     """Which of the keys tagged it."""
     packed: bool = False
-    """It holds packed text, or a track: its sender reads such things, too."""
+    """It has the short form, packed text, or a track: its sender reads such things, too."""
 
 
 class Unauthenticated(RemoteProtocolError):
@@ -325,18 +322,22 @@ def encode(
 ) -> bytes:
     """The bytes of one envelope; times within it are told relative to its first entry's.
 
-    With `packed` the texts and several positions in it take fewer bytes. An SOS is told without:
-    whoever has nothing but a CBOR reader reads it.
+    With `packed` it has the short form, and texts and several positions in it take fewer bytes,
+    unless it is too long for that. An SOS is told without: whoever has nothing but a CBOR reader
+    reads it.
     """
     if not entries:
         raise LocalProtocolError("an envelope holds at least one entry")
     base = entries[0].time
-    written = _write_packed(entries, base) if packed else [_write_entry(e, base) for e in entries]
-    items = [VERSION, base - EPOCH, origin, *written]
-    if key is None:
-        return cbor2.dumps(items)
-    plain = cbor2.dumps([*items, bytes(TAG_BYTES)])[:-TAG_BYTES]
-    return plain + tag(plain, key)
+    if packed:
+        parts = EnvelopeParts(base - EPOCH, origin, _write_packed(entries, base))
+        write = write_array if any(entry.sos for entry in entries) else write_short
+        body = write(parts, key)
+        if body is not None and len(body) <= PACKED_BYTES:
+            return body
+    return write_array(
+        EnvelopeParts(base - EPOCH, origin, [_write_entry(e, base) for e in entries]), key
+    )
 
 
 def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
@@ -345,20 +346,14 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     Raises RemoteProtocolError where nothing in it can be used: no CBOR, another version; and
     Unauthenticated.
     """
-    items = strict_cbor.loads(body)
-    if not isinstance(items, list) or not items or not is_int(items[0]):
-        raise RemoteProtocolError("not an envelope: no array that starts with a version")
-    if items[0] != VERSION:
-        raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
-    tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
-    key = key_of(body, keys) if tagged else None
+    parts = read_form(body)
+    key = key_of(body, keys) if parts.tagged else None
     if keys and key is None:
-        raise Unauthenticated(missing=not tagged)
-    head, entries = items[1:3], items[3 : len(items) - tagged]
-    if len(head) < 2 or not in_range(head[0]) or not in_range(head[1], low=0):
-        raise RemoteProtocolError("the envelope's time or origin is damaged")
-    envelope = _read_entries(entries, head[0] + EPOCH, head[1], may_pack=len(body) <= PACKED_BYTES)
-    return replace(envelope, tagged=tagged, key=key)
+        raise Unauthenticated(missing=not parts.tagged)
+    may_pack = len(body) <= PACKED_BYTES
+    envelope = _read_entries(parts.entries, parts.base + EPOCH, parts.origin, may_pack=may_pack)
+    packed = envelope.packed or parts.short
+    return replace(envelope, tagged=parts.tagged, key=key, packed=packed)
 
 
 def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: bool) -> Envelope:
@@ -414,7 +409,7 @@ def _read_packed(entry: Any, base: int) -> list[Entry] | None:
 
 
 def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
-    """With their texts packed, and where there are several bare positions, those as one track."""
+    """With their texts packed, and several positions as one track."""
     fixes = {
         at: fix
         for at, entry in enumerate(entries)
@@ -423,14 +418,15 @@ def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
         and (fix := track_fix(entry.sequence, entry.time, entry.content))
     }
     several = 1 < len(fixes) <= COUNT_MAX
-    track = dict(sorted(fixes.items(), key=lambda each: each[1])) if several else {}
+    ordered = sorted(fixes.items(), key=lambda each: (each[1].sequence, each[1].time))
+    track = dict(ordered) if several else {}
     written = []
     for at, entry in enumerate(entries):
         if at not in track:
             written.append(_write_entry(entry, base, packed=not entry.sos))
         elif at == next(iter(fixes)):
-            first = min(track.values())
-            members = [first.sequence, first.time - base, write_track([*track.values()])]
+            first, *_ = together = [*track.values()]
+            members = [first.sequence, first.time - base, write_track(together)]
             written.append([2, *members])
     return written
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import cbor2
@@ -63,7 +63,7 @@ from fieldagent.wire.parcel import DOWN, UP, wrap
 from fieldagent.wire.places import write_location
 
 TIME = 1_790_000_000
-MOMENT = datetime.fromtimestamp(TIME, UTC)
+MOMENT, MINUTE = datetime.fromtimestamp(TIME, UTC), timedelta(minutes=1)
 KEY, AIR_KEY = (derive_key(bytes(range(32)), direction) for direction in ("MO", "AIR"))
 ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
@@ -258,6 +258,29 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
                 TIME + 60 * n,
             )
             for n in range(3)
+        ],
+        0,
+        None,
+    ),
+    "packed messages 50000000": (
+        [
+            Entry(50_000_000, Message("Camp reached"), TIME),
+            Entry(50_000_001, Message("Camp reached"), TIME - 30, to=12, asks=True),
+            Entry(14, Receipt(digest=DIGEST), TIME),
+        ],
+        0,
+        KEY,
+    ),
+    "packed message 20": (
+        [Entry(1, Introduction(ADA), TIME), Entry(20, Message("hi"), TIME)],
+        1,
+        None,
+    ),
+    "packed locations 50": (
+        [
+            Entry(50, Location(46.5, 7.25, MOMENT, 1408, 1.3, 350), TIME),
+            Entry(51, Location(46.501, 7.25, MOMENT + MINUTE, 1420, 1.1, 10), TIME + 60),
+            Entry(53, Location(46.502, 7.251, MOMENT + 2 * MINUTE), TIME + 120),
         ],
         0,
         None,
