@@ -47,6 +47,7 @@ class OperatorCall:
     kind: str = ""
     address: str = ""
     since: float = 0.0
+    claimed_until: float = 0.0
 
 
 def is_due(db: Db, now: float) -> bool:
@@ -78,12 +79,13 @@ def claim(db: Db, now: float) -> list[OperatorCall]:
 
     One that another process took and never settled may have left: it is called in again.
     """
-    calls = [OperatorCall(*row) for row in _callable(db, now, lock=True)]
+    until = now + CALL_SECONDS
+    calls = [OperatorCall(*row, until) for row in _callable(db, now, lock=True)]
     for call in calls:
         db.execute(
             "UPDATE mobile_terminated SET state = 'calling', claimed_until = ?, claimed_by = ?,"
             " tries = tries + 1 WHERE id = ?",
-            now + CALL_SECONDS,
+            until,
             db.worker,
             call.id,
         )
@@ -94,8 +96,8 @@ def give_back(db: Db, calls: Sequence[OperatorCall]) -> None:
     """End the claim of what is not called in now."""
     for call in calls:
         db.execute(
-            "UPDATE mobile_terminated SET claimed_until = 0 WHERE id = ? AND claimed_by = ?",
-            *(call.id, db.worker),
+            "UPDATE mobile_terminated SET claimed_until = 0 WHERE id = ? AND claimed_until = ?",
+            *(call.id, call.claimed_until),
         )
 
 
