@@ -22,7 +22,7 @@ from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings, radio_place
 from fieldagent.package.package import Channel
-from fieldagent.system.put_off import put_off
+from fieldagent.system.lazy_module import lazy_module
 from fieldagent.system.supervisor import Part
 from fieldagent.wire.incident_proof import token_digest
 from fieldagent.wire.kit_condition import KitCondition
@@ -79,7 +79,7 @@ def _cellular(
 ) -> Part:
     # `websockets` imports it, and a release asks it for nothing; with e-mail and zip files, which
     # it reads, it takes 1 MB.
-    put_off("importlib.metadata")
+    lazy_module("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.condition_news import ConditionNews
     from fieldagent.agent.channels.hub_connection import HubAddress

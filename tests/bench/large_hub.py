@@ -163,7 +163,7 @@ def _rest(number: str, divisor: int) -> str:
 
 def _begin_above(db: Db, table: str, greatest: int) -> None:
     """PostgreSQL counts apart from what the rows have."""
-    if db.for_update:
+    if db.for_update():
         db.execute(f"ALTER TABLE {table} ALTER COLUMN id RESTART WITH {greatest + 1}")
 
 

@@ -175,5 +175,5 @@ def _settle_in(db: Db) -> None:
             MASTER if number == 3 else None,
             secret.lookup(f"token {number}"),
         )
-    if db.for_update:  # PostgreSQL counts on from what it has given itself
+    if db.for_update():  # PostgreSQL counts on from what it has given itself
         db.execute("SELECT setval(pg_get_serial_sequence('device', 'id'), 3)")

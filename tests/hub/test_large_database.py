@@ -42,7 +42,7 @@ SOME = 15_000
 class _Counting:
     """Implements `Db`."""
 
-    skip_locked = for_update = living_workers = ""
+    living_workers = ""
     worker = 1
     takes_lists = False
 
@@ -53,6 +53,12 @@ class _Counting:
 
     def _count(self) -> None:
         self.steps += EVERY
+
+    def for_update(self, of: str = "") -> str:
+        return ""
+
+    def skip_locked(self, of: str = "") -> str:
+        return ""
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, parameters).fetchall()

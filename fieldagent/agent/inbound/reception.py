@@ -347,24 +347,24 @@ class Inbox:
         self, db: sqlite3.Connection, entry: Entry, report: Report, taken: Taken
     ) -> None:
         """A recording of one says nothing new: each brings fragments that cost only once."""
-        if inbound.seen(db, THE_HUB, entry.sequence, fingerprint(entry), taken.now):
-            taken.duplicates += 1
-        else:
+        if inbound.mark_arrived(db, THE_HUB, entry.sequence, fingerprint(entry), taken.now):
             taken.reports.append((entry.sequence, report))
+        else:
+            taken.duplicates += 1
 
     def store_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
         """Spool an item that was not there before, by whatever number it was known."""
-        known = inbound.seen(
+        is_new = inbound.mark_arrived(
             db, origin, entry.sequence, fingerprint(entry), taken.now, sos=entry.sos
         )
         source = taken.sources.get(entry.sequence)
         if source is not None:
             twin = replace(entry, sequence=source.sequence)
-            heard = inbound.seen(
+            other_is_new = inbound.mark_arrived(
                 db, -source.station, twin.sequence, fingerprint(twin), taken.now, sos=twin.sos
             )
-            known = known or heard
-        if known:
+            is_new = is_new and other_is_new
+        if not is_new:
             taken.duplicates += 1
         else:
             assert isinstance(entry.content, Item)
@@ -408,7 +408,9 @@ class Inbox:
         items = (e for e in whole.entries if e.sequence == sequence and isinstance(e.content, Item))
         digest = next(map(digest_of, items), None)
         for fragment in whole.fragments:
-            inbound.seen(db, origin, sequence, fingerprint(fragment), taken.now, whole=digest)
+            inbound.mark_arrived(
+                db, origin, sequence, fingerprint(fragment), taken.now, whole=digest
+            )
         if whole.not_understood:
             taken.troubles += whole.not_understood
             if taken.channel is not None:

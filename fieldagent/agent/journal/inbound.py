@@ -48,7 +48,7 @@ class FragmentedItem(NamedTuple):
     parts: int
 
 
-def seen(
+def mark_arrived(
     db: sqlite3.Connection,
     origin: int,
     sequence: int,
@@ -58,14 +58,14 @@ def seen(
     whole: bytes | None = None,
     sos: bool = False,
 ) -> bool:
-    """Whether the same was there before; from now on it was. `whole` is of a fragment: the digest
-    of its item. An SOS is remembered longer than anything else."""
+    """Note that it is here; return whether it is new. `whole` is of a fragment: the digest of its
+    item. An SOS is remembered longer than anything else."""
     cursor = db.execute(
         "INSERT OR IGNORE INTO arrived (origin, sequence, digest, at, whole, sos)"
         " VALUES (?, ?, ?, ?, ?, ?)",
         (origin, sequence, digest, now, whole, sos),
     )
-    return cursor.rowcount == 0
+    return cursor.rowcount > 0
 
 
 def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:

@@ -111,7 +111,7 @@ class Relay:
             return None
         self.waiting.pop((station, entry.sequence), None)
         # Remembered beyond the Package: a recording of it costs nobody's credits.
-        inbound.seen(db, -station, entry.sequence, request, now, sos=entry.sos)
+        inbound.mark_arrived(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)][1]
         package = Package(
             item=item,

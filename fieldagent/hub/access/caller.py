@@ -284,7 +284,7 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
     among, keys = one_of(db, sorted({caller.key for caller in callers}))
     rows = db.execute(
         f"SELECT id, per_minute, burst, tat FROM credential WHERE id {among}"
-        f" ORDER BY id{db.for_update}",
+        f" ORDER BY id{db.for_update()}",
         *keys,
     )
     rates = {id_: (per_minute, burst) for id_, per_minute, burst, _ in rows}
@@ -303,7 +303,7 @@ def note_calls(db: Db, counted: Counted) -> None:
         db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
 
 
-def over_rate(db: Db, caller: Caller, now: float) -> Problem | None:
+def charge_rate(db: Db, caller: Caller, now: float) -> Problem | None:
     """Count one call by itself."""
     counted = count_calls(db, [caller], now)
     note_calls(db, counted)

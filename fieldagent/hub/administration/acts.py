@@ -11,7 +11,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import number
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
-from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose, over_rate
+from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose, charge_rate
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.not_now import not_now
@@ -45,7 +45,7 @@ class Acts:
         Problem: nothing is changed then."""
         now = self.clock()
         try:
-            too_often = await self.store.commit(lambda db: over_rate(db, caller, now))
+            too_often = await self.store.commit(lambda db: charge_rate(db, caller, now))
             if too_often is not None:
                 raise too_often
             return await self.store.commit(lambda db: _carry_out(db, caller, act, now))
@@ -62,7 +62,7 @@ def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float
     role, the second is none any more."""
     those = db.execute(
         "SELECT member FROM membership WHERE workspace = ? AND role = ? ORDER BY member"
-        + db.for_update,
+        + db.for_update(),
         caller.workspace,
         ADMINISTRATOR,
     )

@@ -68,7 +68,7 @@ def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
     rows = db.execute(
         f"SELECT {_LINK}, key FROM alarm_link"
         " JOIN signing_key ON signing_key.name = ? WHERE alarm_link.id = ?"
-        + (db.for_update.replace("UPDATE", "UPDATE OF alarm_link") if locked else ""),
+        + (db.for_update("alarm_link") if locked else ""),
         *(KEY, int(read[1])),
     )
     for *row, key in rows:
@@ -81,7 +81,7 @@ def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
 def of_message(db: Db, message_id: str) -> AlarmLink | None:
     """Return the link that this message holds; nobody else uses it meanwhile."""
     rows = db.execute(
-        f"SELECT {_LINK} FROM alarm_link WHERE message_id = ?{db.for_update}", message_id
+        f"SELECT {_LINK} FROM alarm_link WHERE message_id = ?{db.for_update()}", message_id
     )
     return AlarmLink(*rows[0]) if rows else None
 
@@ -91,7 +91,7 @@ def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
     meanwhile."""
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND code = ?"
-        f" ORDER BY id DESC LIMIT 1{db.for_update}",
+        f" ORDER BY id DESC LIMIT 1{db.for_update()}",
         *(contact, code),
     )
     return AlarmLink(*rows[0]) if rows else None

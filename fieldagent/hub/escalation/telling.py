@@ -72,7 +72,7 @@ def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None)
     those of contact that this hub has."""
     known = contact_kinds() if kinds is None else kinds
     rows = db.execute(
-        f"{_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked}", now, now, limit
+        f"{_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked()}", now, now, limit
     )
     alone = [_claimed(db, row[0], row[1:], now, desk, known) for row in rows]
     return [*alone, *_together(db, now, limit - len(alone), desk, known)]
@@ -105,7 +105,7 @@ def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[T
         " AND not_before <= ? AND claimed_until <= ? ORDER BY contact LIMIT ?",
         *(now, now, limit),
     ):
-        locked = f"SELECT 1 FROM alarm_contact WHERE id = ?{db.skip_locked}"
+        locked = f"SELECT 1 FROM alarm_contact WHERE id = ?{db.skip_locked()}"
         if not db.execute(locked, contact):
             continue
         rows = db.execute(f"{_DUE} AND held = 1 AND contact = ? ORDER BY id", now, now, contact)

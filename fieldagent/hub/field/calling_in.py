@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fieldagent.hub.field.mobile_terminated import REACHED, due
@@ -80,7 +81,8 @@ def claim(db: Db, now: float) -> list[OperatorCall]:
     One that another process took and never settled may have left: it is called in again.
     """
     until = now + CALL_SECONDS
-    calls = [OperatorCall(*row, until) for row in _callable(db, now, lock=True)]
+    found = (OperatorCall(*row) for row in _callable(db, now, lock=True))
+    calls = [replace(call, claimed_until=until) for call in found]
     for call in calls:
         db.execute(
             "UPDATE mobile_terminated SET state = 'calling', claimed_until = ?, claimed_by = ?,"
@@ -102,7 +104,7 @@ def give_back(db: Db, calls: Sequence[OperatorCall]) -> None:
 
 
 def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
-    suffix = db.skip_locked.replace("UPDATE", "UPDATE OF m") if lock else ""
+    suffix = db.skip_locked("m") if lock else ""
     return db.execute(
         "SELECT m.id, m.device, device.name, device.imei, device.operator, m.body, m.urgent,"
         " m.tries, device.modem, device.thing, m.created FROM mobile_terminated m"

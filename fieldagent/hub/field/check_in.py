@@ -150,8 +150,7 @@ def look(db: Db, now: float) -> list[str]:
         " kit_every, warned, latitude, longitude, position_at, contact.at FROM check_in c"
         " JOIN device ON device.id = c.device LEFT JOIN contact ON contact.device = c.device"
         " WHERE c.sos IS NULL AND c.due <= ? AND (warned IS NULL OR warned <= ?)"
-        " AND device.disabled IS NULL ORDER BY c.device"
-        + db.skip_locked.replace("UPDATE", "UPDATE OF c"),
+        " AND device.disabled IS NULL ORDER BY c.device" + db.skip_locked("c"),
         now,
         now - PATIENCE,
     )

@@ -349,7 +349,7 @@ class MobileOriginated:
             taken.troubles.append("an introduction: the hub knows who is who")
         elif isinstance(content, Report):
             # A recording of one says nothing new: what it asks for costs only once.
-            if not _is_new(db, entry, taken):
+            if not _mark_arrived(db, entry, taken):
                 taken.duplicates += 1
             elif not send_fragments_again(db, device.id, entry.sequence, content, taken.now):
                 taken.mismatches.append(f"a report on {entry.sequence}")
@@ -365,7 +365,7 @@ class MobileOriginated:
             _take_unreadable(db, entry, content, taken)
         elif isinstance(content, Fragment):
             self._take_fragment(db, entry, content, taken)
-        elif (taken.doubt and _was_there(db, entry, taken)) or not _is_new(db, entry, taken):
+        elif (taken.doubt and _was_there(db, entry, taken)) or not _mark_arrived(db, entry, taken):
             taken.duplicates += 1
             if entry.sos and not taken.doubt:
                 _note_carrier(db, entry, taken)
@@ -449,7 +449,7 @@ class MobileOriginated:
             return
         slices.drop(db, whose, part.count)
         for fragment in whole.fragments:
-            _is_new(db, fragment, taken)
+            _mark_arrived(db, fragment, taken)
         if taken.revoked is not None and not any(entry.sos for entry in whole.entries):
             # The last fragment alone could not be taken in later.
             self._bury(db, taken.device, whole.envelope, Bearer.IP, taken.doubt)
@@ -565,7 +565,7 @@ def _take_check_in(db: Db, entry: Entry, asked: CheckIn, taken: _Taken) -> None:
     device, digest = taken.device.id, digest_of(entry)
     if taken.doubt:
         taken.troubles.append(taken.doubt)
-    elif _is_new(db, entry, taken):
+    elif _mark_arrived(db, entry, taken):
         taken.items += 1
         check_in.ask(db, device, asked.within, entry.sequence, now=taken.now)
         owe_receipt(db, device, entry.sequence, digest, THE_HUB, taken.now, urgent=True)
@@ -578,7 +578,7 @@ def _take_answer(db: Db, entry: Entry, answer: CommandAnswer, taken: _Taken) -> 
     """Only its own link or modem brings what a kit answers."""
     if taken.doubt or taken.relaying is not None:
         taken.troubles.append("an answer to a command, which another device brought")
-    elif not _is_new(db, entry, taken):
+    elif not _mark_arrived(db, entry, taken):
         taken.duplicates += 1
     else:
         taken.items += 1
@@ -605,7 +605,7 @@ def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None
         taken.device.id,
         entry.sequence,
     )
-    if not rows and _never_given(db, entry, taken):
+    if not rows and _renumber_if_restored(db, entry, taken):
         taken.mismatches.append(f"a receipt of {entry.sequence}")
     for item, body, urgent in rows:
         digest = digest_of(replace(stored_entry(body), sequence=entry.sequence))
@@ -623,7 +623,7 @@ def _take_unreadable(db: Db, entry: Entry, said: Unreadable, taken: _Taken) -> N
     """A message came to the device's modem, and noise kept it from being read: it goes again. A
     recording of that says nothing new."""
     name = taken.device.name
-    if not _is_new(db, entry, taken):
+    if not _mark_arrived(db, entry, taken):
         taken.duplicates += 1
     elif mt_copies.send_unreadable_again(db, taken.device.id, said, taken.now):
         log.warning("%s could not read a message of %d bytes: sent again", name, said.size)
@@ -658,8 +658,9 @@ def _take_rung(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None:
     taken.mismatches.append(f"a word on how far {entry.sequence} has come")
 
 
-def _never_given(db: Db, entry: Entry, taken: _Taken) -> bool:
-    """Whether the number is one that the hub has yet to give."""
+def _renumber_if_restored(db: Db, entry: Entry, taken: _Taken) -> bool:
+    """Return whether the number is one that the hub has yet to give. Where that is proved, its
+    database was restored: numbers are left out (`records.numbering`)."""
     device = taken.device.id
     higher = "SELECT 1 FROM device WHERE id = ? AND next_sequence <= ?"
     if not db.execute(higher, device, entry.sequence):
@@ -669,8 +670,8 @@ def _never_given(db: Db, entry: Entry, taken: _Taken) -> bool:
     return True
 
 
-def _is_new(db: Db, entry: Entry, taken: _Taken) -> bool:
-    """From now on it is not."""
+def _mark_arrived(db: Db, entry: Entry, taken: _Taken) -> bool:
+    """Note that it is here; return whether it is new."""
     return bool(
         db.execute(
             "INSERT INTO arrived (device, origin, sequence, digest, at, sos)"

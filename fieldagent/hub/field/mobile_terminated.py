@@ -96,7 +96,7 @@ def due(db: Db, now: float, *, lock: bool) -> list[Account]:
         f" AND receipt.state = 'waiting' AND receipt.urgent = 1) AND NOT {IS_LINKED})"
         f" OR EXISTS (SELECT 1 FROM command WHERE command.device = device.id AND {commands.IS_DUE}"
         f" AND (command.bearer = 'satellite' OR NOT {IS_LINKED})))"
-        " ORDER BY id" + (db.skip_locked if lock else ""),
+        " ORDER BY id" + (db.skip_locked() if lock else ""),
         *([now] * 9),
     )
     return [account_of(row) for row in rows]

@@ -81,7 +81,7 @@ def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange |
     """Return the last change of a workspace, under way or over."""
     rows = db.execute(
         "SELECT workspace, key, step, began, stepped, ended, bearer FROM radio_key"
-        " WHERE workspace = ?" + (db.for_update if lock else ""),
+        " WHERE workspace = ?" + (db.for_update() if lock else ""),
         workspace,
     )
     return RadioKeyChange(rows[0][0], bytes(rows[0][1]), *rows[0][2:]) if rows else None

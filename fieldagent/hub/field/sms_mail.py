@@ -158,7 +158,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     rows = db.execute(
         "SELECT device, number, kind, owed, tag, load, text, copies, attempts, day, today, at"
         f" FROM kit_sms WHERE not_before <= ? AND claimed_until <= ? AND {_DUE}"
-        f" ORDER BY not_before LIMIT 1{db.skip_locked}",
+        f" ORDER BY not_before LIMIT 1{db.skip_locked()}",
         *(now, now, now - HEARD_WITHIN),
     )
     if not rows:

@@ -168,7 +168,7 @@ def look(db: Db, now: float) -> list[str]:
     """Go on with those that are under way; what to warn of."""
     rows = db.execute(
         "SELECT number, workspace, version, wave, within FROM update_offer WHERE state = ?"
-        f" ORDER BY number{db.skip_locked}",
+        f" ORDER BY number{db.skip_locked()}",
         UNDER_WAY,
     )
     told = [_go_on(db, _UnderWay(*row), now) for row in rows]

@@ -181,7 +181,7 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
         (fence, device): (FenceSide(None if inside is None else bool(inside), *times), alarm)
         for device, fence, inside, *times, alarm in db.execute(
             "SELECT device, fence, inside, clear, newest, alarm FROM fence_standing"
-            f" WHERE device {among} ORDER BY device, fence{db.for_update}",
+            f" WHERE device {among} ORDER BY device, fence{db.for_update()}",
             *devices,
         )
     }

@@ -139,7 +139,7 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     among, devices = one_of(db, sorted({each.device for each in positions}))
     for id_, device, name, drawn, alarm, created in db.execute(
         "SELECT id, device, name, shape, alarm, created FROM route WHERE ended IS NULL"
-        f" AND device {among} ORDER BY id{db.for_update}",
+        f" AND device {among} ORDER BY id{db.for_update()}",
         *devices,
     ):
         place = shape.from_json(json.loads(drawn))
@@ -173,7 +173,7 @@ def look(db: Db, now: float) -> list[str]:
         " longitude, position_at FROM route r JOIN device ON device.id = r.device"
         " LEFT JOIN contact ON contact.device = r.device"
         " WHERE ended IS NULL AND alarm IS NULL AND due + margin <= ? ORDER BY r.id"
-        + db.skip_locked.replace("UPDATE", "UPDATE OF r"),
+        + db.skip_locked("r"),
         now,
     )
     told = []

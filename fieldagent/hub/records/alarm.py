@@ -155,7 +155,7 @@ _UNREACHED = "SELECT id, workspace, kind FROM sos WHERE state = 'open' AND unrea
 def look(db: Db, now: float) -> list[str]:
     """Find SOS whose last dispatcher has gone before anybody has answered. The log of incidents
     tells of it."""
-    for id_, workspace, kind in db.execute(f"{_UNREACHED} ORDER BY id{db.skip_locked}"):
+    for id_, workspace, kind in db.execute(f"{_UNREACHED} ORDER BY id{db.skip_locked()}"):
         if reached_until(db, workspace, kind) <= now:
             _tell_everybody(db, id_, now)
     return []

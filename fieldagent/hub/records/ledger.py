@@ -360,7 +360,7 @@ def _deliver_to_devices(
         " AND link_token IS NOT NULL"  # a tracker has none, and nothing reaches it
         + (f" AND {workspace_log.AT_ONCE_TO}" if of_log else "")
         + f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
-        f" ORDER BY id{db.for_update}) RETURNING id, workspace, member, next_sequence,"
+        f" ORDER BY id{db.for_update()}) RETURNING id, workspace, member, next_sequence,"
         " CASE WHEN imei IS NULL OR operator IS NULL THEN 0 ELSE 1 END,"
         f" (SELECT over_satellite FROM membership WHERE {_MEMBER})",
         *counts,

@@ -71,7 +71,7 @@ def claim(db: Db, now: float, limit: int) -> list[Outward]:
     rows = db.execute(
         "SELECT id, item, address, text, message_id, attempts FROM outward WHERE state = 'waiting'"
         f" AND not_before <= ? AND claimed_until <= ? ORDER BY not_before, id LIMIT ?"
-        f"{db.skip_locked}",
+        f"{db.skip_locked()}",
         *(now, now, limit),
     )
     until = now + CLAIM

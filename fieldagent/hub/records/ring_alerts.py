@@ -112,7 +112,7 @@ def next_due(db: Db) -> float:
 def claim(db: Db, now: float) -> list[RingAlert]:
     """Modems that this process is to ring now. The next ring is set before: one that fails, or
     that we die in, is one that was missed."""
-    suffix = db.skip_locked.replace("UPDATE", "UPDATE OF r")
+    suffix = db.skip_locked("r")
     rows = db.execute(
         "SELECT r.device, device.name, device.imei, device.operator, r.waiting, r.rung"
         f"{_DUE} ORDER BY r.due LIMIT {AT_ONCE}{suffix}",

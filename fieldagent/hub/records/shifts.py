@@ -170,7 +170,8 @@ def look(db: Db, now: float) -> list[str]:
     """Warn where nobody is on watch and somebody is to be, and raise the alarm where that stays so;
     what to log."""
     due = db.execute(
-        f"SELECT workspace FROM watch_hours WHERE due <= ? ORDER BY workspace{db.skip_locked}", now
+        f"SELECT workspace FROM watch_hours WHERE due <= ? ORDER BY workspace{db.skip_locked()}",
+        now,
     )
     told = [_settle(db, workspace, now) for (workspace,) in due]
     return [line for line in told if line]

@@ -134,7 +134,7 @@ def belongs(db: Db, item: int | None, sos: int) -> None:
 
 def of_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
     """Return the incident that its kit names so. `locked`: nobody else changes it meanwhile."""
-    sql = _SOS + "device = ? AND number = ?" + (db.for_update if locked else "")
+    sql = _SOS + "device = ? AND number = ?" + (db.for_update() if locked else "")
     rows = db.execute(sql, device, number)
     return Sos(*rows[0]) if rows else None
 
@@ -238,7 +238,7 @@ def items_of(db: Db, id_: int, limit: int) -> list[int]:
 
 def named(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
     """`locked`: nobody else changes it meanwhile."""
-    sql = _SOS + "id = ? AND workspace = ?" + (db.for_update if locked else "")
+    sql = _SOS + "id = ? AND workspace = ?" + (db.for_update() if locked else "")
     rows = db.execute(sql, id_, workspace)
     return Sos(*rows[0]) if rows else None
 

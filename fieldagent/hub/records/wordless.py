@@ -23,7 +23,7 @@ def look(db: Db, now: float) -> list[str]:
     """Say in its stead that there is an SOS; return what to log."""
     rows = db.execute(
         f"SELECT sos.id, device.id, device.workspace, member, name{_WORDLESS} AND raised + ? <= ?"
-        f" ORDER BY sos.id{db.skip_locked.replace('UPDATE', 'UPDATE OF sos')}",
+        f" ORDER BY sos.id{db.skip_locked('sos')}",
         *(PATIENCE, now),
     )
     told = []

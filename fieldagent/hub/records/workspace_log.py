@@ -133,8 +133,7 @@ def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
     return db.execute(
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence"
         f" FROM device JOIN workspace ON workspace.id = device.workspace WHERE device.id {among}"
-        f" AND place < posted AND {_MAY_HAVE} ORDER BY device.id"
-        + db.for_update.replace("UPDATE", "UPDATE OF device"),
+        f" AND place < posted AND {_MAY_HAVE} ORDER BY device.id" + db.for_update("device"),
         *numbers,
     )
 
@@ -180,7 +179,7 @@ def come_back(db: Db, device: int, now: float) -> None:
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence, disabled"
         " FROM device JOIN workspace ON workspace.id = device.workspace WHERE device.id = ?"
         " AND disabled IS NOT NULL AND link_token IS NOT NULL AND place < posted"
-        + db.for_update.replace("UPDATE", "UPDATE OF device"),
+        + db.for_update("device"),
         device,
     )
     for id_, member, workspace, place, posted, sequence, disabled in rows:

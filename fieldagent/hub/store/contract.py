@@ -38,9 +38,6 @@ class DatabaseOptions:
 class Db(Protocol):
     """A connection within one transaction."""
 
-    skip_locked: str
-    """Ends a SELECT that claims rows: it locks them, and leaves out what others have locked."""
-
     takes_lists: bool
     """Whether one parameter may be a list of values, and one the JSON of many rows."""
 
@@ -51,8 +48,13 @@ class Db(Protocol):
     living_workers: str
     """A SELECT of the numbers of those that live."""
 
-    for_update: str
-    """Ends a SELECT of rows that are then changed: nobody else may change them meanwhile."""
+    def for_update(self, of: str = "") -> str:
+        """Return the end of a SELECT of rows that are then changed: nobody else may change them
+        meanwhile. Of a join only those of the table that is named."""
+
+    def skip_locked(self, of: str = "") -> str:
+        """Return the end of a SELECT that claims rows: it locks them, and leaves out what others
+        have locked."""
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run one statement, whose parameters are marked by `?`; the rows of a query or of

@@ -116,7 +116,7 @@ CREATE TABLE introduced ( -- whom a device knows by number
 
 CREATE TABLE arrived ( -- what a device sent, to recognise it when it comes again
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
-    origin {int} NOT NULL,
+    origin {int} NOT NULL, -- 1: nobody has proved that the device sent it
     sequence {int} NOT NULL,
     digest {blob} NOT NULL,
     at {real} NOT NULL,

@@ -75,8 +75,6 @@ _CONFLICTS = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetect
 
 
 class _PostgresDb:
-    skip_locked = " FOR UPDATE SKIP LOCKED"
-    for_update = " FOR UPDATE"
     takes_lists = True
     living_workers = LIVING_WORKERS
 
@@ -92,6 +90,12 @@ class _PostgresDb:
         """Something, in the whole transaction."""
         self._writes: dict[str, tuple[Any, ...]] = {}
         """That the server has not been given yet, in the whole transaction: their parameters."""
+
+    def for_update(self, of: str = "") -> str:
+        return f" FOR UPDATE OF {of}" if of else " FOR UPDATE"
+
+    def skip_locked(self, of: str = "") -> str:
+        return f"{self.for_update(of)} SKIP LOCKED"
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         self._whole.flush()

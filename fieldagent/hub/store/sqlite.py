@@ -55,8 +55,6 @@ LATE = 1.5
 
 
 class _SqliteDb:
-    skip_locked = ""
-    for_update = ""
     takes_lists = False
     worker = random.randrange(1, 2**31)
     """Of this process, which is the one that serves from the file."""
@@ -66,6 +64,12 @@ class _SqliteDb:
         self._connection = connection
         self._before = connection.total_changes
         self._announced: set[str] = set()
+
+    def for_update(self, of: str = "") -> str:
+        return ""
+
+    def skip_locked(self, of: str = "") -> str:
+        return ""
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, parameters).fetchall()

@@ -49,7 +49,7 @@ def source_of(db: Db, presented: str) -> ReportAddress | None:
 
 def charge_call(db: Db, source: ReportAddress, now: float) -> float:
     """Count a call; return 0, or the seconds until there may be one."""
-    sql = f"SELECT tat FROM credential WHERE id = ?{db.for_update}"
+    sql = f"SELECT tat FROM credential WHERE id = ?{db.for_update()}"
     ((tat,),) = db.execute(sql, source.id)
     tat, wait = CALLS.admit(tat, now)
     if not wait:
@@ -100,7 +100,7 @@ def find(db: Db, workspace: int, ident: str) -> Tracker | None:
     rows = db.execute(
         "SELECT device, tracker.workspace, member, name, every, alarm, at, told FROM tracker"
         " JOIN device ON device.id = device WHERE tracker.workspace = ? AND ident = ?"
-        " AND disabled IS NULL" + db.for_update.replace("UPDATE", "UPDATE OF tracker"),
+        " AND disabled IS NULL" + db.for_update("tracker"),
         workspace,
         ident,
     )

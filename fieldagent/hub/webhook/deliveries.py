@@ -130,7 +130,7 @@ def _runs(
     heads = db.execute(
         f"SELECT item, sender, batch, not_before FROM webhook_delivery WHERE webhook = ?"
         f" AND item {among} AND state = 'waiting' AND claimed_until <= ?"
-        f" ORDER BY sender >= 0, item{db.skip_locked}",
+        f" ORDER BY sender >= 0, item{db.skip_locked()}",
         webhook.id,
         *items,
         now,

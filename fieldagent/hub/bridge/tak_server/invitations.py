@@ -72,7 +72,7 @@ def use(
     stored = secret.lookup(token)
     now = new.expires - certificates.PHONE_LASTS
     ((used, serial),) = db.execute(
-        f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update}", stored
+        f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update()}", stored
     )
     if not used:
         db.execute(

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 
-def put_off(name: str) -> None:
+def lazy_module(name: str) -> None:
     """Load this module of a package when somebody first asks it for something.
 
     `importlib.util.LazyLoader` loads it as soon as anybody imports it, until Python 3.12.
