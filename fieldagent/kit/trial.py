@@ -52,7 +52,7 @@ class Place:
         """Of a download that was broken off."""
         self.packages = folder / "packages"
         """Of both versions, where the program came as Debian packages."""
-        self.trial = folder / "trial.json"
+        self.trial = folder / outcomes.UPDATE_TRIAL
         self.result = folder / outcomes.UPDATE
         self.offered = folder / outcomes.PROGRAM
         """What came of what the hub has offered."""

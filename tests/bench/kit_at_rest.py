@@ -28,10 +28,10 @@ from fieldagent.agent.journal import lived
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.watchdog import PROOF_EVERY
 from fieldagent.wire.kit_condition import UNKNOWN
-from tests.bench.process import REST, doings, resident
+from tests.bench.process import REST, doings, radio_node, resident, until_at_work
 from tests.bench.table import row
 from tests.machine import mounted
-from tests.processes import MODULE, Agent, Hub, Running, administer, agent, hub, sky
+from tests.processes import MODULE, Agent, Hub, administer, agent, hub, sky
 
 WATCHDOG = 180.0
 """WatchdogSec of `systemd/fieldagent.service`."""
@@ -206,10 +206,6 @@ def hub_with_tls(home: Path) -> Iterator[Above]:
         yield Above(running, database, home / "ca.pem")
 
 
-def radio_node(home: Path) -> dict[str, str]:
-    return {"radio-port": str(home / "node-1"), "radio-station": "1"}
-
-
 def measure() -> tuple[dict[str, AtRest], float]:
     """Return what each kit does at rest, and the bytes of one test of a link, both ways."""
     with ExitStack() as stack:
@@ -237,14 +233,11 @@ def measure() -> tuple[dict[str, AtRest], float]:
             if settings.get("satellite-port", "") is not None:
                 stack.enter_context(sky(own))
             if name in ("radio, a node", "all three"):
-                air = [*MODULE, "simulate", "node", "--link", str(own / "node")]
-                stack.enter_context(Running(air, "type `help`"))
-                settings.update(radio_node(own))
+                settings.update(stack.enter_context(radio_node(own)))
             settings["state-directory"] = str(place.place / "state")
             watchdog = {"WATCHDOG_USEC": f"{WATCHDOG * 1e6:.0f}"}
             running = stack.enter_context(agent(own, settings, MODULE, **watchdog))
-            if "hub-address" in settings:
-                running.expect("linked to the hub")
+            until_at_work(running)
             kits.append(Kit(name, running, place))
         found = at_rest(kits)
         before = relay.on_wire()
