@@ -30,6 +30,7 @@ from fieldagent.agent.watchdog import PROOF_EVERY
 from fieldagent.wire.kit_condition import UNKNOWN
 from tests.bench.process import REST, doings, radio_node, resident, until_at_work
 from tests.bench.table import row
+from tests.browser import browser, page
 from tests.machine import mounted
 from tests.processes import MODULE, Agent, Hub, administer, agent, hub, sky
 
@@ -62,7 +63,13 @@ DEVICES = {
 """Watts: 35 mA at 5 V (the 9602's developer's guide, table 9); 15 mA at 3.3 V, 40 mA at 5 V
 (wiki.meshamerica.com); 11 mA at 3.7 V (SIMCom's hardware design)."""
 
-WAKEUPS = {"satellite": "<= 0.06", "radio, a node": "<= 0.1", "link to the hub": "<= 0.1"}
+PAGE_OPEN = "satellite, its page in view"
+WAKEUPS = {
+    "satellite": "<= 0.06",
+    "radio, a node": "<= 0.1",
+    "link to the hub": "<= 0.1",
+    PAGE_OPEN: "<= 0.3",
+}
 """A second, of a kit with that channel alone."""
 
 
@@ -125,6 +132,8 @@ def look(kit: Kit) -> Seen:
 def at_rest(kits: list[Kit]) -> dict[str, AtRest]:
     """They have a minute to come to rest, and are watched for another, all at once."""
     time.sleep(REST)
+    # What their starts have left in memory, the inodes of files, goes now and is none of the rest.
+    os.sync()
     before = [look(each) for each in kits]
     time.sleep(REST)
     found = {}
@@ -216,6 +225,7 @@ def measure() -> tuple[dict[str, AtRest], float]:
         kinds: dict[str, dict[str, str | None]] = {
             "no channel": none,
             "satellite": {},
+            PAGE_OPEN: {},
             "radio, a node": none,
             "link to the hub": {**none, **above.link("linked", above.running.port)},
             "all three": {**above.link("all", above.running.port)},
@@ -238,6 +248,9 @@ def measure() -> tuple[dict[str, AtRest], float]:
             watchdog = {"WATCHDOG_USEC": f"{WATCHDOG * 1e6:.0f}"}
             running = stack.enter_context(agent(own, settings, MODULE, **watchdog))
             until_at_work(running)
+            if name == PAGE_OPEN:
+                opened = stack.enter_context(browser())
+                stack.enter_context(page(opened, running.port))
             kits.append(Kit(name, running, place))
         found = at_rest(kits)
         before = relay.on_wire()
