@@ -169,7 +169,10 @@ def _runs(
     steps = reached(db, [item for item, *_, telling, _ in rows if telling])
     writer = _Writer(db, webhook, now, desk, early, steps)
     posts = {row[0]: writer.post(row) for row in rows}
-    runs = [tuple(posts[item] for item in batch.items) for batch in batches.values()]
+    # Behind the oldest, which is locked, one may have been deleted meanwhile.
+    runs = [
+        tuple(posts[item] for item in batch.items if item in posts) for batch in batches.values()
+    ]
     return [(_together(run),) if webhook.batch else run for run in runs]
 
 
