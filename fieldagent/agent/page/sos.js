@@ -124,7 +124,7 @@ export function setUpSos(sent) {
       await raise(body);
       sent();
       throw new Error(say("The SOS is raised; its position is not read: {why}", {
-        why: error.faults.map(each => `the ${each.pointer.split("/").pop()} ${each.detail}`).join("; "),
+        why: error.faults.map(each => each.detail).join("; "),
       }));
     }
   }, sent);

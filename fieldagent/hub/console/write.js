@@ -120,10 +120,9 @@ async function send() {
     changed();
     trouble();
   } catch (error) {
-    const faults = error instanceof Refused ? error.faults.map(each => `${each.pointer.split("/").at(-1)} ${each.detail}`) : [];
-    tell("write-fault", faults.join("; ") || (error instanceof TypeError
+    tell("write-fault", error instanceof TypeError
       ? say("The hub did not answer. What you wrote is still here: press Send again when it is back; nobody gets it twice.")
-      : error.message));
+      : error instanceof Refused ? error.inWords(by("write-form")) : error.message);
     if (!(error instanceof Refused)) trouble(error);
   }
   if (done.length) tell("write-done", say("Sent to {names}. The conversation tells what becomes of it.", { names: done.join(", ") }));
