@@ -113,7 +113,7 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str) ->
 
 
 def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> None:
-    """By the language that was chosen, whatever the browser says; each fault by its field's name."""
+    """By the language that was chosen, not the browser's; each fault by the name of its field."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     texts = catalogue("de")["texts"]

@@ -47,7 +47,16 @@ class Spoken(NamedTuple):
 BASE = ("language.js", "text.js")
 KIT = Spoken(
     Path(str(files("fieldagent.agent.page"))),
-    (*BASE, "choices.js", "coordinates.js", "map.js", "picture.js", "stream.js", "world.js"),
+    (
+        *BASE,
+        "choices.js",
+        "coordinates.js",
+        "grid.js",
+        "map.js",
+        "picture.js",
+        "stream.js",
+        "world.js",
+    ),
     frozenset(
         {
             "Accept-Language",

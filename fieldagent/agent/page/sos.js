@@ -106,6 +106,8 @@ export function setUpSos(sent) {
   });
   offerWords();
   spoken.then(offerWords);
+  // What fails to load there stops no SOS.
+  import("./choices.js").then(({ takeGrid }) => takeGrid(by("sos-latitude"), by("sos-longitude"), fault => tell("sos-fault", fault)), () => {});
   by("sos-back").onclick = () => by("confirm").close();
   by("answer-back").onclick = () => by("answer").close();
   by("call-off-back").onclick = () => by("call-off").close();
