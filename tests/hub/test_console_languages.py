@@ -136,3 +136,7 @@ def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> No
         shown.locator("#send").click()
         said = "Breite muss von -90 bis 90 Grad sein"
         shown.locator("#write-fault").get_by_text(said, exact=True).wait_for()
+        shown.locator("#field-latitude").fill("32T MT 65356 47001")
+        shown.locator("#field-latitude").press("Tab")
+        shown.wait_for_function("() => document.getElementById('field-longitude').value !== '8.5'")
+        assert shown.locator("#field-latitude").input_value().startswith("47.3755")
