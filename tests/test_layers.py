@@ -25,6 +25,7 @@ PURE = {
     # It gives what stands beside the code and never changes, as an import does.
     "system.data_files",
     "system.lazy_dataclass",
+    "system.sentence",
     "package",
     "wire",
     "webhook.schedule",
@@ -133,7 +134,7 @@ def children(package: str) -> dict[str, set[str]]:
 
 INSIDE = {
     "hub": [
-        *("store", "contract", "not_now", "idle", "operator"),
+        *("refusals", "store", "contract", "not_now", "idle", "operator"),
         *(
             "records",
             "access",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from fieldagent import __version__
-from fieldagent.agent import clock_offer, gpsd
+from fieldagent.agent import clock_offer, gpsd, refusals
 from fieldagent.agent.api import canned, track
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
@@ -54,6 +54,7 @@ from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
 from fieldagent.page.map_tiles import CarriedMap
+from fieldagent.page.refusals import in_their_language
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -419,7 +420,7 @@ async def _serve_api(
         await nursery.start(
             partial(
                 serve,
-                judge,
+                in_their_language(judge, refusals.__name__),
                 listeners,
                 stopping=stopping,
                 guard=loopback_guard,

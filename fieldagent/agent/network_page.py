@@ -22,12 +22,15 @@ from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
 from fieldagent.http.message import Judge
 from fieldagent.http.pace import CpuPace
 from fieldagent.http.server import serve
+from fieldagent.page.refusals import in_their_language
 from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_certificate
 from fieldagent.system.private import make_private_folder
 from fieldagent.system.supervisor import Note
 
 log = logging.getLogger(__name__)
 
+REFUSALS = "fieldagent.agent.refusals"
+"""The package with what the kit refuses, in each language."""
 EVERYWHERE = ("0.0.0.0", "::")
 
 
@@ -92,7 +95,9 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
             )
             nursery.start_soon(tell)
         await serve(
-            Entrance(there.pass_phrase, trio.current_time).before(judge),
+            in_their_language(
+                Entrance(there.pass_phrase, trio.current_time).before(judge), REFUSALS
+            ),
             listeners,
             stopping=stopping,
             guard=network_guard,

@@ -23,6 +23,7 @@ from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.system.bill import charge_to, nobody, payer
 from fieldagent.system.rate import retry_after
+from fieldagent.system.sentence import sentence
 
 PATIENCE = 5.0
 """Seconds in line for a turn."""
@@ -93,8 +94,11 @@ class Tab:
         seconds = retry_after(self.owes())
         raise Problem(
             429,
-            "this address, or its key, uses more than its share of the processor; try again in"
-            f" {seconds} s",
+            sentence(
+                "this address, or its key, uses more than its share of the processor; try again"
+                " in {seconds} s",
+                seconds=seconds,
+            ),
             headers=(("Retry-After", seconds),),
         )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fieldagent.http.message import Response, json_response
+from fieldagent.system.sentence import sentence
 
 _TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
 """RFC 9110's names where older Pythons have RFC 2616's."""
@@ -37,24 +38,39 @@ class Problem(Exception):
         self.status = status
         self.title = title or _TITLES.get(status) or HTTPStatus(status).phrase
         self.detail = detail
-        self.errors = tuple(errors)
+        self.errors = _bounded(errors)
         self.headers = headers
         self.members = members or {}
+
+    def said(self, say: Callable[[str], str]) -> Problem:
+        """Return the same with each of its texts as `say` returns it."""
+        return Problem(
+            self.status,
+            say(self.detail),
+            title=say(self.title),
+            errors=[(say(detail), pointer) for detail, pointer in self.errors],
+            headers=self.headers,
+            members=self.members,
+        )
 
     def to_response(self) -> Response:
         document: dict[str, Any] = {"title": self.title, "status": self.status, **self.members}
         if self.detail:
             document["detail"] = self.detail
         if self.errors:
-            shown = list(self.errors[:ERRORS_MAX])
-            if (more := len(self.errors) - ERRORS_MAX) > 0:
-                shown.append((f"and {more} more", ""))
             document["errors"] = [
-                {"detail": detail, "pointer": pointer} for detail, pointer in shown
+                {"detail": detail, "pointer": pointer} for detail, pointer in self.errors
             ]
         answer = json_response(document, self.status, self.headers)
         return answer._replace(content_type="application/problem+json")
 
 
+def _bounded(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return those that are told, and how many more there are: one is told rather than counted."""
+    more = len(errors) - ERRORS_MAX
+    told = (sentence("and {more} more", more=more), "")
+    return (*errors[:ERRORS_MAX], told) if more > 1 else tuple(errors)
+
+
 def too_large(limit: int) -> Problem:
-    return Problem(413, f"the body is larger than {limit} bytes")
+    return Problem(413, sentence("the body is larger than {limit} bytes", limit=limit))

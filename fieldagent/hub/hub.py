@@ -21,7 +21,7 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
 from fieldagent.http.routes import Route, router
 from fieldagent.http.server import serve
-from fieldagent.hub import idle
+from fieldagent.hub import idle, refusals
 from fieldagent.hub.access import attempts, directory, sessions
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.known_devices import KnownDevices
@@ -76,6 +76,7 @@ from fieldagent.hub.tracker.service import TrackerDoor
 from fieldagent.hub.webhook import webhooks
 from fieldagent.hub.webhook.deliveries import WebhookPost
 from fieldagent.hub.webhook.reach import open_public
+from fieldagent.page.refusals import in_their_language
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import Asks
@@ -315,7 +316,7 @@ class Hub:
             routes += kind.routes(own, self.lent("HTTP", name))
         inward = self.inward("HTTP")
         routes += [each for kind in self.reach.kinds.values() for each in kind.routes(inward)]
-        return self.access.watch(patient(router(routes)))
+        return self.access.watch(in_their_language(patient(router(routes)), refusals.__name__))
 
 
 async def run(

@@ -11,16 +11,21 @@ from contextlib import contextmanager
 from fieldagent.http.message import Admission, Handler, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.sentence import sentence
 
 RETRY_AFTER = 5
 """Seconds: the store tries to reach its database more often than that."""
-REASON = "the hub cannot use its database now, its log says why"
+REASON = sentence("the hub cannot use its database now, its log says why")
 
 _AGAIN = (("Retry-After", str(RETRY_AFTER)),)
 
 
 def not_now(reason: str = REASON) -> Problem:
-    return Problem(503, f"{reason}; try again in {RETRY_AFTER} s", headers=_AGAIN)
+    return Problem(
+        503,
+        sentence("{reason}; try again in {seconds} s", reason=reason, seconds=RETRY_AFTER),
+        headers=_AGAIN,
+    )
 
 
 def patient(judge: Judge) -> Judge:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from fieldagent.system.sentence import sentence
+
 _NUMBER = r"([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)"
 _DECIMAL = re.compile(rf"([+-]?)\s*{_NUMBER}\s*[°º]?", re.ASCII)
 # Degree, minute and second signs, as keyboards and phones offer them; a blank will do too.
@@ -22,8 +24,10 @@ class NoCoordinate(ValueError):
 
     def __init__(self) -> None:
         super().__init__(
-            'must be a number or a string with degrees, such as "47.3769", "47,3769" or'
-            ' "47° 22\' 36.8" N"'
+            sentence(
+                'must be a number or a string with degrees, such as "47.3769", "47,3769" or'
+                ' "47° 22\' 36.8" N"'
+            )
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +33,7 @@ from fieldagent.package.package import (
 )
 from fieldagent.package.strict_json import load_document
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.sentence import Sentence, sentence
 
 ITEM_BYTES_MAX = 100_000
 """Longest text or data: it fits one message of the IP link, with the name of who sent it."""
@@ -45,6 +46,11 @@ class Fault:
 
     detail: str
     pointer: str
+
+
+def number_of_faults(faults: Sized) -> Sentence:
+    """Return `1 fault`, `2 faults`."""
+    return sentence("1 fault") if len(faults) == 1 else sentence("{n} faults", n=len(faults))
 
 
 class InvalidPackage(Exception):
@@ -75,7 +81,13 @@ def read_text(value: Any) -> str:
     except UnicodeEncodeError:
         raise WrongValue("holds half of a surrogate pair, which is no character") from None
     if size > ITEM_BYTES_MAX:
-        raise WrongValue(f"must be at most {ITEM_BYTES_MAX} bytes of UTF-8, is {size}")
+        raise WrongValue(
+            sentence(
+                "must be at most {most} bytes of UTF-8, is {size}",
+                most=ITEM_BYTES_MAX,
+                size=size,
+            )
+        )
     return value
 
 
@@ -87,7 +99,13 @@ def _base64(value: Any) -> bytes:
     except (binascii.Error, ValueError):
         raise WrongValue("is not base64 (RFC 4648 section 4, with padding)") from None
     if len(payload) > ITEM_BYTES_MAX:
-        raise WrongValue(f"must be at most {ITEM_BYTES_MAX} bytes, is {len(payload)}")
+        raise WrongValue(
+            sentence(
+                "must be at most {most} bytes, is {size}",
+                most=ITEM_BYTES_MAX,
+                size=len(payload),
+            )
+        )
     return payload
 
 
@@ -114,14 +132,21 @@ def _number(low: float, high: float, unit: str) -> Reader:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise WrongValue("must be a number")
         if not (low <= value <= high):
-            raise WrongValue(f"must be from {low:g} to {high:g} {unit}")
+            raise WrongValue(
+                sentence(
+                    "must be from {low} to {high} {unit}",
+                    low=f"{low:g}",
+                    high=f"{high:g}",
+                    unit=unit,
+                )
+            )
         return float(value)
 
     return read
 
 
 def _coordinate(limit: float, sides: str) -> Reader:
-    within = _number(-limit, limit, "degrees")
+    within = _number(-limit, limit, sentence("degrees"))
 
     def read(value: Any) -> float:
         if not isinstance(value, str):
@@ -153,10 +178,20 @@ def _channels(value: Any) -> frozenset[Channel]:
         raise WrongValue("must be an array of channel names")
     names = [channel.value for channel in Channel]
     if not value:
-        raise WrongValue(f"must name at least one of {', '.join(names)}; leave it out to use all")
+        raise WrongValue(
+            sentence(
+                "must name at least one of {names}; leave it out to use all", names=", ".join(names)
+            )
+        )
     for name in value:
         if name not in names:
-            raise WrongValue(f"may only name {', '.join(names)}; {json.dumps(name)[:40]} is none")
+            raise WrongValue(
+                sentence(
+                    "may only name {names}; {name} is none",
+                    names=", ".join(names),
+                    name=json.dumps(name)[:40],
+                )
+            )
     return frozenset(Channel(name) for name in value)
 
 
@@ -173,7 +208,9 @@ def _position_source(value: Any) -> PositionSource:
     try:
         return PositionSource(value)
     except ValueError:
-        raise WrongValue(f"must be one of {', '.join(PositionSource)}") from None
+        raise WrongValue(
+            sentence("must be one of {words}", words=", ".join(PositionSource))
+        ) from None
 
 
 ITEMS: Items = {
@@ -186,7 +223,7 @@ ITEMS: Items = {
             **_POSITION,
             "altitude": Field(_number(-12_000, 100_000, "m"), "altitude"),
             "speedOverGround": Field(_number(0, 10_000, "m/s"), "speed_over_ground"),
-            "courseOverGround": Field(_number(0, 360, "degrees"), "course_over_ground"),
+            "courseOverGround": Field(_number(0, 360, sentence("degrees")), "course_over_ground"),
             "source": Field(_position_source, "source"),
         },
     ),
@@ -210,7 +247,13 @@ def read_check_in(value: Any) -> int:
     """Seconds; on air it is minutes."""
     seconds = read_int32(value)
     if not CHECK_IN_MIN <= seconds <= CHECK_IN_MAX or seconds % 60:
-        raise WrongValue(f"must be whole minutes, from {CHECK_IN_MIN} to {CHECK_IN_MAX} seconds")
+        raise WrongValue(
+            sentence(
+                "must be whole minutes, from {least} to {most} seconds",
+                least=CHECK_IN_MIN,
+                most=CHECK_IN_MAX,
+            )
+        )
     return seconds
 
 
@@ -224,7 +267,7 @@ def _said(value: Any) -> Said:
     try:
         return Said(value)
     except ValueError:
-        raise WrongValue(f"must be one of {', '.join(Said)}") from None
+        raise WrongValue(sentence("must be one of {words}", words=", ".join(Said))) from None
 
 
 def _command_outcome(value: Any) -> CommandOutcome:
@@ -286,7 +329,13 @@ def read_person(value: Any) -> Person:
     if not isinstance(value, str):
         raise WrongValue('must be a name, an address or a number, such as "ada"')
     if not 1 <= len(value) <= PERSON_MAX:
-        raise WrongValue(f"must have 1 to {PERSON_MAX} characters, has {len(value)}")
+        raise WrongValue(
+            sentence(
+                "must have 1 to {most} characters, has {size}",
+                most=PERSON_MAX,
+                size=len(value),
+            )
+        )
     return read_text(value)
 
 
@@ -338,7 +387,14 @@ def read_one_of(
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"
         faults += [
-            Fault(f"exactly one of {', '.join(items)} must be there, found {found}", pointer)
+            Fault(
+                sentence(
+                    "exactly one of {items} must be there, found {found}",
+                    items=", ".join(items),
+                    found=found,
+                ),
+                pointer,
+            )
             for pointer in [f"/{kind}" for kind in kinds] or [""]
         ]
     members = {name: value for name, value in document.items() if name not in items}
@@ -377,7 +433,9 @@ def read_members(
         pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"
         if name not in members:
             known = ", ".join([*members, *(also or ())])
-            faults.append(Fault(f"is not a known member; known are {known}", pointer))
+            faults.append(
+                Fault(sentence("is not a known member; known are {known}", known=known), pointer)
+            )
         elif member is not None:
             try:
                 found[members[name].attribute] = members[name].read(member)

@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any
 
+from fieldagent.system.sentence import Sentence, sentence
+
 MEMBERS_MAX = 64
 """Of one object or array. The largest of the interface, a push, has 13."""
 DEPTH_MAX = 16
@@ -34,12 +36,16 @@ def load_document(
             _look_for_bounds(text, members_max, parts_max)
         return _decode(text)
     except UnicodeDecodeError as error:
-        raise NotJson(f"the body is not UTF-8: byte {error.start} does not fit") from None
+        raise NotJson(
+            sentence("the body is not UTF-8: byte {start} does not fit", start=error.start)
+        ) from None
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise NotJson(f"the body is not JSON: {error.msg} at {where}") from None
+        where = _at(error.lineno, error.colno)
+        raise NotJson(
+            sentence("the body is not JSON: {msg}{where}", msg=error.msg, where=where)
+        ) from None
     except ValueError as error:
-        raise NotJson(f"the body is not usable JSON: {error}") from None
+        raise NotJson(sentence("the body is not usable JSON: {error}", error=error)) from None
 
 
 def _is_small(text: str) -> bool:
@@ -70,13 +76,24 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
     while (at := _end_of_scalars(text, at)) < len(text):
         parts += 1
         if parts > parts_max:
-            raise NotJson(f"the body has more parts than anything here takes{_place(text, at)}")
+            raise NotJson(
+                sentence(
+                    "the body has more parts than anything here takes{place}",
+                    place=_place(text, at),
+                )
+            )
         part = text[at]
         if part in "{[":
             begun.append((at, "object" if part == "{" else "array"))
             commas.append(0)
             if len(begun) > DEPTH_MAX:
-                raise NotJson(f"the body is nested deeper than {DEPTH_MAX}{_place(text, at)}")
+                raise NotJson(
+                    sentence(
+                        "the body is nested deeper than {most}{place}",
+                        most=DEPTH_MAX,
+                        place=_place(text, at),
+                    )
+                )
         elif part in "}]" and begun:
             begun.pop()
             commas.pop()
@@ -84,7 +101,14 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
             commas[-1] += 1
             if commas[-1] >= members_max:
                 at, kind = begun[-1]
-                raise NotJson(f"more than {members_max} members in the {kind}{_place(text, at)}")
+                raise NotJson(
+                    sentence(
+                        "more than {most} members in the {kind}{place}",
+                        most=members_max,
+                        kind=kind,
+                        place=_place(text, at),
+                    )
+                )
         elif part == '"' and (at := text.find('"', at + 1)) < 0:
             return  # for want of its end, it is no JSON
         at += 1
@@ -96,10 +120,14 @@ def _end_of_scalars(text: str, at: int) -> int:
     return found.end()
 
 
-def _place(text: str, at: int) -> str:
+def _place(text: str, at: int) -> Sentence:
     line_begin = text.rfind("\n", 0, at) + 1
     line = text.count("\n", 0, at) + 1
-    return f" at line {line}, column {at - line_begin + 1}"
+    return _at(line, at - line_begin + 1)
+
+
+def _at(line: int, column: int) -> Sentence:
+    return sentence(" at line {line}, column {column}", line=line, column=column)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

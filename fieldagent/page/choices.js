@@ -1,13 +1,25 @@
 // How this browser shows things: language, form of positions, units. It keeps what was chosen.
 
-import { FORMS } from "./coordinates.js";
 import { LANGUAGES, keep, kept, language, say } from "./language.js";
 import { UNIT, by, element } from "./text.js";
 
-const form = Object.hasOwn(FORMS, kept("positions")) ? kept("positions") : "decimal";
+const form = ["dms", "utm", "mgrs"].includes(kept("positions")) ? kept("positions") : "decimal";
+const decimal = (latitude, longitude) => `${latitude}, ${longitude}`;
+// Most people read degrees, and need no grid for it.
+const write = form === "decimal" ? decimal
+  : await import("./coordinates.js").then(({ FORMS }) => FORMS[form], () => decimal);
 
 /** A place in words, of its latitude and longitude. */
-export const placeInWords = place => FORMS[form](...place);
+export const placeInWords = place => write(...place);
+
+/** Lets UTM or MGRS be typed for a latitude: both fields get the place. `tell` what is wrong with it. */
+export function takeGrid(latitude, longitude, tell) {
+  let grid;
+  const load = () => grid ??= import("./grid.js").catch(() => grid = undefined);
+  // Fetched before it is needed, it has read what is typed by the time a button is pressed.
+  latitude.addEventListener("focus", load);
+  latitude.addEventListener("change", () => load().then(found => found?.take(latitude, longitude, tell)));
+}
 
 function choice(name, label, names, now) {
   const id = `choice-${name}`;

@@ -1,11 +1,12 @@
-// Where something is, in the form that people of a place use; nothing here is read back.
+// Where something is, in the form that people of a place use; `grid.js` reads a grid back.
 //
 // Transverse Mercator by the series of C. F. F. Karney, "Transverse Mercator with an accuracy of a
 // few nanometers" (2011, https://arxiv.org/abs/1002.1417), equations 7 to 11 and 35, up to the
 // fourth order in n: within a millimetre of the whole zone. MGRS by NGA.STND.0037.
 
-const RADIUS = 6378137, FLATTENING = 1 / 298.257223563;
-const SCALE = 0.9996, EAST = 500_000, SOUTH = 10_000_000;
+export const RADIUS = 6378137, FLATTENING = 1 / 298.257223563;
+const SCALE = 0.9996, EAST = 500_000;
+export const SOUTH = 10_000_000;
 const N = FLATTENING / (2 - FLATTENING);
 const E = Math.sqrt(FLATTENING * (2 - FLATTENING));
 const RECTIFYING = RADIUS / (1 + N) * (1 + N ** 2 / 4 + N ** 4 / 64);
@@ -15,15 +16,17 @@ const ALPHA = [
   61 * N ** 3 / 240 - 103 * N ** 4 / 140,
   49561 * N ** 4 / 161280,
 ];
-const BANDS = "CDEFGHJKLMNPQRSTUVWXX";
-const COLUMNS = ["ABCDEFGH", "JKLMNPQR", "STUVWXYZ"];
-const ROWS = "ABCDEFGHJKLMNPQRSTUV";
-const LOWEST = -80, HIGHEST = 84;
+export const BANDS = "CDEFGHJKLMNPQRSTUVWXX";
+export const COLUMNS = ["ABCDEFGH", "JKLMNPQR", "STUVWXYZ"];
+export const ROWS = "ABCDEFGHJKLMNPQRSTUV";
+const LOWEST = -80;
+export const HIGHEST = 84;
 
-const radians = degrees => degrees * Math.PI / 180;
+export const middleOf = zone => 6 * zone - 183;
+export const radians = degrees => degrees * Math.PI / 180;
 
 /** Zones are 6° wide, but around Norway and Svalbard. */
-function zoneOf(latitude, longitude) {
+export function zoneOf(latitude, longitude) {
   if (latitude >= 56 && latitude < 64 && longitude >= 3 && longitude < 12) return 32;
   if (latitude >= 72 && longitude >= 0 && longitude < 42)
     return [31, 33, 35, 37][[9, 21, 33, 42].findIndex(end => longitude < end)];
@@ -34,8 +37,13 @@ function zoneOf(latitude, longitude) {
  * poles. */
 export function utmOf(latitude, longitude) {
   if (!(latitude >= LOWEST && latitude <= HIGHEST && longitude >= -180 && longitude <= 180)) return null;
-  const zone = zoneOf(latitude, longitude);
-  const phi = radians(latitude), lambda = radians(longitude - (6 * zone - 183));
+  const zone = zoneOf(latitude, longitude), [easting, northing] = inZone(zone, latitude, longitude);
+  return { zone, band: BANDS[Math.floor((latitude + 80) / 8)], easting, northing: northing + (latitude < 0 ? SOUTH : 0) };
+}
+
+/** Metres in a zone, wherever it is: those of the south below 0. */
+export function inZone(zone, latitude, longitude) {
+  const phi = radians(latitude), lambda = radians(longitude - middleOf(zone));
   const tau = Math.tan(phi), sigma = Math.sinh(E * Math.atanh(E * Math.sin(phi)));
   const conformal = tau * Math.hypot(1, sigma) - sigma * Math.hypot(1, tau);
   const xi = Math.atan2(conformal, Math.cos(lambda));
@@ -46,11 +54,7 @@ export function utmOf(latitude, longitude) {
     north += each * Math.sin(order * xi) * Math.cosh(order * eta);
     east += each * Math.cos(order * xi) * Math.sinh(order * eta);
   });
-  return {
-    zone, band: BANDS[Math.floor((latitude + 80) / 8)],
-    easting: EAST + SCALE * RECTIFYING * east,
-    northing: SCALE * RECTIFYING * north + (latitude < 0 ? SOUTH : 0),
-  };
+  return [EAST + SCALE * RECTIFYING * east, SCALE * RECTIFYING * north];
 }
 
 /** The square of 100 km in two letters, and the metres in it: "32T MT 65356 47001". */

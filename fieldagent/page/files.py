@@ -39,6 +39,7 @@ CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
 _SHARED = {
     "choices.js": (__package__, "choices.js"),
     "coordinates.js": (__package__, "coordinates.js"),
+    "grid.js": (__package__, "grid.js"),
     "language.js": (__package__, "language.js"),
     "map.css": (__package__, "map.css"),
     "map.js": (__package__, "map.js"),

@@ -19,6 +19,7 @@ from fieldagent.store.group import Order, StoreFailed, StoreFull, carry_out
 from fieldagent.store.schema import Schema
 from fieldagent.store.version_mark import Head, has_the_tables, read_head, write_head
 from fieldagent.system.private import make_private_file, make_private_folder
+from fieldagent.system.sentence import sentence
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def _in_our_words(error: BaseException) -> BaseException:
         # Nothing was written yet: there is no room for the log's index.
         return StoreFull("the disk is full")
     if is_fatal(error):
-        return StoreFailed(f"the disk does not take what is written: {error}")
+        return StoreFailed(sentence("the disk does not take what is written: {error}", error=error))
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
         return StoreFull("the disk is full")
     return error

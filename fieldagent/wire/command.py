@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.sentence import sentence
 from fieldagent.wire.member import expect, in_range, is_int, read_bytes
 from fieldagent.wire.minisign_text import SignatureParts
 from fieldagent.wire.signed_delta import DIGEST_BYTES
@@ -62,7 +63,7 @@ class Verb(NamedTuple):
 
 def _nothing(words: Sequence[str]) -> tuple[Argument, ...]:
     if words:
-        raise NotACommand(f"takes nothing more, not {' '.join(words)!r}")
+        raise NotACommand(sentence("takes nothing more, not {words}", words=repr(" ".join(words))))
     return ()
 
 
@@ -70,7 +71,11 @@ def _size(words: Sequence[str]) -> tuple[Argument, ...]:
     if not words:
         return ()
     if len(words) > 1 or not _SIZE.fullmatch(words[0]) or int(words[0]) > ANSWER_BYTES_MAX:
-        raise NotACommand(f"takes how many bytes the answer may have, 20 to {ANSWER_BYTES_MAX}")
+        raise NotACommand(
+            sentence(
+                "takes how many bytes the answer may have, 20 to {most}", most=ANSWER_BYTES_MAX
+            )
+        )
     return (int(words[0]),)
 
 
@@ -96,7 +101,7 @@ HELD = ("message", "location", "waypoint", "data")
 
 def _kind(words: Sequence[str]) -> tuple[Argument, ...]:
     if len(words) != 1 or words[0] not in HELD:
-        raise NotACommand(f"takes one of {', '.join(HELD)}")
+        raise NotACommand(sentence("takes one of {words}", words=", ".join(HELD)))
     return (words[0],)
 
 
@@ -158,7 +163,7 @@ SEALED_KEY_BYTES = 41
 def _key_step(words: Sequence[str]) -> tuple[Argument, ...]:
     """The step alone: who has the key adds it, sealed (`wire.sealed_key`)."""
     if len(words) != 1 or words[0] not in KEY_STEPS:
-        raise NotACommand(f"takes a step: {', '.join(KEY_STEPS)}")
+        raise NotACommand(sentence("takes a step: {steps}", steps=", ".join(KEY_STEPS)))
     return (int(words[0]),)
 
 
@@ -305,11 +310,17 @@ def read_words(words: Sequence[str]) -> RemoteCommand:
     verb = BY_NAME.get(words[0]) if words else None
     if verb is None:
         known = ", ".join(BY_NAME)
-        raise NotACommand(f"{words[0] if words else ''!r} is no command: there are {known}")
+        raise NotACommand(
+            sentence(
+                "{value} is no command: there are {known}",
+                value=repr(words[0] if words else ""),
+                known=known,
+            )
+        )
     try:
         return RemoteCommand(verb.number, verb.read(words[1:]))
     except NotACommand as wrong:
-        raise NotACommand(f"{verb.name} {wrong}") from None
+        raise NotACommand(sentence("{name} {wrong}", name=verb.name, wrong=wrong)) from None
 
 
 def in_words(command: RemoteCommand) -> str:

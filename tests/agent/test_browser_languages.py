@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from importlib.resources import files
+from math import cos, hypot, radians, remainder
 from pathlib import Path
 from typing import Any
 
+import mgrs
 import pytest
+import utm
 
 from tests.agent.test_browser import hold, raise_sos, sos_texts
 from tests.browser import SCREENS, browser, faults, keep, page
@@ -286,6 +289,86 @@ def test_grids_are_those_that_others_publish(chromium: Any, kit: Agent) -> None:
         assert pole == ["-85.5, 10.25"]
         minutes = asked("place => all.FORMS.dms(...place)", [(-33.99999, 151.2)])
         assert minutes == ["34°00′00.0″S 151°12′00.0″E"]
+
+
+SPOTS = (
+    *(
+        (latitude + 0.7, longitude + 1.3)
+        for latitude in range(-80, 83, 4)
+        for longitude in range(-180, 180, 6)
+    ),
+    # The equator, where longitudes begin again, both ends of what has a zone, Norway and Svalbard.
+    *(
+        (0, 0),
+        (-1e-5, 0),
+        (0, 180 - 1e-6),
+        (45, 179.9999),
+        (45, -179.9999),
+        (-79.999, 6),
+        (83.999, 41.99),
+    ),
+    *((56, 3), (55.999, 5.99), (63.9999, 11.999), (64, 6.0001), (72, 0), (83.9, 20.9), (72, 33)),
+)
+
+
+def test_a_grid_reference_is_read_as_others_write_it(chromium: Any, kit: Agent) -> None:
+    """Of every band and zone, by the libraries of strangers: within the square that is named."""
+    by_mgrs, asked = mgrs.MGRS(), []
+    for latitude, longitude in SPOTS:
+        for digits in range(1, 6):
+            text = by_mgrs.toMGRS(latitude, longitude, MGRSPrecision=digits)
+            asked.append((text, latitude, longitude, 10 ** (5 - digits)))
+        easting, northing, zone, band = utm.from_latlon(latitude, longitude)
+        asked.append((f"{zone}{band} {easting:.0f} {northing:.0f}", latitude, longitude, 1))
+    with page(chromium, kit.port) as shown:
+        read = "texts => import('/page/grid.js').then(all => texts.map(all.readGrid))"
+        found = shown.evaluate(read, [text for text, *_ in asked])
+        wrong = [
+            "61T MT 65 47",
+            "0T MT 65 47",
+            "32T MI 65 47",
+            "32T AT 65 47",
+            "32N 465000 5247000",
+        ]
+        wrong += ["32T MT 650 47", "32T MT 65004", "32T 465000", "32TMT", "18S XG 1"]
+        assert shown.evaluate(f"texts => ({read})(texts).then(all => all.map(String))", wrong) == (
+            ["undefined"] * len(wrong)
+        )
+        none = ["47.3769", "47° 22' 36.8\" N", "8 32 30 E", "-122,5", ""]
+        assert shown.evaluate(f"texts => ({read})(texts).then(all => all.map(String))", none) == (
+            ["null"] * len(none)
+        )
+    for (text, latitude, longitude, side), (north, east) in zip(asked, found, strict=True):
+        across = remainder(east - longitude, 360) * cos(radians(latitude))
+        # From the middle to a corner; libraries differ by less than a metre.
+        assert hypot(north - latitude, across) * 111_320 < side * 0.72 + 0.6, text
+
+
+FILLED = "id => document.getElementById(id).value !== ''"
+
+
+def test_utm_and_mgrs_are_typed_where_degrees_are(chromium: Any, kit: Agent) -> None:
+    with page(chromium, kit.port, locale="de-DE") as shown:
+        shown.locator("[name=kind][value=location]").check(force=True)
+        latitude, longitude = (
+            shown.locator(f"#field-{each}") for each in ("latitude", "longitude")
+        )
+        for typed in ("32TMT6535647001", "32t mt 65356 47001", "32T 465356 5247001"):
+            latitude.fill(typed)
+            latitude.press("Tab")
+            shown.wait_for_function(FILLED, arg="field-longitude")
+            assert abs(float(latitude.input_value()) - 47.37557) < 1e-4
+            assert abs(float(longitude.input_value()) - 8.54107) < 1e-4
+            longitude.fill("")
+        latitude.fill("32T MI 65356 47001")
+        latitude.press("Tab")
+        fault = shown.locator("#field-latitude-fault")
+        fault.get_by_text("kein Ort in UTM oder MGRS: schreiben Sie ihn wie 32T 465000").wait_for()
+        hold(shown)
+        shown.locator("#sos-latitude").fill("32T MT 65356 47001")
+        shown.locator("#sos-latitude").press("Tab")
+        shown.wait_for_function(FILLED, arg="sos-longitude")
+        assert shown.locator("#sos-longitude").input_value().startswith("8.541")
 
 
 @pytest.mark.parametrize(

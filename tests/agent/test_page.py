@@ -20,11 +20,12 @@ from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
-BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js")
-"""What is loaded once somebody looks at the map, where that is in vectors, and at /track."""
+BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js", "grid.js", "coordinates.js")
+"""What is loaded once somebody looks at the map, where that is in vectors, at /track, types a place
+and wants positions otherwise than in degrees."""
 COASTS_MAX = 80_000
 SHARED = (
-    *("choices.js", "coordinates.js", "language.js"),
+    *("choices.js", "coordinates.js", "grid.js", "language.js"),
     *("map.css", "map.js", "picture.js", "stream.js", "text.js", "world.js"),
 )
 FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js", "protomaps-leaflet.js")

@@ -131,7 +131,7 @@ class Office:
         self.shown.locator(kit).get_by_label("Name").fill("kit of Ada")
         self.shown.locator(kit).get_by_label("IMEI of its modem").fill("12")
         self.press("Save", kit)
-        self.refused("imei must be 15 digits")
+        self.refused("IMEI of its modem must be 15 digits")
         self.shown.locator(kit).get_by_label("May bring what others sent").check()
         self.shown.locator(kit).get_by_label("IMEI of its modem").fill("")
         self.press("Save", kit)

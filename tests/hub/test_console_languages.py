@@ -110,3 +110,33 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str) ->
     shown.get_by_role("button", name=say(language, "I have it")).click()
     shown.get_by_role("heading", name=say(language, "You have {what}", what="SOS 1")).wait_for()
     context.close()
+
+
+def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> None:
+    """By the language that was chosen, not the browser's; each fault by the name of its field."""
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    texts = catalogue("de")["texts"]
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database, **BEHIND}) as running,
+        console(opened, running, "390-light", locale="fr-FR") as shown,
+    ):
+        choose(shown, "de")
+        shown.get_by_label(texts["User number or e-mail address"]).fill("olga@example.org")
+        shown.get_by_label(texts["Password"]).fill("wrong")
+        shown.get_by_role("button", name=texts["Sign in"]).click()
+        shown.get_by_text("Name oder Passwort ist falsch").wait_for()
+        shown.get_by_label(texts["Password"]).fill(SECRET.strip())
+        shown.get_by_role("button", name=texts["Sign in"]).click()
+        shown.get_by_label(texts["Waypoint"], exact=True).check()
+        shown.locator("#everybody").check()
+        for name, value in {"name": "Hut", "latitude": "91", "longitude": "8.5"}.items():
+            shown.locator(f"#field-{name}").fill(value)
+        shown.locator("#send").click()
+        said = "Breite muss von -90 bis 90 Grad sein"
+        shown.locator("#write-fault").get_by_text(said, exact=True).wait_for()
+        shown.locator("#field-latitude").fill("32T MT 65356 47001")
+        shown.locator("#field-latitude").press("Tab")
+        shown.wait_for_function("() => document.getElementById('field-longitude').value !== '8.5'")
+        assert shown.locator("#field-latitude").input_value().startswith("47.3755")

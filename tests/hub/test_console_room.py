@@ -376,7 +376,7 @@ def test_adding_a_device_asks_for_operator_credits_and_check_in(tmp_path: Path) 
         shown.get_by_label("Name of the new device").fill("kit of Dan")
         shown.get_by_label("That time, in UTC").fill("25:00")
         shown.get_by_role("button", name="Add the device").click()
-        shown.locator("#act-fault").get_by_text("checkInBy must be a time such as 18:00").wait_for()
+        shown.locator("#act-fault").get_by_text("That time must be a time such as 18:00").wait_for()
 
 
 def device(shown: Any, name: str) -> Any:

@@ -47,9 +47,27 @@ class Spoken(NamedTuple):
 BASE = ("language.js", "text.js")
 KIT = Spoken(
     Path(str(files("fieldagent.agent.page"))),
-    (*BASE, "choices.js", "coordinates.js", "map.js", "picture.js", "stream.js", "world.js"),
+    (
+        *BASE,
+        "choices.js",
+        "coordinates.js",
+        "grid.js",
+        "map.js",
+        "picture.js",
+        "stream.js",
+        "world.js",
+    ),
     frozenset(
-        {"Content-Type", "Idempotency-Key", "Enter", "Radio", "no service", "Deutsch", "English"}
+        {
+            "Accept-Language",
+            "Content-Type",
+            "Idempotency-Key",
+            "Enter",
+            "Radio",
+            "no service",
+            "Deutsch",
+            "English",
+        }
         | {"Delivered", "Error", "Canceled", "Collapsed", "&state=Error", "Español", "Français"}
         | {"called off", "heard by", "seen by", "entry sent", "entry received", "spent full"}
     ),
@@ -57,13 +75,22 @@ KIT = Spoken(
 ENTRANCE = Spoken(
     Path(str(files("fieldagent.agent.entrance"))),
     (),
-    frozenset({"Content-Type"}),
+    frozenset({"Accept-Language", "Content-Type"}),
 )
 CONSOLE = Spoken(
     Path(str(files("fieldagent.hub.console"))),
     KIT.shared,
     frozenset(
-        {"Content-Type", "Idempotency-Key", "Message", "Data", "Location", "Deutsch", "English"}
+        {
+            "Accept-Language",
+            "Content-Type",
+            "Idempotency-Key",
+            "Message",
+            "Data",
+            "Location",
+            "Deutsch",
+            "English",
+        }
         | {"User", "Integration", "Resource", "Device", "Notification", "PushManager", "Español"}
         | {"Français", "on its way", "heal satellite", "retry satellite", "in time", "heard by"}
         | {"not told", "nobody reached", "answer on the kit", "seen at a kit", "called off"}

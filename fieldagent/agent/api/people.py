@@ -18,6 +18,7 @@ from fieldagent.http.query import refuse_others
 from fieldagent.package.package import Package
 from fieldagent.package.reading import Fault, Field, InvalidPackage, read_members, read_text
 from fieldagent.package.strict_json import load_document
+from fieldagent.system.sentence import sentence
 
 
 async def people(parts: Parts, request: Request) -> Response:
@@ -54,7 +55,7 @@ async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A0
         raise InvalidPackage(faults)
     by = " ".join(said.get("by", "").split())
     if not await mark(parts.journal, parts.inbox, id, by):
-        raise Problem(404, detail=f"no inbound payload has the requestId {id}")
+        raise Problem(404, detail=sentence("no inbound payload has the requestId {id}", id=id))
     return json_response({"requestId": id, "readBy": by})
 
 

@@ -50,6 +50,7 @@ from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.reading import INT32, KINDS, parse_package
 from fieldagent.system import waits
+from fieldagent.system.sentence import sentence
 
 Handler = Callable[..., Awaitable[Response]]
 
@@ -219,7 +220,11 @@ class LocalApi:
         if ended_before or standing.status not in (None, "Canceled"):
             raise Problem(
                 409,
-                detail=f"Package {package} has ended already: {standing.status}",
+                detail=sentence(
+                    "Package {package} has ended already: {status}",
+                    package=package,
+                    status=standing.status,
+                ),
                 members={"package": _answer(standing)},
             )
         if standing.status is None:
@@ -281,7 +286,7 @@ class LocalApi:
                 detail="no hook is configured: set inbound-hook or webhook-address and restart",
             )
         if not await self._journal.commit(inbound.replay(id, hooks)):
-            raise Problem(404, detail=f"no inbound payload has the requestId {id}")
+            raise Problem(404, detail=sentence("no inbound payload has the requestId {id}", id=id))
         self._parts.inbox.wake()
         return json_response({"requestId": id, "hooks": list(hooks)}, 202)
 
@@ -356,7 +361,7 @@ async def _trace(parts: Parts, request: Request) -> Response:
     channel = Channel(one_of(request, "channel", tuple(Channel)) or Channel.SATELLITE)
     payloads = one_of(request, "payloads", ("0", "1")) == "1"
     if (outbox := parts.outboxes.get(channel)) is None:
-        raise Problem(409, detail=f"{channel} is not configured")
+        raise Problem(409, detail=sentence("{channel} is not configured", channel=channel))
     recorder = outbox.link.recorder
     return json_response(
         {"kept": await recorder.kept(), "memory": recorder.text(payloads=payloads)}
@@ -374,7 +379,10 @@ def _package(body: bytes) -> Package:
 
 def _id(text: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,10}", text, re.ASCII) or int(text) not in INT32:
-        raise Problem(404, detail=f"a Package id is a 32-bit integer, not {text[:40]!r}")
+        raise Problem(
+            404,
+            detail=sentence("a Package id is a 32-bit integer, not {text}", text=repr(text[:40])),
+        )
     return int(text)
 
 

@@ -34,6 +34,7 @@ from fieldagent.package.package import (
 from fieldagent.package.reading import ITEMS, Fault, Field, InvalidPackage, read_members, read_text
 from fieldagent.package.strict_json import load_document
 from fieldagent.package.writing import kind_of
+from fieldagent.system.sentence import sentence
 
 UNSAID = "SOS"
 """The words of one who gives none."""
@@ -100,7 +101,14 @@ class IncidentApi:
         wanted = _number(station), _number(number)
         heard = incident.heard(self._journal, incident_status.HEARD_SHOWN)
         if wanted[0] == OWN or wanted not in [(each.station, each.number) for each in heard]:
-            raise Problem(404, f"no SOS {number} of station {station} has come here")
+            raise Problem(
+                404,
+                sentence(
+                    "no SOS {number} of station {station} has come here",
+                    number=number,
+                    station=station,
+                ),
+            )
         word = IncidentWord(wanted[1], Said.SEEN, wanted[0], by, text)
         at = self._journal.clock.date(now := self._journal.clock.now())
         # It is said here: this kit rings for it no more.

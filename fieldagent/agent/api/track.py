@@ -24,6 +24,7 @@ from fieldagent.http.routes import Route
 from fieldagent.package.package import Channel, Location, Package
 from fieldagent.package.strict_json import load_document
 from fieldagent.package.tracks import Placed
+from fieldagent.system.sentence import sentence
 
 DAY = 86_400
 LOOKED_AT = 5_000
@@ -120,7 +121,14 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
     refuse_others(request, ("interval",))
     interval = number(request, "interval", 0, range(SHORTEST, LONGEST + 1))
     if not interval:
-        raise Problem(400, detail=f"?interval= is needed: seconds, {SHORTEST} to {LONGEST}")
+        raise Problem(
+            400,
+            detail=sentence(
+                "?interval= is needed: seconds, {least} to {most}",
+                least=SHORTEST,
+                most=LONGEST,
+            ),
+        )
     told = tracking.tracker
     if told is None:
         raise Problem(409, detail="no tracker has told its pace yet: is fieldagent-track running?")
@@ -157,7 +165,12 @@ async def _choose(tracking: Tracking, request: Request) -> Response:
     ]
     interval: Any = body.get("interval")
     if not _positive(interval) or interval % 1 or not SHORTEST <= interval <= LONGEST:
-        faults.append((f"must be whole seconds, {SHORTEST} to {LONGEST}", "/interval"))
+        faults.append(
+            (
+                sentence("must be whole seconds, {least} to {most}", least=SHORTEST, most=LONGEST),
+                "/interval",
+            )
+        )
     if faults:
         raise Problem(422, detail="nothing was changed", errors=faults)
     interval = int(interval)
@@ -174,7 +187,9 @@ async def _put(tracking: Tracking, interval: int | None) -> None:
     try:
         await trio.to_thread.run_sync(tracking.choose, interval)
     except OSError as error:
-        detail = f"nothing was changed: the disk does not take it ({error.strerror})"
+        detail = sentence(
+            "nothing was changed: the disk does not take it ({strerror})", strerror=error.strerror
+        )
         raise Problem(507, detail=detail) from None
 
 
@@ -182,7 +197,7 @@ async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
     """What a tracker tells of itself; the answer is what was chosen for it."""
     body = _object(request)
     faults = [
-        (f"must be {words}", f"/{name}")
+        (sentence("must be {words}", words=words), f"/{name}")
         for name, (fits, words) in MEMBERS.items()
         if not fits(body.get(name))
     ]

@@ -22,6 +22,7 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files
 from fieldagent.system.rate import Rate, retry_after
 from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
+from fieldagent.system.sentence import sentence
 
 NAMES = ("enter.css", "enter.js", *files.CATALOGUES)
 COOKIE = "fieldagent-page"
@@ -120,7 +121,9 @@ class Entrance:
 def _too_many(wait: float) -> Problem:
     seconds = retry_after(wait)
     return Problem(
-        429, f"too many tries; again in {seconds} s", headers=(("Retry-After", seconds),)
+        429,
+        sentence("too many tries; again in {seconds} s", seconds=seconds),
+        headers=(("Retry-After", seconds),),
     )
 
 

@@ -1,6 +1,6 @@
 // Signing in to the kit's page.
 
-import { say } from "./language.js";
+import { language, say } from "./language.js";
 import { by, tell } from "./text.js";
 
 by("enter").addEventListener("submit", async event => {
@@ -9,7 +9,7 @@ by("enter").addEventListener("submit", async event => {
   try {
     const answer = await fetch("/enter/session", {
       method: "POST",
-      headers: { "Content-Type": "application/json" },
+      headers: { "Content-Type": "application/json", "Accept-Language": language },
       body: JSON.stringify({ passPhrase: by("phrase").value }),
     });
     if (answer.ok) return location.replace("/");

@@ -23,6 +23,7 @@ from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, S
 from fieldagent.store.sqlite import reader, transact
 from fieldagent.store.trouble import Unusable, is_damage
 from fieldagent.system.lived_time import LivedTime, MachineClocks, Reading
+from fieldagent.system.sentence import sentence
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +126,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
         if self.not_on_disk:
             raise NotOnDisk(self.not_on_disk)
         if self._files.free() < ROOM_BYTES:
-            left = f"less than {ROOM_BYTES >> 20} MiB"
-            raise StoreFull(f"the disk has {left} left, which are kept for an SOS")
+            left = sentence("less than {size} MiB", size=ROOM_BYTES >> 20)
+            raise StoreFull(
+                sentence("the disk has {left} left, which are kept for an SOS", left=left)
+            )
 
     async def keep_reserve(self) -> None:
         """Where there is plenty of room, see that the file holds enough that is free in itself,

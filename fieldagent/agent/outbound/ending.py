@@ -20,6 +20,7 @@ from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import FanOut, Leg
 from fieldagent.package.package import Channel, Package, Status
+from fieldagent.system.sentence import sentence
 from fieldagent.wire.envelope import Ack, digest_of
 
 
@@ -164,8 +165,11 @@ class Endings:
         while (standing := standing_of(self._journal, sequence)).status is None:
             if self._stopped:
                 raise AgentStopping(
-                    f"the agent is stopping; Package {standing.id} is kept and goes on when it"
-                    " starts again"
+                    sentence(
+                        "the agent is stopping; Package {id} is kept and goes on when it starts"
+                        " again",
+                        id=standing.id,
+                    )
                 )
             waiter = self._waiters.setdefault(sequence, trio.Event())
             await waiter.wait()

@@ -25,6 +25,7 @@ from fieldagent.package.delivery import FanOut, Leg, legs_of, terminal_status
 from fieldagent.package.forecast import PAST, Steps, steps_of
 from fieldagent.package.package import Channel, CheckIn, Package, Status
 from fieldagent.package.writing import canonical, digest
+from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import lasting
 
 
@@ -99,7 +100,9 @@ class Intake:
     def _earlier(self, package: Package, key: str | None) -> Known | None:
         if key is not None and (known := outbound.by_idempotency_key(self._journal, key)):
             if known.digest != digest(canonical(package)):
-                raise KeyReused(f"Idempotency-Key {key!r} was used for another body")
+                raise KeyReused(
+                    sentence("Idempotency-Key {key} was used for another body", key=repr(key))
+                )
             return known
         if package.id is None:
             return None
@@ -108,8 +111,11 @@ class Intake:
             return None
         if known.digest != digest(canonical(package)):
             raise Conflict(
-                f"Package {package.id} is still pending and has another body; cancel it, wait for"
-                " it, or leave out the id to get a free one"
+                sentence(
+                    "Package {id} is still pending and has another body; cancel it, wait for"
+                    " it, or leave out the id to get a free one",
+                    id=package.id,
+                )
             )
         return known
 

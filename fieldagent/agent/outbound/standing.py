@@ -9,6 +9,7 @@ from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
+from fieldagent.system.sentence import sentence
 
 
 class UnknownPackage(Exception):
@@ -30,7 +31,9 @@ def standing(journal: Journal, id_: int) -> Standing:
     """Of the newest Package with that id. Raises UnknownPackage."""
     known = outbound.by_id(journal, id_)
     if known is None:
-        raise UnknownPackage(f"no Package has the id {id_}; ended ones are kept for a while only")
+        raise UnknownPackage(
+            sentence("no Package has the id {id}; ended ones are kept for a while only", id=id_)
+        )
     return standing_of(journal, known.sequence)
 
 

@@ -1,6 +1,6 @@
 // Calls to the agent.
 
-import { say } from "./language.js";
+import { language, say } from "./language.js";
 
 /** The agent refused; `faults` say what and where. */
 export class Refused extends Error {
@@ -25,10 +25,10 @@ let answers = () => {};
 export const onAnswer = heard => { answers = heard; };
 
 export async function call(method, path, body, headers = {}) {
-  const how = { method, headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) };
+  const how = { method, headers: { "Accept-Language": language, ...headers }, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) };
   if (body !== undefined) {
     how.body = JSON.stringify(body);
-    how.headers = { "Content-Type": "application/json", ...headers };
+    how.headers["Content-Type"] = "application/json";
   }
   let answer, document;
   try {

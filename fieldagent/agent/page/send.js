@@ -1,6 +1,7 @@
 // The form that sends, with the agent's own words beside each field, and what it would cost.
 
 import { Away, Refused, call, post } from "./agent.js";
+import { takeGrid } from "./choices.js";
 import { counted, say, spoken, term } from "./language.js";
 import { named } from "./people.js";
 import { base64Of, scaled } from "./picture.js";
@@ -11,7 +12,7 @@ import { METRES, UNIT, by, element, expected, lengthInWords, moment, rounded, te
 await spoken;
 
 const POSITION = [
-  { name: "latitude", label: say("Latitude"), mode: "decimal", hint: say("degrees, such as {example}", { example: "47.3769" }) },
+  { name: "latitude", label: say("Latitude"), hint: say("degrees, such as {example}, UTM or MGRS", { example: "47.3769" }) },
   { name: "longitude", label: say("Longitude"), mode: "decimal", hint: say("degrees, such as {example}", { example: "8.5417" }) },
 ];
 const KINDS = {
@@ -191,6 +192,7 @@ function drawFields() {
   }
   by("fields").className = KINDS[kind].length > 1 ? "pair" : "";
   by("fields").replaceChildren(...KINDS[kind].map(each => field(each, `/${kind}/${each.name}`)));
+  if (by("field-latitude")) takeGrid(by("field-latitude"), by("field-longitude"), fault => tell("field-latitude-fault", fault));
   touched = new Set();
   ask();
 }
@@ -290,7 +292,7 @@ function showFaults(faults, rest = "") {
     const own = faults.filter(each => each.pointer === control.dataset.pointer);
     control.toggleAttribute("aria-invalid", false);
     if (own.length) control.setAttribute("aria-invalid", "true");
-    tell(`${control.id}-fault`, own.map(each => each.detail).join("; "));
+    tell(`${control.id}-fault`, own.map(each => control.gridFault || each.detail).join("; "));
   }
   const pointers = controls.map(control => control.dataset.pointer);
   const others = faults.filter(each => !pointers.includes(each.pointer))

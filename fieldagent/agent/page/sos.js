@@ -106,6 +106,8 @@ export function setUpSos(sent) {
   });
   offerWords();
   spoken.then(offerWords);
+  // What fails to load there stops no SOS.
+  import("./choices.js").then(({ takeGrid }) => takeGrid(by("sos-latitude"), by("sos-longitude"), fault => tell("sos-fault", fault)), () => {});
   by("sos-back").onclick = () => by("confirm").close();
   by("answer-back").onclick = () => by("answer").close();
   by("call-off-back").onclick = () => by("call-off").close();
@@ -124,7 +126,7 @@ export function setUpSos(sent) {
       await raise(body);
       sent();
       throw new Error(say("The SOS is raised; its position is not read: {why}", {
-        why: error.faults.map(each => `the ${each.pointer.split("/").pop()} ${each.detail}`).join("; "),
+        why: error.faults.map(each => each.detail).join("; "),
       }));
     }
   }, sent);

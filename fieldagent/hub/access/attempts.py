@@ -11,6 +11,7 @@ from typing import NamedTuple
 from fieldagent.http.problem import Problem
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.rate import Rate, retry_after
+from fieldagent.system.sentence import sentence
 
 BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)
@@ -23,7 +24,11 @@ ACCOUNTS = ("user ", "name ")
 
 def too_many(what: str, wait: float) -> Problem:
     seconds = retry_after(wait)
-    return Problem(429, f"{what}; try again in {seconds} s", headers=(("Retry-After", seconds),))
+    return Problem(
+        429,
+        sentence("{what}; try again in {seconds} s", what=what, seconds=seconds),
+        headers=(("Retry-After", seconds),),
+    )
 
 
 def blocked(db: Db, source: str, now: float) -> Problem | None:

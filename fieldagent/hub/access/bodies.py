@@ -11,9 +11,17 @@ from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.directory import IMEI, NAME_BYTES_MAX
 from fieldagent.hub.contract import NUMBER_MAX, number_of
-from fieldagent.package.reading import Fault, Field, Reader, WrongValue, read_members, read_text
+from fieldagent.package.reading import (
+    Fault,
+    Field,
+    Reader,
+    WrongValue,
+    number_of_faults,
+    read_members,
+    read_text,
+)
 from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.system.wording import counted
+from fieldagent.system.sentence import sentence
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -29,25 +37,42 @@ def read_body(
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(document, dict):
-        raise Problem(422, f"the body is an object with {', '.join(members)}")
+        raise Problem(
+            422, sentence("the body is an object with {members}", members=", ".join(members))
+        )
     faults: list[Fault] = []
     found = read_members(document, members, "", faults)
     if faults:
         told = [(fault.detail, fault.pointer) for fault in faults]
-        raise Problem(422, f"nothing was changed: {counted(len(faults), 'fault')}", errors=told)
+        raise Problem(
+            422,
+            sentence("nothing was changed: {faults}", faults=number_of_faults(faults)),
+            errors=told,
+        )
     return found
 
 
 def wrong(detail: str, member: str) -> Problem:
     """What only the directory can tell of one member."""
-    return Problem(409, f"{member} {detail}", errors=[(detail, f"/{member}")])
+    return Problem(
+        409,
+        sentence("{member} {detail}", member=member, detail=detail),
+        errors=[(detail, f"/{member}")],
+    )
 
 
 def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
     def read(value: Any) -> str:
         text = read_text(value)
         if not least <= len(text) <= size:
-            raise WrongValue(f"must have {least} to {size} characters, has {len(text)}")
+            raise WrongValue(
+                sentence(
+                    "must have {least} to {size} characters, has {text}",
+                    least=least,
+                    size=size,
+                    text=len(text),
+                )
+            )
         if _CONTROL.search(text):
             raise WrongValue("must be one line, without control characters")
         return text
@@ -58,7 +83,7 @@ def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
 def matching(pattern: re.Pattern[str], what: str) -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise WrongValue(f"must be {what}")
+            raise WrongValue(sentence("must be {what}", what=what))
         return value
 
     return read
@@ -79,7 +104,9 @@ def whole(low: int, high: int) -> Callable[[Any], int]:
             # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise WrongValue(f"must be a whole number from {low} to {high}")
+            raise WrongValue(
+                sentence("must be a whole number from {low} to {high}", low=low, high=high)
+            )
         return value
 
     return read
@@ -88,14 +115,14 @@ def whole(low: int, high: int) -> Callable[[Any], int]:
 def read_user(value: Any) -> int:
     number = number_of(value) if isinstance(value, str) else None
     if number is None:
-        raise WrongValue(f'must be the number of a user, "1" to "{NUMBER_MAX}"')
+        raise WrongValue(sentence('must be the number of a user, "1" to "{most}"', most=NUMBER_MAX))
     return number
 
 
 def choice(words: Collection[str]) -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
-            raise WrongValue(f"must be one of {', '.join(words)}")
+            raise WrongValue(sentence("must be one of {words}", words=", ".join(words)))
         return value
 
     return read
@@ -104,7 +131,9 @@ def choice(words: Collection[str]) -> Reader:
 def some_of(words: Collection[str]) -> Callable[[Any], list[str]]:
     def read(value: Any) -> list[str]:
         if not isinstance(value, list) or not value:
-            raise WrongValue(f"must be an array of some of {', '.join(words)}")
+            raise WrongValue(
+                sentence("must be an array of some of {words}", words=", ".join(words))
+            )
         return list(dict.fromkeys(choice(words)(each) for each in value))
 
     return read
@@ -116,4 +145,7 @@ def identity(text: str) -> int:
 
 
 def unknown(what: str, text: str) -> Problem:
-    return Problem(404, f"no {what} of this workspace has the number {text[:40]}")
+    return Problem(
+        404,
+        sentence("no {what} of this workspace has the number {text}", what=what, text=text[:40]),
+    )

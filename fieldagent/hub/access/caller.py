@@ -22,6 +22,7 @@ from fieldagent.hub.access.push import Push
 from fieldagent.hub.store.contract import Db, few_rows, one_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.rate import Rate
+from fieldagent.system.sentence import sentence
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """RFC 6750 2.1."""
@@ -246,25 +247,49 @@ _WHERE = {
 def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
     if not caller.role or (purpose is Purpose.PUSH and not caller.may_push):
         return Problem(
-            403, f"user {caller.member} may not {purpose} {_WHERE[purpose]} {caller.workspace}"
+            403,
+            sentence(
+                "user {member} may not {purpose} {where} {workspace}",
+                member=caller.member,
+                purpose=purpose,
+                where=_WHERE[purpose],
+                workspace=caller.workspace,
+            ),
         )
     if purpose is not Purpose.PUSH and purpose not in caller.scopes:
         return Problem(
-            403, f"the key may not {purpose}: `fieldagent hub key add NAME --{purpose}` makes one"
+            403,
+            sentence(
+                "the key may not {purpose}: `fieldagent hub key add NAME --{purpose}` makes one",
+                purpose=purpose,
+            ),
         )
     if purpose is Purpose.ACKNOWLEDGE and caller.type != "User":
-        return Problem(403, f"a person acknowledges an SOS: {caller.member} is a {caller.type}")
+        return Problem(
+            403,
+            sentence(
+                "a person acknowledges an SOS: {member} is a {type}",
+                member=caller.member,
+                type=caller.type,
+            ),
+        )
     if purpose is Purpose.ACKNOWLEDGE and not caller.may_answer:
         return Problem(
             403,
-            f"user {caller.member} is no dispatcher: `fieldagent hub user role {caller.member}"
-            " dispatcher` makes them one",
+            sentence(
+                "user {member} is no dispatcher: `fieldagent hub user role {member} dispatcher`"
+                " makes them one",
+                member=caller.member,
+            ),
         )
     if purpose is Purpose.ADMINISTER and caller.role != ADMINISTRATOR:
         return Problem(
             403,
-            f"user {caller.member} is no administrator: another of the workspace makes them one,"
-            f" or `fieldagent hub user role {caller.member} administrator`",
+            sentence(
+                "user {member} is no administrator: another of the workspace makes them one, or"
+                " `fieldagent hub user role {member} administrator`",
+                member=caller.member,
+            ),
         )
     return None
 
@@ -323,14 +348,30 @@ Place = tuple[int, int]
 def not_allowed(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:
     """Whether somebody who was `admitted` may push this item, in that name, to that target."""
     if push.workspace != caller.workspace:
-        return Problem(403, f"the key is not for workspace {push.workspace}")
+        return Problem(
+            403, sentence("the key is not for workspace {workspace}", workspace=push.workspace)
+        )
     if push.kind not in caller.scopes:
-        return Problem(403, f"the key may not push a {push.kind}")
+        return Problem(403, sentence("the key may not push a {kind}", kind=push.kind))
     target = push.source if push.target is None else push.target
     if push.source != caller.member and caller.type == "User":
         return Problem(403, "a User pushes in their own name: sourceUserId must be their number")
     if (push.workspace, push.source) not in members:
-        return Problem(403, f"the source {push.source} is not in workspace {push.workspace}")
+        return Problem(
+            403,
+            sentence(
+                "the source {source} is not in workspace {workspace}",
+                source=push.source,
+                workspace=push.workspace,
+            ),
+        )
     if (push.workspace, target) not in members:
-        return Problem(403, f"the target {push.target} is not in workspace {push.workspace}")
+        return Problem(
+            403,
+            sentence(
+                "the target {target} is not in workspace {workspace}",
+                target=push.target,
+                workspace=push.workspace,
+            ),
+        )
     return None

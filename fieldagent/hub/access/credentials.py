@@ -14,6 +14,7 @@ from fieldagent.hub.access.directory import Refused, Row, insert_row, named_rows
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS
+from fieldagent.system.sentence import sentence
 
 
 def add_key(
@@ -134,6 +135,10 @@ def _must_be_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
     found = find(db, kind, workspace, id_)
     if found is None or found["revoked"] is not None:
         raise Refused(
-            f"no {kind} {id_} is in force in that workspace; `fieldagent hub {kind} list` shows"
-            " them"
+            sentence(
+                "no {kind} {id} is in force in that workspace; `fieldagent hub {kind} list`"
+                " shows them",
+                kind=kind,
+                id=id_,
+            )
         )

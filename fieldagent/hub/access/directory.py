@@ -15,6 +15,7 @@ from fieldagent.hub.operator.known import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.incident_proof import proof_key
 
@@ -38,7 +39,7 @@ SYNTHETIC = "synthetic items of the hub"
 
 def add_workspace(db: Db, name: str, *, now: float) -> int:
     if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
-        raise Refused(f"there is a workspace {name!r} already")
+        raise Refused(sentence("there is a workspace {name} already", name=repr(name)))
     id_ = insert_row(db, "workspace", name=name, created=now)
     note(db, id_, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
     return id_
@@ -80,11 +81,19 @@ def add_user(
     """`password` is a hash of `system.scrypt`; with `until`, for one sign-in until then. Its number
     is the userId of the push API."""
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
-        raise Refused(f"name and email take {NAME_BYTES_MAX} bytes each: they travel to the field")
+        raise Refused(
+            sentence(
+                "name and email take {most} bytes each: they travel to the field",
+                most=NAME_BYTES_MAX,
+            )
+        )
     if email and _one(db, "SELECT id FROM member WHERE email = ?", email):
         raise Refused(
-            f"there is a user with {email} already; `fieldagent hub user join` adds them to a"
-            " workspace"
+            sentence(
+                "there is a user with {email} already; `fieldagent hub user join` adds them to"
+                " a workspace",
+                email=email,
+            )
         )
     id_ = insert_row(
         db,
@@ -142,7 +151,9 @@ def set_role(
 ) -> None:
     """`caller.ROLES` has them."""
     if role != "member" and not is_person(db, member):
-        raise Refused(f"{member} is no User: a {role} is a person")
+        raise Refused(
+            sentence("{member} is no User: a {role} is a person", member=member, role=role)
+        )
     db.execute(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
     )
@@ -194,8 +205,11 @@ def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
         *(member, workspace, member, workspace),
     ):
         raise Refused(
-            f"user {member} is in another workspace too: whoever runs the hub does that, with"
-            " `fieldagent hub`"
+            sentence(
+                "user {member} is in another workspace too: whoever runs the hub does that,"
+                " with `fieldagent hub`",
+                member=member,
+            )
         )
 
 
@@ -222,8 +236,20 @@ def member_of(db: Db, workspace: int, named: str) -> int:
             return int(found[0]["id"])
         if found:
             ids = " or ".join(str(row["id"]) for row in found)
-            raise Refused(f"{len(found)} users are called {named!r}: say which by number, {ids}")
-    raise Refused(f"no user {named!r} is in that workspace; `fieldagent hub user list` shows them")
+            raise Refused(
+                sentence(
+                    "{found} users are called {named}: say which by number, {ids}",
+                    found=len(found),
+                    named=repr(named),
+                    ids=ids,
+                )
+            )
+    raise Refused(
+        sentence(
+            "no user {named} is in that workspace; `fieldagent hub user list` shows them",
+            named=repr(named),
+        )
+    )
 
 
 def add_device(
@@ -275,7 +301,9 @@ def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> No
     """Raises Refused where another than `device` has it."""
     same = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
     if _one(db, same, workspace, name, device):
-        raise Refused(f"there is a device {name!r} already in that workspace")
+        raise Refused(
+            sentence("there is a device {name} already in that workspace", name=repr(name))
+        )
 
 
 def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMINISTRATION) -> None:
@@ -290,16 +318,21 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
     """Return whether a device of another workspace has it. Raises Refused where one of this
     workspace has, and for the operator, who decides."""
     if not IMEI.fullmatch(imei):
-        raise Refused(f"an IMEI has 15 digits, {imei!r} has not")
+        raise Refused(sentence("an IMEI has 15 digits, {imei} has not", imei=repr(imei)))
     if (found := imei_claims.holder(db, imei, device)) is None:
         return False
     if by == ADMINISTRATION:
         raise Refused(
-            f"device {found[0]} of workspace {found[1]} has the IMEI {imei} already: take it from"
-            " there with `fieldagent hub device imei NAME IMEI --take`"
+            sentence(
+                "device {device} of workspace {workspace} has the IMEI {imei} already: take it"
+                " from there with `fieldagent hub device imei NAME IMEI --take`",
+                device=found[0],
+                workspace=found[1],
+                imei=imei,
+            )
         )
     if found[1] == workspace:
-        raise Refused(f"there is a device with the IMEI {imei} already")
+        raise Refused(sentence("there is a device with the IMEI {imei} already", imei=imei))
     return True
 
 
@@ -383,7 +416,12 @@ def device_named(db: Db, workspace: int, named: str) -> int:
     for id_, name, imei in db.execute(of_workspace, workspace):
         if named in (str(id_), name, imei):
             return int(id_)
-    raise Refused(f"no device {named!r} is in that workspace; `fieldagent hub device list`")
+    raise Refused(
+        sentence(
+            "no device {named} is in that workspace; `fieldagent hub device list`",
+            named=repr(named),
+        )
+    )
 
 
 def set_disabled(
@@ -420,14 +458,20 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
         )
     ):
         raise Refused(
-            "its user is disabled, and their devices with them: enable the user, here or by"
-            f" `fieldagent hub user enable {whose[0][0]}`"
+            sentence(
+                "its user is disabled, and their devices with them: enable the user, here or by"
+                " `fieldagent hub user enable {whose}`",
+                whose=whose[0][0],
+            )
         )
     revoked = "SELECT 1 FROM device WHERE id = ? AND revoked IS NOT NULL"
     if when is None and _one(db, revoked, device):
         raise Refused(
-            f"device {device} is revoked, and out of use by that: `fieldagent hub device restore"
-            f" {device}` takes it back into use"
+            sentence(
+                "device {device} is revoked, and out of use by that: `fieldagent hub device"
+                " restore {device}` takes it back into use",
+                device=device,
+            )
         )
     if when is None:
         workspace_log.come_back(db, device, now)
@@ -579,5 +623,11 @@ def _by_number_or(db: Db, table: str, column: str, named: str) -> int:
     number = number_of(named) or -1
     rows = db.execute(f"SELECT id FROM {table} WHERE {column} = ? OR id = ?", named, number)
     if not rows:
-        raise Refused(f"there is no {table} {named!r}; `fieldagent hub {table} list` shows them")
+        raise Refused(
+            sentence(
+                "there is no {table} {named}; `fieldagent hub {table} list` shows them",
+                table=table,
+                named=repr(named),
+            )
+        )
     return int(rows[0][0])

@@ -21,6 +21,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub.access.known_devices import signing_key
 from fieldagent.hub.records.audit import note
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.sentence import sentence
 
 KEY = "passkey challenges"
 CHALLENGE_LASTS = 300.0
@@ -134,7 +135,13 @@ class Passkeys:
             return int(rows[0][0]) if rows else None
 
         if (number := await self._store.commit(insert)) is None:
-            raise Problem(409, f"it is known already, or you have {OF_ONE_MAX}: remove one first")
+            raise Problem(
+                409,
+                sentence(
+                    "it is known already, or you have {most}: remove one first",
+                    most=OF_ONE_MAX,
+                ),
+            )
         return number
 
     async def listing(self, member: int) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Person
+from fieldagent.system.sentence import sentence
 from fieldagent.wire.kit_note import Directory, DirectoryEntry
 
 NAME_BYTES_MAX = 80
@@ -54,7 +55,11 @@ def resolve(db: Db, workspace: int, named: Person) -> Recipient:
             return found
     who = text or f"{kind} {number}"
     called = {"": "nobody", "device": "no kit"}.get(kind, f"no {kind}")
-    why = f"{called} here is called {who}" if text else f"{who} is not in the workspace"
+    why = (
+        sentence("{called} here is called {who}", called=called, who=who)
+        if text
+        else sentence("{who} is not in the workspace", who=who)
+    )
     return Recipient(team=NOBODY_HERE, why=why, words=json.dumps({"name": who}))
 
 
@@ -95,9 +100,15 @@ def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     words = _words(id_, name, type_)
     if len(exact) > 1:
         ids = " or ".join(str(row[0]) for row in exact)
-        return Recipient(team=NOBODY_HERE, why=f"{text} may be user {ids}: say which", words=words)
+        return Recipient(
+            team=NOBODY_HERE,
+            why=sentence("{text} may be user {ids}: say which", text=text, ids=ids),
+            words=words,
+        )
     if disabled is not None:
-        return Recipient(team=NOBODY_HERE, why=f"{name} is disabled at the hub", words=words)
+        return Recipient(
+            team=NOBODY_HERE, why=sentence("{name} is disabled at the hub", name=name), words=words
+        )
     if type_ == INTEGRATION and _is_address(name):
         # Somebody who has answered by mail or SMS: they are reached there.
         return Recipient(team=NOBODY_HERE, address=name, words=words)
@@ -146,7 +157,7 @@ def _group(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     ((id_, name, over_satellite),) = rows
     members = db.execute("SELECT member FROM team_member WHERE team = ?", id_)
     audience = frozenset(member for (member,) in members)
-    why = "" if audience else f"nobody is in the group {name}"
+    why = "" if audience else sentence("nobody is in the group {name}", name=name)
     words = _words(id_, name, "Group")
     return Recipient(None, id_, None, audience, bool(over_satellite), why=why, words=words)
 
@@ -173,14 +184,20 @@ def add_group(
     name = " ".join(name.split())
     if not name or len(name.encode()) > NAME_BYTES_MAX or ":" in name or "@" in name:
         raise Refused(
-            f"a group's name has 1 to {NAME_BYTES_MAX} bytes, and no colon or @: it travels to"
-            " the field"
+            sentence(
+                "a group's name has 1 to {most} bytes, and no colon or @: it travels to the field",
+                most=NAME_BYTES_MAX,
+            )
         )
     if name.lstrip("-").isdigit():
         raise Refused("a group's name is no number: numbers are users'")
     taken = resolve(db, workspace, name)
     if taken.member is not None or taken.team or "may be" in taken.why:
-        raise Refused(f"somebody or something is called {name!r} already in that workspace")
+        raise Refused(
+            sentence(
+                "somebody or something is called {name} already in that workspace", name=repr(name)
+            )
+        )
     ((id_,),) = db.execute(
         "INSERT INTO team (workspace, name, over_satellite, created) VALUES (?, ?, ?, ?)"
         " RETURNING id",
@@ -196,7 +213,11 @@ def group_named(db: Db, workspace: int, named: str) -> int:
     for row in groups(db, workspace):
         if named == str(row["id"]) or named.casefold() == str(row["name"]).casefold():
             return int(row["id"])
-    raise Refused(f"no group {named!r} is in that workspace; `fieldagent hub group list`")
+    raise Refused(
+        sentence(
+            "no group {named} is in that workspace; `fieldagent hub group list`", named=repr(named)
+        )
+    )
 
 
 def groups(db: Db, workspace: int) -> list[Row]:
@@ -244,7 +265,7 @@ def change_group(
     """Raises Refused for a user of another workspace."""
     for member in sorted(join):
         if not is_member(db, workspace, member):
-            raise Refused(f"user {member} is not in that workspace")
+            raise Refused(sentence("user {member} is not in that workspace", member=member))
         db.execute(
             "INSERT INTO team_member (team, member) VALUES (?, ?) ON CONFLICT DO NOTHING",
             *(group, member),
@@ -283,13 +304,24 @@ def set_radios(
     """These are theirs from now on, and no others. Raises Refused where one is another's."""
     for handle in handles:
         if not handle.isprintable() or " " in handle or not 0 < len(handle) <= HANDLE_MAX:
-            raise Refused(f"a radio's id has 1 to {HANDLE_MAX} characters without spaces")
+            raise Refused(
+                sentence(
+                    "a radio's id has 1 to {most} characters without spaces",
+                    most=HANDLE_MAX,
+                )
+            )
         other = db.execute(
             "SELECT member FROM handle WHERE workspace = ? AND handle = ? AND member <> ?",
             *(workspace, handle.lower(), member),
         )
         if other:
-            raise Refused(f"the radio {handle} is that of user {other[0][0]} already")
+            raise Refused(
+                sentence(
+                    "the radio {handle} is that of user {other} already",
+                    handle=handle,
+                    other=other[0][0],
+                )
+            )
     db.execute("DELETE FROM handle WHERE workspace = ? AND member = ?", workspace, member)
     for handle in dict.fromkeys(each.lower() for each in handles):
         db.execute(

@@ -31,6 +31,7 @@ from fieldagent.package.reading import (
 from fieldagent.package.strict_json import load_document
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.sentence import sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,13 @@ def _group(value: Any) -> int | str:
     if not isinstance(value, str):
         return _id(value)
     if not 1 <= len(value) <= GROUP_MAX:
-        raise WrongValue(f"must have 1 to {GROUP_MAX} characters, has {len(value)}")
+        raise WrongValue(
+            sentence(
+                "must have 1 to {most} characters, has {value}",
+                most=GROUP_MAX,
+                value=len(value),
+            )
+        )
     return read_text(value)
 
 
@@ -97,7 +104,13 @@ def _at_most(size: int) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         text = read_text(value)
         if len(text.encode()) > size:
-            raise WrongValue(f"must be at most {size} bytes of UTF-8, is {len(text.encode())}")
+            raise WrongValue(
+                sentence(
+                    "must be at most {size} bytes of UTF-8, is {text}",
+                    size=size,
+                    text=len(text.encode()),
+                )
+            )
         return text
 
     return read
@@ -146,7 +159,9 @@ def read_push(document: Any) -> Push:
         contact = {"phone": item.phone, "email": item.email}
         text = {name: value for name, value in contact.items() if value}
         if sum(len(each.encode()) for each in (item.content, *text.values())) > ITEM_BYTES_MAX:
-            detail = f"content, phone and email are at most {ITEM_BYTES_MAX} bytes together"
+            detail = sentence(
+                "content, phone and email are at most {most} bytes together", most=ITEM_BYTES_MAX
+            )
             raise InvalidPackage([Fault(detail, "/message/content")])
         push |= {"timestamp": item.timestamp, "contact": json.dumps(text) if text else ""}
         item = Message(item.content)

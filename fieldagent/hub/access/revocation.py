@@ -19,6 +19,7 @@ from fieldagent.hub.records import lease
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.writing import clock_time
+from fieldagent.system.sentence import sentence
 
 WHY_MAX = 200
 """Characters."""
@@ -33,7 +34,7 @@ def revoke(db: Db, device: int, why: str, *, now: float, by: str = ADMINISTRATIO
         *(now, why[:WHY_MAX], now, device),
     )
     if not changed:
-        raise Refused(f"device {device} is revoked already")
+        raise Refused(sentence("device {device} is revoked already", device=device))
     lease.end(db, device)
     detail = f"{device}: {why}" if why else str(device)
     directory.note_of_device(db, device, by, "device revoke", detail, now)
@@ -43,7 +44,7 @@ def restore(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> Non
     """Take a revoked device back into use. Raises Refused where it is not revoked, or its user is
     disabled."""
     if since(db, device) is None:
-        raise Refused(f"device {device} is not revoked")
+        raise Refused(sentence("device {device} is not revoked", device=device))
     db.execute("UPDATE device SET revoked = NULL, revoked_why = '' WHERE id = ?", device)
     directory.set_disabled(db, "device", device, None, now=now, by=by)
     directory.note_of_device(db, device, by, "device restore", str(device), now)

@@ -17,6 +17,7 @@ from fieldagent.hub.api.reading import END
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.sentence import sentence
 
 T = TypeVar("T")
 
@@ -52,7 +53,9 @@ class Acts:
         except Refused as refused:
             raise Problem(409, str(refused)) from None
         except StoreFull as full:
-            raise Problem(507, f"nothing was changed: {full}; try again later") from None
+            raise Problem(
+                507, sentence("nothing was changed: {full}; try again later", full=full)
+            ) from None
         except (StoreFailed, StoreUnavailable):
             raise not_now("nobody knows whether it was done: look, and do it again") from None
 
@@ -68,7 +71,9 @@ def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float
     )
     disabled = "SELECT 1 FROM member WHERE id = ? AND disabled IS NOT NULL"
     if (caller.member,) not in those or db.execute(disabled, caller.member):
-        raise Problem(403, f"user {caller.member} is no administrator any more")
+        raise Problem(
+            403, sentence("user {member} is no administrator any more", member=caller.member)
+        )
     return act(db, now)
 
 

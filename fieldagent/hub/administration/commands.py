@@ -20,6 +20,7 @@ from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import BEARERS, GivenCommand
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field
+from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
 from fieldagent.wire.command_proof import prove
 
@@ -98,8 +99,11 @@ class CommandsApi:
             found = cost(db, device, at, prove(at, asked, b""), now)
             if costs_something(found, bearer) and found.credits > agreed:
                 raise Refused(
-                    f"command and answer take {found.credits} credits over satellite: agree to"
-                    f' that with "credits": {found.credits}, or wait for the link with "by": "ip"'
+                    sentence(
+                        "command and answer take {credits} credits over satellite: agree to"
+                        ' that with "credits": {credits}, or wait for the link with "by": "ip"',
+                        credits=found.credits,
+                    )
                 )
             grace = self._grace if found.linked else 0.0
             order = GivenCommand(caller.workspace, device, at, asked, bearer, str(caller.member))

@@ -32,6 +32,7 @@ from fieldagent.hub.records.quiet import HOURS, NEVER, WrongHours, read_hours
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.page.language import LANGUAGES
+from fieldagent.system.sentence import sentence
 from fieldagent.system.span import read_span
 from fieldagent.webhook.delivery import HandoverOutcome
 
@@ -52,7 +53,10 @@ _QUIET = {
     "quiet": Field(
         matching(
             re.compile(f"({NEVER}|{HOURS.pattern})?"),
-            f"22:00-06:00 and a time zone such as Europe/Zurich, {NEVER}, or nothing",
+            sentence(
+                "22:00-06:00 and a time zone such as Europe/Zurich, {never}, or nothing",
+                never=NEVER,
+            ),
         ),
         "quiet",
         required=True,
@@ -70,7 +74,12 @@ def _refuse_unsound(hours: str) -> None:
 
 
 def _one_of(name: str, values: Sequence[str]) -> Field:
-    return Field(matching(re.compile("|".join(values)), f"one of {', '.join(values)}"), name)
+    return Field(
+        matching(
+            re.compile("|".join(values)), sentence("one of {values}", values=", ".join(values))
+        ),
+        name,
+    )
 
 
 NEW = {
@@ -195,8 +204,12 @@ class ContactsApi:
             caller, lambda db, now: contacts.note_end(db, contact.id, reason, now)
         )
         if not taken:
-            detail = f"did not take the test message: {result.reason}"
-            raise Problem(422, f"{contact.name} {detail}", errors=[(detail, "/address")])
+            detail = sentence("did not take the test message: {reason}", reason=result.reason)
+            raise Problem(
+                422,
+                sentence("{name} {detail}", name=contact.name, detail=detail),
+                errors=[(detail, "/address")],
+            )
         return Response(204)
 
     async def chain(self, request: Request, caller: Caller) -> Response:
@@ -224,7 +237,7 @@ class ContactsApi:
 
 
 def _wrong_address(detail: str) -> Problem:
-    return Problem(422, f"address {detail}", errors=[(detail, "/address")])
+    return Problem(422, sentence("address {detail}", detail=detail), errors=[(detail, "/address")])
 
 
 def _contact(db: Db, caller: Caller, text: str) -> AlarmContact:

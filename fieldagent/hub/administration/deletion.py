@@ -23,6 +23,7 @@ from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.sentence import sentence
 
 AT_ONCE = 500
 """Rows of a table in one transaction."""
@@ -39,8 +40,14 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
     if unanswered:
         numbers = ", ".join(str(number) for (number,) in unanswered)
         raise Refused(
-            f"SOS {numbers} of {subject.kind} {subject.name} is not closed: close it first, at"
-            f" the console or by `fieldagent hub sos close {unanswered[0][0]} REASON`"
+            sentence(
+                "SOS {numbers} of {kind} {name} is not closed: close it first, at the console"
+                " or by `fieldagent hub sos close {unanswered} REASON`",
+                numbers=numbers,
+                kind=subject.kind,
+                name=subject.name,
+                unanswered=unanswered[0][0],
+            )
         )
     goes = {"devices": _names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
     if subject.kind == "workspace":

@@ -34,6 +34,7 @@ from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import INT32, Field
+from fieldagent.system.sentence import sentence
 
 CREDITS_MAX = INT32[-1]
 _TIME = matching(re.compile("([01][0-9]|2[0-3]):[0-5][0-9]"), "a time such as 18:00")
@@ -95,7 +96,9 @@ class DevicesApi:
         rule = Rule(given.pop("every", None), given.pop("by_minute", None))
         if None not in rule[:2]:
             what = "is in place of checkInEvery: give one of the two"
-            raise Problem(422, f"checkInBy {what}", errors=[(what, "/checkInBy")])
+            raise Problem(
+                422, sentence("checkInBy {what}", what=what), errors=[(what, "/checkInBy")]
+            )
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, given["member"]):

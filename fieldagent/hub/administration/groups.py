@@ -20,13 +20,19 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
+from fieldagent.system.sentence import sentence
 
 MEMBERS_MAX = 1_000
 
 
 def _users(value: Any) -> frozenset[int]:
     if not isinstance(value, list) or len(value) > MEMBERS_MAX:
-        raise WrongValue(f"must be an array of numbers of users, {MEMBERS_MAX} at most")
+        raise WrongValue(
+            sentence(
+                "must be an array of numbers of users, {most} at most",
+                most=MEMBERS_MAX,
+            )
+        )
     return frozenset(read_user(each) for each in value)
 
 

@@ -18,6 +18,7 @@ from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.radio_key import LAST, KeyPrice
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import INT32, Field, WrongValue
+from fieldagent.system.sentence import sentence
 
 KITS_MAX = 1_000
 CREDITS_MAX = 1_000_000
@@ -26,7 +27,9 @@ _number = whole(1, INT32[-1])
 
 def _devices(value: Any) -> frozenset[int]:
     if not isinstance(value, list) or len(value) > KITS_MAX:
-        raise WrongValue(f"must be an array of numbers of devices, {KITS_MAX} at most")
+        raise WrongValue(
+            sentence("must be an array of numbers of devices, {most} at most", most=KITS_MAX)
+        )
     return frozenset(_number(each) for each in value)
 
 
@@ -87,8 +90,12 @@ class RadioKeyApi:
             price = radio_key.price(db, workspace, bearer, steps=LAST, but=left_out, now=now)
             if price.by_satellite and price.credits > agreed:
                 raise Refused(
-                    f"it takes up to {price.credits} credits over satellite: agree to that with"
-                    f' "credits": {price.credits}, or wait for links and neighbours with "by": "ip"'
+                    sentence(
+                        "it takes up to {credits} credits over satellite: agree to that with"
+                        ' "credits": {credits}, or wait for links and neighbours with "by":'
+                        ' "ip"',
+                        credits=price.credits,
+                    )
                 )
             by = str(caller.member)
             key = new_air_key()

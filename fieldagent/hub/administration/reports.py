@@ -15,6 +15,7 @@ from fieldagent.hub.report.documents import FORMATS
 from fieldagent.hub.report.kit_week import KitWeek
 from fieldagent.hub.report.week import WrongWeek, read_week, week_of
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
 
 
 class ReportsApi:
@@ -34,7 +35,7 @@ class ReportsApi:
         try:
             week = week_of(now) if asked is None else read_week(asked)
         except WrongWeek as wrong:
-            raise Problem(400, f"?week= is wrong: {wrong}") from None
+            raise Problem(400, sentence("?week= is wrong: {wrong}", wrong=wrong)) from None
 
         def look(db: Db) -> KitWeek:
             device = device_of(db, caller, id)

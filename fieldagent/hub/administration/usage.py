@@ -14,6 +14,7 @@ from fieldagent.hub.administration.devices import device_of
 from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage import Prices, UsageDay
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
 
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 
@@ -58,5 +59,5 @@ class UsageApi:
 def _day(request: Request, name: str) -> str | None:
     value = dict(request.query).get(name)
     if value is not None and not _DAY.fullmatch(value):
-        raise Problem(400, detail=f"?{name}= is a day such as 2026-09-01")
+        raise Problem(400, detail=sentence("?{name}= is a day such as 2026-09-01", name=name))
     return value

@@ -28,6 +28,7 @@ from fieldagent.hub.webhook.webhook_directory import AFTER_MAX, BATCH_MAX
 from fieldagent.hub.webhook.webhooks import test_call
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.system.properties import WrongProperty
+from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome
 
 URL_MAX, VALUE_MAX = 2_000, 1_000
@@ -92,7 +93,11 @@ class WebhooksApi:
             # Its text begins with the verb.
             text = str(error)
             member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
-            raise Problem(422, f"{member} {text}", errors=[(text, f"/{member}")]) from None
+            raise Problem(
+                422,
+                sentence("{member} {text}", member=member, text=text),
+                errors=[(text, f"/{member}")],
+            ) from None
         # Who may not any more, or too often, makes no call of ours.
         await self._acts.carry_out(caller, lambda db, now: None)
         if not untried:
@@ -135,8 +140,8 @@ class WebhooksApi:
     async def _try(self, webhook: Webhook) -> None:
         result = await test_call(webhook, clock=self._acts.clock, open_stream=self._open_stream)
         if result.outcome is not HandoverOutcome.HANDED:
-            told = f"did not take the test message: {result.reason}"
-            raise Problem(422, f"the webhook {told}", errors=[(told, "/url")])
+            told = sentence("did not take the test message: {reason}", reason=result.reason)
+            raise Problem(422, sentence("the webhook {told}", told=told), errors=[(told, "/url")])
 
     async def failures(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ("before", "limit"))

@@ -24,6 +24,7 @@ from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.reading import ITEMS, Field, WrongValue, read_timestamp
 from fieldagent.package.strict_json import load_document
+from fieldagent.system.sentence import sentence
 
 T = TypeVar("T")
 
@@ -38,11 +39,17 @@ def _circle(value: Any) -> Circle:
     latitude, longitude = (_AT[name].read(value[name]) for name in ("latitude", "longitude"))
     radius = value["radius"]
     if isinstance(radius, bool) or not isinstance(radius, int | float):
-        raise WrongValue(f"needs a radius of {RADIUS_LEAST:.0f} to {RADIUS_MOST:.0f} m")
+        raise WrongValue(
+            sentence(
+                "needs a radius of {least} to {most} m",
+                least=f"{RADIUS_LEAST:.0f}",
+                most=f"{RADIUS_MOST:.0f}",
+            )
+        )
     try:
         return shape.circle(latitude, longitude, radius)
     except WrongShape as error:
-        raise WrongValue(f"is none: {error}") from None
+        raise WrongValue(sentence("is none: {error}", error=error)) from None
 
 
 def _document(value: Any) -> dict[str, Any]:
@@ -56,7 +63,7 @@ def _polygon(document: dict[str, Any]) -> Polygon:
     try:
         return shape.polygon(document)
     except WrongShape as error:
-        raise wrong(f"is none that can be used: {error}", "polygon") from None
+        raise wrong(sentence("is none that can be used: {error}", error=error), "polygon") from None
 
 
 _number = whole(1, END)
@@ -64,7 +71,9 @@ _number = whole(1, END)
 
 def _numbers(value: Any) -> list[str]:
     if not isinstance(value, list) or not 1 <= len(value) <= KITS_MAX:
-        raise WrongValue(f"must be an array of 1 to {KITS_MAX} numbers of devices")
+        raise WrongValue(
+            sentence("must be an array of 1 to {most} numbers of devices", most=KITS_MAX)
+        )
     return [str(_number(each)) for each in value]
 
 
@@ -164,7 +173,7 @@ class PlacesApi:
         def act(db: Db, now: float) -> dict[str, Any]:
             device = given["device"]
             if not device_known(db, caller, device):
-                raise wrong(f"{device} is not in this workspace", "device")
+                raise wrong(sentence("{device} is not in this workspace", device=device), "device")
             margin = given.get("margin", MARGIN)
             plan = RoutePlan(device, name, place, given["due"].timestamp(), margin)
             route = routes.add(db, caller.workspace, plan, now, by=str(caller.member))

@@ -32,11 +32,11 @@ from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.package.package import recorded
-from fieldagent.package.reading import InvalidPackage
+from fieldagent.package.reading import InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.wording import counted
+from fieldagent.system.sentence import sentence
 
 
 @dataclass(slots=True)
@@ -149,7 +149,9 @@ class HubApi:
                 self._decide, PushRequest(caller, parsed, key)
             )
         except StoreFull as full:
-            raise Problem(507, f"nothing was accepted: {full}; push it again later") from None
+            raise Problem(
+                507, sentence("nothing was accepted: {full}; push it again later", full=full)
+            ) from None
         except (StoreFailed, StoreUnavailable):
             unknown = "nobody knows whether it was accepted: push it with the same Idempotency-Key"
             raise not_now(unknown) from None
@@ -238,7 +240,7 @@ def posting_of(
     named = -push.group if isinstance(push.group, int) else f"group:{push.group}"
     found = people.resolve(db, push.workspace, named)
     if found.why:
-        return Problem(403, f"targetGroup: {found.why}")
+        return Problem(403, sentence("targetGroup: {why}", why=found.why))
     # Its kits are told for whom it is: a person there may be in several groups.
     assert found.team is not None
     return replace(
@@ -279,7 +281,11 @@ def _parsed(request: Request) -> Push | Problem:
         return Problem(400, str(error))
     except InvalidPackage as error:
         faults = [(fault.detail, fault.pointer) for fault in error.faults]
-        return Problem(422, f"nothing was accepted: {counted(len(faults), 'fault')}", errors=faults)
+        return Problem(
+            422,
+            sentence("nothing was accepted: {faults}", faults=number_of_faults(faults)),
+            errors=faults,
+        )
 
 
 def _refusal(
@@ -307,7 +313,7 @@ def _in_words(each: PushRequest) -> str:
 def _as_before(each: PushRequest, digest: bytes, request_id: str) -> Problem | str:
     if digest == _digest(each):
         return request_id
-    return Problem(422, f"Idempotency-Key {each.key!r} had another body")
+    return Problem(422, sentence("Idempotency-Key {key} had another body", key=repr(each.key)))
 
 
 def _digest(each: PushRequest) -> bytes:

@@ -30,6 +30,7 @@ from fieldagent.package import tracks
 from fieldagent.package.reach import Rung
 from fieldagent.package.reading import ITEMS
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.sentence import sentence
 
 LISTED, LISTED_MAX = 100, 1_000
 LOOKS = 20
@@ -131,7 +132,12 @@ class ReadApi:
         """A person has read an item: its sender is told so, in their name."""
         refuse_others(request, ())
         if caller.type != "User":
-            raise Problem(403, f"a person reads: {caller.member} is a {caller.type}")
+            raise Problem(
+                403,
+                sentence(
+                    "a person reads: {member} is a {type}", member=caller.member, type=caller.type
+                ),
+            )
 
         def note(db: Db) -> list[dict[str, Any]] | None:
             (found, _) = reading.find(db, caller, ItemFilter(request_id=id), END, 1)
@@ -164,7 +170,9 @@ class ReadApi:
 
         found = await self._store.read(look)
         if found is None:
-            raise Problem(404, f"no device of this workspace has the number {device}")
+            raise Problem(
+                404, sentence("no device of this workspace has the number {device}", device=device)
+            )
         return page(request, {"deliveries": found[0]}, "before", found[1])
 
     async def devices(self, request: Request, caller: Caller) -> Response:
@@ -225,7 +233,10 @@ def _sender(request: Request) -> int | None:
     if value is None:
         return None
     if (sender := number_of(value)) is None:
-        raise Problem(400, f"?sender= is the number of a user, from 1 to {NUMBER_MAX}")
+        raise Problem(
+            400,
+            sentence("?sender= is the number of a user, from 1 to {most}", most=NUMBER_MAX),
+        )
     return sender
 
 
@@ -244,5 +255,8 @@ def _time(request: Request, name: str) -> float | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise Problem(
-            400, f"?{name}= is a time such as 2026-11-22T04:00:00Z, or in Unix seconds"
+            400,
+            sentence(
+                "?{name}= is a time such as 2026-11-22T04:00:00Z, or in Unix seconds", name=name
+            ),
         ) from None

@@ -26,6 +26,7 @@ from fieldagent.package import canned
 from fieldagent.package.reading import Field, read_text
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
+from fieldagent.system.sentence import sentence
 
 LISTED, LISTED_MAX = 50, 200
 EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50
@@ -179,7 +180,9 @@ class SosApi:
         try:
             told = await self._store.commit(carry_out)
         except StoreFull as full:
-            raise Problem(507, f"nothing was written down: {full}; try again later") from None
+            raise Problem(
+                507, sentence("nothing was written down: {full}; try again later", full=full)
+            ) from None
         except (StoreFailed, StoreUnavailable):
             raise not_now("nobody knows whether it was written down: do it again") from None
         if told is None:
@@ -197,7 +200,9 @@ def note_of(given: Mapping[str, Any]) -> str:
     """The note of a body, as text that any database takes. Raises Problem where it is too long."""
     text = str(given.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:
-        raise Problem(422, f"note has at most {sos_desk.TEXT_MAX} characters")
+        raise Problem(
+            422, sentence("note has at most {most} characters", text_max=sos_desk.TEXT_MAX)
+        )
     return text
 
 
@@ -209,12 +214,12 @@ def _number(text: str) -> int:
 def _searched(request: Request) -> str:
     text = dict(request.query).get("text", "")
     if len(text) > TEXT_MAX or "\0" in text:
-        raise Problem(400, f"?text= has at most {TEXT_MAX} characters")
+        raise Problem(400, sentence("?text= has at most {most} characters", most=TEXT_MAX))
     return text
 
 
 def _unknown(id_: str) -> Problem:
-    return Problem(404, f"no SOS of this workspace has the number {id_[:40]}")
+    return Problem(404, sentence("no SOS of this workspace has the number {id}", id=id_[:40]))
 
 
 def _text(request: Request, member: str, *, required: bool) -> str:
@@ -224,9 +229,15 @@ def _text(request: Request, member: str, *, required: bool) -> str:
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or not body.keys() <= {member}:
-        raise Problem(422, f"the body is an object with {member!r} alone")
+        raise Problem(
+            422, sentence("the body is an object with {member} alone", member=repr(member))
+        )
     text = body.get(member, "")
     if not isinstance(text, str) or len(text) > sos_desk.TEXT_MAX or (required and not text):
-        what = f"text of at most {sos_desk.TEXT_MAX} characters"
-        raise Problem(422, f"{member!r} is {what}", errors=[(what, f"/{member}")])
+        what = sentence("text of at most {most} characters", text_max=sos_desk.TEXT_MAX)
+        raise Problem(
+            422,
+            sentence("{member} is {what}", member=repr(member), what=what),
+            errors=[(what, f"/{member}")],
+        )
     return text.encode("utf-8", "replace").decode().replace("\0", " ")

@@ -19,6 +19,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import SOS_PRIORITY, Message, Said
+from fieldagent.system.sentence import sentence
 
 GRACE = 10.0
 """Seconds that the IP link has for words to the kit before a satellite message is paid for."""
@@ -72,9 +73,9 @@ def hand_over(db: Db, found: Sos, member: int, heir: int, text: str, now: float)
     """Let who has it ask another dispatcher to take it over: until they do, it stays theirs. Raises
     Refused where they do not have it, or the other answers none."""
     if found.state != SosState.SEEN or found.seen_by != member:
-        raise Refused(f"only who has SOS {found.id} hands it over")
+        raise Refused(sentence("only who has SOS {id} hands it over", id=found.id))
     if heir == member or heir not in dispatchers(db, found.workspace):
-        raise Refused(f"user {heir} is no other dispatcher of this workspace")
+        raise Refused(sentence("user {heir} is no other dispatcher of this workspace", heir=heir))
     detail = f"to {_name(db, heir)}, once they take it{f': {text}' if text else ''}"
     sos.note_event(db, found.id, "handed over", now, member=member, detail=detail)
     sos.set_asked(db, found.id, heir)
@@ -135,8 +136,8 @@ def _again(db: Db, found: Sos) -> Sos:
 def why_over(db: Db, found: Sos) -> str:
     """Return why nobody else can answer it."""
     if found.state == SosState.CLOSED:
-        return f"SOS {found.id} is closed"
-    return f"{who_has(db, found)} has SOS {found.id} already"
+        return sentence("SOS {id} is closed", id=found.id)
+    return sentence("{who} has SOS {id} already", who=who_has(db, found), id=found.id)
 
 
 def who_has(db: Db, found: Sos) -> str:

@@ -6,6 +6,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api.sos_desk import dispatchers
 from fieldagent.hub.records import shifts
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
 
 
 def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
@@ -32,5 +33,8 @@ def end(db: Db, workspace: int, member: int, note: str, now: float) -> None:
 def _must_answer(db: Db, workspace: int, member: int) -> None:
     if member not in dispatchers(db, workspace):
         raise Refused(
-            f"user {member} answers no SOS here: `fieldagent hub user role {member} dispatcher`"
+            sentence(
+                "user {member} answers no SOS here: `fieldagent hub user role {member} dispatcher`",
+                member=member,
+            )
         )

@@ -29,6 +29,7 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files, map_tiles
 from fieldagent.page.map_tiles import CarriedMap, TileServer
 from fieldagent.system import scrypt
+from fieldagent.system.sentence import sentence
 
 NAMES = (
     *files.CATALOGUES,
@@ -164,8 +165,12 @@ class Console:
         known = [str(each) for each in sessions.workspaces_of(db, member)]
         workspace = wanted or (known[0] if len(known) == 1 else "")
         if workspace not in known:
-            which = f"workspace is one of {', '.join(known)}" if known else "only a User may"
-            return Problem(403, f"you cannot sign in there: {which}")
+            which = (
+                sentence("workspace is one of {known}", known=", ".join(known))
+                if known
+                else sentence("only a User may")
+            )
+            return Problem(403, sentence("you cannot sign in there: {which}", which=which))
         return sessions.begin(db, member, int(workspace), self._clock())
 
     async def _entered(
@@ -193,10 +198,17 @@ class Console:
 async def _chosen(password: str, before: str) -> str:
     """Its hash. Raises Problem."""
     if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == before:
-        what = f"must be another, of {PASSWORD_LEAST} to {PASSWORD_MOST} characters"
+        what = sentence(
+            "must be another, of {least} to {most} characters",
+            least=PASSWORD_LEAST,
+            most=PASSWORD_MOST,
+        )
         told = {"choose": True}
         raise Problem(
-            422, f"the new password {what}", errors=[(what, "/newPassword")], members=told
+            422,
+            sentence("the new password {what}", what=what),
+            errors=[(what, "/newPassword")],
+            members=told,
         )
     return await trio.to_thread.run_sync(scrypt.hash_password, password)
 
@@ -207,8 +219,10 @@ def _members(request: Request) -> dict[str, str]:
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or not body.keys() <= set(MEMBERS):
-        raise Problem(422, f"the body is an object with {', '.join(MEMBERS)}")
+        raise Problem(
+            422, sentence("the body is an object with {members}", members=", ".join(MEMBERS))
+        )
     told = {name: body.get(name, "") for name in MEMBERS}
     if not all(isinstance(value, str) and value.isprintable() for value in told.values()):
-        raise Problem(422, f"{', '.join(MEMBERS)} are text in one line")
+        raise Problem(422, sentence("{members} are text in one line", members=", ".join(MEMBERS)))
     return told

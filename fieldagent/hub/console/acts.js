@@ -6,6 +6,8 @@ import { putRows } from "./rows.js";
 import { by, element, put, tell } from "./text.js";
 
 const opened = new Set();
+/** The form whose fields the last deed is of. */
+let submitted;
 
 /** Part of the list of a subject, that opens to show more: what `inside` returns, made then. `id`
  * names it as long as it is there. */
@@ -44,7 +46,11 @@ export function filled(prefix, members) {
 }
 
 export const form = (name, submit, does, ...children) => element("form", {
-  "aria-label": name, novalidate: true, onsubmit: event => { event.preventDefault(); submit(event.target); },
+  "aria-label": name, novalidate: true, onsubmit: event => {
+    event.preventDefault();
+    submitted = event.target;
+    submit(event.target);
+  },
 }, ...children, element("button", { id: does.id }, does.text));
 
 export const deeds = (...buttons) => element("div", { class: "deeds" }, ...buttons);
@@ -60,8 +66,7 @@ export async function act(deed, look) {
     tell("act-done", done);
     trouble();
   } catch (error) {
-    const faults = error instanceof Refused ? error.faults.map(each => `${each.pointer.slice(1)} ${each.detail}`) : [];
-    if (error instanceof Refused) tell("act-fault", faults.join("; ") || error.message);
+    if (error instanceof Refused) tell("act-fault", error.inWords(submitted));
     else trouble(error);
   }
 }

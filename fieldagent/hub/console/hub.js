@@ -1,6 +1,6 @@
 // The hub's API, as the console asks it: who is signed in, and what goes wrong on the way.
 
-import { say } from "./language.js";
+import { language, say } from "./language.js";
 import { by, plain } from "./text.js";
 
 /** Who has signed in: id, name, role, workspaceId, mayPush, mayAnswer, mayAdminister. */
@@ -16,6 +16,15 @@ export class Refused extends Error {
     this.sos = told.sos;
     this.choose = told.choose;
   }
+
+  /** What is wrong: each fault by the name of its field in `form`, or else the whole. */
+  inWords(form = document) {
+    return this.faults.map(({ pointer, detail }) => {
+      const member = pointer.split("/").at(-1);
+      const label = member && form.querySelector(`[id$="-${CSS.escape(member)}"]`)?.labels?.[0].firstChild.textContent;
+      return `${label ? label.split(",")[0].trim() : member} ${detail}`.trim();
+    }).join("; ") || this.message;
+  }
 }
 
 /** Milliseconds in which a hub answers; one that hangs ends no connection. */
@@ -26,7 +35,7 @@ async function ask(method, path, body, headers = {}) {
   try {
     answer = await fetch(path, {
       method,
-      headers: body ? { "Content-Type": "application/json", ...headers } : headers,
+      headers: { "Accept-Language": language, ...body && { "Content-Type": "application/json" }, ...headers },
       body: body && JSON.stringify(body),
       signal: AbortSignal.timeout(PATIENCE),
     });

@@ -15,6 +15,7 @@ from fieldagent.hub.escalation.browser import NO_PUSH
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page.language import ENGLISH, LANGUAGES
+from fieldagent.system.sentence import sentence
 
 BODY = 4_096
 TEXT_MAX = 1_000
@@ -48,10 +49,12 @@ class PushRoutes:
         told = _members(request, _MEMBERS, ("language",))
         language = told.pop("language", ENGLISH)
         if language not in LANGUAGES:
-            raise Problem(422, f"language is one of {', '.join(LANGUAGES)}")
+            raise Problem(
+                422, sentence("language is one of {languages}", languages=", ".join(LANGUAGES))
+            )
         subscription = _library().Subscription(**told)
         if fault := subscription.fault():
-            raise Problem(422, f"this is no push subscription: {fault}")
+            raise Problem(422, sentence("this is no push subscription: {fault}", fault=fault))
 
         def keep(db: Db) -> int:
             return contacts.subscribe(
@@ -92,7 +95,14 @@ def _members(
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or body.keys() - set(more) != set(names):
-        raise Problem(422, f"the body is an object with {', '.join(names)}")
+        raise Problem(422, sentence("the body is an object with {names}", names=", ".join(names)))
     if not all(isinstance(each, str) and 0 < len(each) <= TEXT_MAX for each in body.values()):
-        raise Problem(422, f"{', '.join(names)} are text of at most {TEXT_MAX} characters")
+        raise Problem(
+            422,
+            sentence(
+                "{names} are text of at most {most} characters",
+                names=", ".join(names),
+                most=TEXT_MAX,
+            ),
+        )
     return body

@@ -1,5 +1,6 @@
 // Sending to people, with what it would cost where they are reached by satellite alone.
 
+import { takeGrid } from "./choices.js";
 import { Refused, call, me, push, trouble } from "./hub.js";
 import { counted, say } from "./language.js";
 import { choose, chosenOnes, loadReceivers, take, unchoose } from "./receivers.js";
@@ -39,6 +40,7 @@ export function setUpWriting() {
     take(event.target);
     if (event.target.id !== "to-search") changed();
   });
+  takeGrid(by("field-latitude"), by("field-longitude"), fault => tell("write-fault", fault));
   by("write-form").addEventListener("submit", async event => {
     event.preventDefault();
     by("send").disabled = true;
@@ -120,10 +122,9 @@ async function send() {
     changed();
     trouble();
   } catch (error) {
-    const faults = error instanceof Refused ? error.faults.map(each => `${each.pointer.split("/").at(-1)} ${each.detail}`) : [];
-    tell("write-fault", faults.join("; ") || (error instanceof TypeError
+    tell("write-fault", error instanceof TypeError
       ? say("The hub did not answer. What you wrote is still here: press Send again when it is back; nobody gets it twice.")
-      : error.message));
+      : error instanceof Refused ? by("field-latitude").gridFault || error.inWords(by("write-form")) : error.message);
     if (!(error instanceof Refused)) trouble(error);
   }
   if (done.length) tell("write-done", say("Sent to {names}. The conversation tells what becomes of it.", { names: done.join(", ") }));

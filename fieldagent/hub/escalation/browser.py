@@ -7,9 +7,10 @@ import json
 
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.hub.records.alarm import PUSH
+from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
-NO_PUSH = "web push needs cryptography at the hub: pip install fieldagent[push]"
+NO_PUSH = sentence("web push needs cryptography at the hub: pip install fieldagent[push]")
 
 
 def _sender(host: ContactHost) -> Send:

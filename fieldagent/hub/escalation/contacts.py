@@ -13,6 +13,7 @@ from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
 from fieldagent.page.language import ENGLISH
+from fieldagent.system.sentence import sentence
 from fieldagent.system.span import span
 
 OF_ONE_MAX = 20
@@ -76,7 +77,7 @@ def add(
         "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH
     )
     if there >= MAX:
-        raise Refused(f"a workspace has at most {MAX} contacts: remove some")
+        raise Refused(sentence("a workspace has at most {max} contacts: remove some", max=MAX))
     id_ = _insert(db, workspace, None, kind, name, address, after, now)
     db.execute(
         "UPDATE alarm_contact SET tries = ?, pause = ?, about = ?, language = ? WHERE id = ?",
@@ -157,8 +158,11 @@ def named(db: Db, workspace: int, contact: int) -> AlarmContact:
     )
     if not rows:
         raise Refused(
-            f"there is no contact {contact} in that workspace; `fieldagent hub contact list` shows"
-            " them"
+            sentence(
+                "there is no contact {contact} in that workspace; `fieldagent hub contact list`"
+                " shows them",
+                contact=contact,
+            )
         )
     return AlarmContact(*rows[0])
 

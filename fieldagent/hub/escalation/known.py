@@ -11,6 +11,7 @@ from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice,
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.system.named_object import named_object
 from fieldagent.system.properties import WrongProperty
+from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 Kinds: TypeAlias = "Mapping[str, ContactKind]"
@@ -46,7 +47,7 @@ def kind_of(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:
     fitting = [kind for kind in kinds.values() if kind.is_one(address)]
     if not fitting:
         forms = " nor ".join(dict.fromkeys(kind.form for kind in kinds.values() if kind.form))
-        raise Refused(f"{address!r} is neither {forms}")
+        raise Refused(sentence("{address} is neither {forms}", address=repr(address), forms=forms))
     if own is None:
         return fitting[0]
     return next((kind for kind in fitting if not kind.missing(own)), fitting[0])

@@ -13,6 +13,7 @@ from fieldagent.hub.escalation import imap
 from fieldagent.hub.escalation.contract import ContactKind, Notice, Own
 from fieldagent.hub.escalation.language import say
 from fieldagent.system.properties import Key, WrongProperty, absolute_path, one_of, text, whole
+from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import reason_of
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
@@ -108,7 +109,11 @@ def _how(language: str) -> str:
 
 def mail_address(value: str) -> str:
     if not MAIL.fullmatch(value):
-        raise WrongProperty(f"must be an e-mail address such as sos@example.org, not {value!r}")
+        raise WrongProperty(
+            sentence(
+                "must be an e-mail address such as sos@example.org, not {value}", value=repr(value)
+            )
+        )
     return value
 
 

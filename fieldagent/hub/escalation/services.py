@@ -9,11 +9,12 @@ from typing import Any
 import trio
 
 from fieldagent.hub.escalation.contract import ContactKind, Notice
+from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 DEADLINE = 30.0
 """Seconds for one message."""
-MISSING = "apprise is not installed at the hub: pip install fieldagent[apprise]"
+MISSING = sentence("apprise is not installed at the hub: pip install fieldagent[apprise]")
 
 
 def fault_of(address: str) -> str:
@@ -24,7 +25,9 @@ def fault_of(address: str) -> str:
         return MISSING
     if apprise.Apprise().add(address):
         return ""
-    return "apprise knows no such address; its forms are at https://appriseit.com/services/"
+    return sentence(
+        "apprise knows no such address; its forms are at https://appriseit.com/services/"
+    )
 
 
 async def send(address: str, notice: Notice) -> HandoverResult:
@@ -68,7 +71,7 @@ KIND = ContactKind(
     form="a URL of apprise",
     is_one=lambda address: "://" in address,
     fault_of=fault_of,
-    at_the_machine=(
+    at_the_machine=sentence(
         "is not taken here: apprise connects by itself, wherever the address says, so that"
         " `fieldagent hub contact add` at the hub's machine alone adds it"
     ),

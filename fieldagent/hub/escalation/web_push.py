@@ -26,6 +26,7 @@ from fieldagent.http.client import Opener, RequestFailed, request
 from fieldagent.hub.access.known_devices import signing_key
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import judge
 
@@ -61,10 +62,10 @@ class Subscription(NamedTuple):
             secret = _bytes_of(self.auth)
             ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes_of(self.p256dh))
         except ValueError:
-            return "its keys are not those of a push subscription"
+            return sentence("its keys are not those of a push subscription")
         if urlsplit(self.endpoint).scheme != "https":
-            return "its endpoint is no https:// address"
-        return "" if len(secret) == 16 else "its secret is not of 16 bytes"
+            return sentence("its endpoint is no https:// address")
+        return "" if len(secret) == 16 else sentence("its secret is not of 16 bytes")
 
     def as_json(self) -> str:
         return json.dumps(self._asdict())

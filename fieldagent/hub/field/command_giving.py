@@ -10,6 +10,7 @@ from fieldagent.hub.field.command_cost import CommandCost
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME
 from fieldagent.wire.command_proof import command_key, prove
 
@@ -24,7 +25,9 @@ def costs_something(found: CommandCost, bearer: str) -> bool:
     if not found.reached:
         raise Refused("it has no satellite modem here: `fieldagent hub device imei`, or --by ip")
     if not found.fits:
-        raise Refused(f"its modem takes no message of {found.down} bytes: --by ip")
+        raise Refused(
+            sentence("its modem takes no message of {down} bytes: --by ip", down=found.down)
+        )
     return bool(bearer) or not found.linked
 
 
@@ -38,8 +41,11 @@ def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
     secrets = directory.secrets_of(db, device)
     if not secrets:
         raise Refused(
-            "the kit and this hub share no secret, so that it would do nothing: `fieldagent hub"
-            f" device token {device}` or `device key {device}` makes one"
+            sentence(
+                "the kit and this hub share no secret, so that it would do nothing: `fieldagent"
+                " hub device token {device}` or `device key {device}` makes one",
+                device=device,
+            )
         )
     proved = prove(number, order.command, command_key(secrets[0]))
     commands.give(db, replace(order, number=number, command=proved), now, grace)

@@ -14,6 +14,7 @@ from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db, marks
+from fieldagent.system.sentence import sentence
 
 OF_ONE_MAX = 200
 """What is kept of one IMEI, or of one device over IP: a stranger's must not push out all others."""
@@ -110,7 +111,11 @@ def discard(
     """Somebody of that workspace, or of none, has no use for it. Raises Refused."""
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
     if not rows:
-        raise Refused(f"there is no dead letter {letter}; `fieldagent hub dead-letter list`")
+        raise Refused(
+            sentence(
+                "there is no dead letter {letter}; `fieldagent hub dead-letter list`", letter=letter
+            )
+        )
     whose = db.execute("SELECT workspace FROM device WHERE id = ?", rows[0][0] or 0)
     note(db, whose[0][0] if whose else workspace, by, "dead-letter remove", str(letter), now)
 

@@ -14,6 +14,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Data
 from fieldagent.package.reading import ITEM_BYTES_MAX, KINDS
+from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME, RemoteCommand
 from fieldagent.wire.signed_delta import digest_of_payload
 
@@ -32,8 +33,12 @@ def command_of(payload: bytes) -> RemoteCommand:
     """Return the command, without its proof, to take what `payload` brings. Raises Refused."""
     if len(payload) > ITEM_BYTES_MAX:
         raise Refused(
-            f"the delta has {len(payload):,} bytes, and a Package at most {ITEM_BYTES_MAX:,}:"
-            " `fieldagent hub update offer` lets kits with a link fetch it"
+            sentence(
+                "the delta has {payload} bytes, and a Package at most {most}: `fieldagent hub"
+                " update offer` lets kits with a link fetch it",
+                payload=f"{len(payload):,}",
+                most=f"{ITEM_BYTES_MAX:,}",
+            )
         )
     return RemoteCommand(UPDATE.number, (digest_of_payload(payload),))
 
@@ -48,7 +53,7 @@ def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -
         device,
     )
     if why := cannot(Candidate(device, name, version, installed, disabled)):
-        raise Refused(f"{name} cannot take it: {why}")
+        raise Refused(sentence("{name} cannot take it: {why}", name=name, why=why))
     return Posting(
         workspace,
         member,

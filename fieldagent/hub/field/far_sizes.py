@@ -16,7 +16,7 @@ from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import Data
-from fieldagent.system.wording import counted
+from fieldagent.system.sentence import listed, sentence
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.errors import LocalProtocolError
 
@@ -48,8 +48,12 @@ class FarKits(NamedTuple):
         """Return why nobody can get it; empty where somebody may, or nobody is asked."""
         if self.others or not self.cannot:
             return ""
-        whom = "; ".join(f"{each.name} {each.why}" for each in self.cannot)
-        return f"{whom}. Send fewer bytes, or wait until it has a link"
+        return sentence(
+            "{whom}. Send fewer bytes, or wait until it has a link",
+            whom=listed(
+                [sentence("{name} {why}", name=each.name, why=each.why) for each in self.cannot]
+            ),
+        )
 
 
 def far_kits(db: Db, posting: Posting, now: float) -> FarKits:
@@ -95,8 +99,16 @@ def _too_large(item: Data, account: Account) -> str:
         parts = 0
     if parts and parts <= most_parts(item):
         return ""
-    needs = counted(parts, "message") if parts else "more messages than may be"
-    return (
-        f"is reached by satellite alone, by a modem that takes {account.mt_bytes} bytes in a"
-        f" message: these {len(item.payload)} bytes need {needs}"
+    if parts == 1:
+        needs = sentence("1 message")
+    elif parts:
+        needs = sentence("{n} messages", n=parts)
+    else:
+        needs = sentence("more messages than may be")
+    return sentence(
+        "is reached by satellite alone, by a modem that takes {most} bytes in a message: these"
+        " {size} bytes need {needs}",
+        most=account.mt_bytes,
+        size=len(item.payload),
+        needs=needs,
     )

@@ -26,6 +26,7 @@ from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME, SEALED_KEY_BYTES, RemoteCommand
 from fieldagent.wire.command_answer import text_of
 from fieldagent.wire.command_proof import prove
@@ -194,7 +195,12 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
     change = change_of(db, workspace, lock=True)
     kit = next((each for each in kits_of(db, workspace, now) if each.device == device), None)
     if change is None or kit is None:
-        raise Refused(f"device {device} is to have no key: `fieldagent hub radio-key status`")
+        raise Refused(
+            sentence(
+                "device {device} is to have no key: `fieldagent hub radio-key status`",
+                device=device,
+            )
+        )
     _ask(db, change, kit, bearer, now)
 
 

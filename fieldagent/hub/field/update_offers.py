@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fieldagent.hub.records import audit, kit_report, lease
 from fieldagent.hub.store.contract import Db, insert, marks
+from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import counted
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
 
@@ -55,14 +56,14 @@ class _UnderWay(NamedTuple):
 def cannot(kit: Candidate) -> str:
     """Why a kit cannot take any; empty where it can, or is not known yet."""
     if kit.disabled is not None:
-        return "it is disabled"
+        return sentence("it is disabled")
     if kit.installed == "package":
         # Which its own apt fetches, from where it is told to, and trusts by other keys.
-        return "it was installed as a Debian package: `sudo fieldagent update` on the kit"
+        return sentence("it was installed as a Debian package: `sudo fieldagent update` on the kit")
     if kit.installed not in ("", ZIPAPP):
-        return "it was not installed as a zipapp, which alone can be replaced"
+        return sentence("it was not installed as a zipapp, which alone can be replaced")
     if kit.version and not kit.installed:
-        return "its agent knows no offers: `fieldagent update` on the kit, this once"
+        return sentence("its agent knows no offers: `fieldagent update` on the kit, this once")
     return ""
 
 

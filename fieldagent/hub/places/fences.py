@@ -26,6 +26,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import SosState
 from fieldagent.hub.store.contract import Db, insert, one_of
 from fieldagent.package.package import SOS_PRIORITY, Message
+from fieldagent.system.sentence import sentence
 
 ALARM = "fence"
 """The kind of such an alarm, among the SOS."""
@@ -76,9 +77,14 @@ def add(
     number. Raises Refused."""
     known = [row["name"] for row in listing(db, workspace)]
     if name in known:
-        raise Refused(f"there is a fence {name!r} already; give it another name, or remove that")
+        raise Refused(
+            sentence(
+                "there is a fence {name} already; give it another name, or remove that",
+                name=repr(name),
+            )
+        )
     if len(known) >= MAX:
-        raise Refused(f"a workspace has at most {MAX} fences: remove some")
+        raise Refused(sentence("a workspace has at most {max} fences: remove some", max=MAX))
     devices = {device_named(db, workspace, each) for each in kits.devices}
     id_ = insert_row(
         db,
@@ -146,7 +152,11 @@ def remove(db: Db, workspace: int, fence: int, now: float, *, by: str = ADMINIST
     )
     if not gone:
         raise Refused(
-            f"there is no fence {fence} in that workspace; `fieldagent hub fence list` shows them"
+            sentence(
+                "there is no fence {fence} in that workspace; `fieldagent hub fence list` shows"
+                " them",
+                fence=fence,
+            )
         )
     audit.note(db, workspace, by, "fence remove", f"{fence} {gone[0][0]}", now)
 

@@ -29,6 +29,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Db, earliest, one_of
 from fieldagent.package.package import SOS_PRIORITY, Message
+from fieldagent.system.sentence import sentence
 
 ALARM = "overdue"
 """The kind of such an alarm, among the SOS: that of a check-in."""
@@ -54,11 +55,15 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINI
     """Let a kit be expected at a place; return the number of the route. Raises Refused."""
     if plan.due <= now:
         told = moment_in_words(plan.due, now)
-        raise Refused(f"{told} has passed: say a time that is to come, in UTC or with an offset")
+        raise Refused(
+            sentence(
+                "{told} has passed: say a time that is to come, in UTC or with an offset", told=told
+            )
+        )
     sql = "SELECT count(*) FROM route WHERE workspace = ? AND ended IS NULL"
     ((there,),) = db.execute(sql, workspace)
     if there >= MAX:
-        raise Refused(f"a workspace has at most {MAX} routes under way: end some")
+        raise Refused(sentence("a workspace has at most {max} routes under way: end some", max=MAX))
     id_ = insert_row(
         db,
         "route",
@@ -124,7 +129,10 @@ def end(db: Db, workspace: int, route: int, who: Who, why: str, now: float) -> N
     )
     if not rows:
         raise Refused(
-            f"no route {route} is under way in that workspace; `fieldagent hub route list`"
+            sentence(
+                "no route {route} is under way in that workspace; `fieldagent hub route list`",
+                route=route,
+            )
         )
     ((name, alarm),) = rows
     if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):

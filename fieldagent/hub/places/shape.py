@@ -12,6 +12,7 @@ from math import cos, hypot, inf, radians, remainder
 from typing import Any, NamedTuple
 
 from fieldagent.package.great_circle import EARTH, distance
+from fieldagent.system.sentence import sentence
 
 _DEGREE = EARTH * radians(1)
 """Metres of a degree of latitude."""
@@ -44,10 +45,15 @@ Shape = Circle | Polygon
 
 def circle(latitude: float, longitude: float, radius: float) -> Circle:
     """Raises WrongShape."""
-    _check(longitude, latitude, "the centre")
+    _check(longitude, latitude, sentence("the centre"))
     if not RADIUS_LEAST <= radius <= RADIUS_MOST:
         raise WrongShape(
-            f"the radius must be {RADIUS_LEAST:.0f} to {RADIUS_MOST:.0f} m, not {radius:g}"
+            sentence(
+                "the radius must be {least} to {most} m, not {radius}",
+                least=f"{RADIUS_LEAST:.0f}",
+                most=f"{RADIUS_MOST:.0f}",
+                radius=f"{radius:g}",
+            )
         )
     return Circle(latitude, longitude, radius)
 
@@ -58,7 +64,10 @@ def read_circle(text: str) -> Circle:
         latitude, longitude, radius = (float(each) for each in text.split(","))
     except ValueError:
         raise WrongShape(
-            f"{text!r} is no circle: latitude, longitude and metres, such as 45.91,7.61,500"
+            sentence(
+                "{text} is no circle: latitude, longitude and metres, such as 45.91,7.61,500",
+                text=repr(text),
+            )
         ) from None
     return circle(latitude, longitude, radius)
 
@@ -71,7 +80,13 @@ def polygon(document: Any) -> Polygon:
         raise WrongShape("the Polygon has no coordinates: it is an array of rings of points")
     count = sum(len(ring) for ring in rings if isinstance(ring, list))
     if count > POINTS_MAX:
-        raise WrongShape(f"the Polygon has {count} points, and may have {POINTS_MAX}: simplify it")
+        raise WrongShape(
+            sentence(
+                "the Polygon has {count} points, and may have {most}: simplify it",
+                count=count,
+                most=POINTS_MAX,
+            )
+        )
     return _laid_out(_ring(ring, number) for number, ring in enumerate(rings))
 
 
@@ -128,7 +143,12 @@ def _geometry(document: Any) -> dict[str, Any]:
         features = document.get("features")
         if not isinstance(features, list) or len(features) != 1:
             number = len(features) if isinstance(features, list) else 0
-            raise WrongShape(f"it has {number} Features: a fence is one, so give each its own file")
+            raise WrongShape(
+                sentence(
+                    "it has {number} Features: a fence is one, so give each its own file",
+                    number=number,
+                )
+            )
         document = features[0]
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
         raise WrongShape("it is no GeoJSON: an object whose type is Polygon")
@@ -138,25 +158,39 @@ def _geometry(document: Any) -> dict[str, Any]:
             " Polygon may go from 179 to -179"
         )
     if document["type"] != "Polygon":
-        raise WrongShape(f"it is a {document['type'][:40]}, and a fence is a Polygon")
+        raise WrongShape(
+            sentence("it is a {document}, and a fence is a Polygon", document=document["type"][:40])
+        )
     return document
 
 
 def _ring(ring: Any, number: int) -> list[Point]:
     """Check one ring, and return its points as they are told."""
-    name = "the outline" if number == 0 else f"hole {number}"
+    name = sentence("the outline") if number == 0 else sentence("hole {number}", number=number)
     if not isinstance(ring, list) or len(ring) < 4:
-        raise WrongShape(f"{name} must have 4 points or more, the last as the first")
-    points = [_point(each, f"point {at} of {name}") for at, each in enumerate(ring, 1)]
+        raise WrongShape(
+            sentence("{name} must have 4 points or more, the last as the first", name=name)
+        )
+    points = [
+        _point(each, sentence("point {at} of {name}", at=at, name=name))
+        for at, each in enumerate(ring, 1)
+    ]
     if points[0] != points[-1]:
-        raise WrongShape(f"{name} is not closed: its last point must be as its first")
+        raise WrongShape(
+            sentence("{name} is not closed: its last point must be as its first", name=name)
+        )
     laid = _unrolled(points)
     if abs(laid[-1][0] - laid[0][0]) > 1:
-        raise WrongShape(f"{name} goes round a pole: use a circle there")
+        raise WrongShape(sentence("{name} goes round a pole: use a circle there", name=name))
     if (crossed := _crossing(laid)) is not None:
         raise WrongShape(
-            f"{name} crosses itself: its sides from point {crossed[0]} and from point {crossed[1]}"
-            " meet; draw it so that they do not"
+            sentence(
+                "{name} crosses itself: its sides from point {first} and from point {second}"
+                " meet; draw it so that they do not",
+                name=name,
+                first=crossed[0],
+                second=crossed[1],
+            )
         )
     return points
 
@@ -177,17 +211,28 @@ def _point(found: Any, name: str) -> Point:
     if not numbers or any(
         isinstance(each, bool) or not isinstance(each, int | float) for each in found[:2]
     ):
-        raise WrongShape(f"{name} must be [longitude, latitude]")
+        raise WrongShape(sentence("{name} must be [longitude, latitude]", name=name))
     longitude, latitude = found[:2]
     _check(longitude, latitude, name)
     return float(longitude), float(latitude)
 
 
 def _check(longitude: float, latitude: float, name: str) -> None:
-    for value, limit, axis in ((latitude, 90, "latitude"), (longitude, 180, "longitude")):
+    for value, limit, axis in (
+        (latitude, 90, sentence("latitude")),
+        (longitude, 180, sentence("longitude")),
+    ):
         if not -limit <= value <= limit:
             told = str(value)[:20]
-            raise WrongShape(f"{axis} of {name} must be from -{limit} to {limit}, not {told}")
+            raise WrongShape(
+                sentence(
+                    "{axis} of {name} must be from -{limit} to {limit}, not {told}",
+                    axis=axis,
+                    name=name,
+                    limit=limit,
+                    told=told,
+                )
+            )
 
 
 def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:

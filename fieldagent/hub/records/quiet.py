@@ -16,6 +16,7 @@ from fieldagent.hub.records import audit
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.day_hours import among
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
 
 NEVER = "none"
 """Of a contact: no quiet hours, whatever its workspace has. Nothing at all: as that."""
@@ -59,7 +60,9 @@ def read_hours(text: str) -> QuietHours:
     """Read `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
     found = HOURS.fullmatch(text)
     if found is None:
-        raise WrongHours(f"{text!r} are no quiet hours: write 22:00-06:00 and a zone")
+        raise WrongHours(
+            sentence("{text} are no quiet hours: write 22:00-06:00 and a zone", text=repr(text))
+        )
     begins, ends = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3))
     if begins == ends:
         raise WrongHours("they begin as they end: nobody would ever be told")
@@ -67,8 +70,11 @@ def read_hours(text: str) -> QuietHours:
         return QuietHours(begins, ends, ZoneInfo(found[5]))
     except (KeyError, ValueError, OSError):
         raise WrongHours(
-            f"this machine knows no time zone {found[5]!r}: write it as Europe/Zurich or UTC;"
-            " Debian's package tzdata brings them"
+            sentence(
+                "this machine knows no time zone {found}: write it as Europe/Zurich or UTC;"
+                " Debian's package tzdata brings them",
+                found=repr(found[5]),
+            )
         ) from None
 
 

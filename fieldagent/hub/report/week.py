@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
+from fieldagent.system.sentence import sentence
+
 _WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})", re.ASCII)
 LEAST, USUAL = 900.0, 3.0
 """A pause in a track is a gap where it is longer than so many seconds, and than so many times the
@@ -42,7 +44,10 @@ def read_week(text: str) -> Week:
         return _from(monday)
     except (ValueError, OverflowError):
         raise WrongWeek(
-            f"{text[:20]!r} is no week: write year and week such as 2026-W47, as ISO 8601 does"
+            sentence(
+                "{text} is no week: write year and week such as 2026-W47, as ISO 8601 does",
+                text=repr(text[:20]),
+            )
         ) from None
 
 

@@ -19,6 +19,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.properties import url as read_url
+from fieldagent.system.sentence import sentence
 from fieldagent.webhook.signature import PREFIX, read_secrets
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -78,7 +79,13 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
     for name, value in webhook.headers.items():
         can_be = _NAME.fullmatch(name) and _VALUE.fullmatch(value)
         if not can_be or name.lower() in _OURS:
-            raise Refused(f"{name!r} cannot be sent as a header of its own: {value!r}")
+            raise Refused(
+                sentence(
+                    "{name} cannot be sent as a header of its own: {value}",
+                    name=repr(name),
+                    value=repr(value),
+                )
+            )
     ((id_,),) = db.execute(
         "INSERT INTO webhook (workspace, url, secrets, username, password, headers, created, after,"
         " batch, steps) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
@@ -203,6 +210,9 @@ def replay(
 def _must_be(rows: Sequence[Any], webhook: int) -> None:
     if not rows:
         raise Refused(
-            f"there is no webhook {webhook} in that workspace; `fieldagent hub webhook list`"
-            " shows them"
+            sentence(
+                "there is no webhook {webhook} in that workspace; `fieldagent hub webhook list`"
+                " shows them",
+                webhook=webhook,
+            )
         )

@@ -9,10 +9,10 @@ from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
 from fieldagent.agent.outbound.standing import UnknownPackage
 from fieldagent.http.problem import Problem
-from fieldagent.package.reading import InvalidPackage
+from fieldagent.package.reading import InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
-from fieldagent.system.wording import counted
+from fieldagent.system.sentence import sentence
 
 
 @contextmanager
@@ -24,7 +24,9 @@ def told_as_problems() -> Iterator[None]:
         raise Problem(400, detail=str(error)) from None
     except InvalidPackage as error:
         faults = [(fault.detail, fault.pointer) for fault in error.faults]
-        detail = f"nothing was queued: the Package has {counted(len(faults), 'fault')}"
+        detail = sentence(
+            "nothing was queued: the Package has {faults}", faults=number_of_faults(faults)
+        )
         raise Problem(422, detail=detail, errors=faults) from None
     except Conflict as conflict:
         # The IETF draft on Idempotency-Key, section 2.7.
@@ -35,11 +37,18 @@ def told_as_problems() -> Iterator[None]:
     except AgentStopping as stopped:
         raise Problem(503, detail=str(stopped), headers=(("Retry-After", "10"),)) from None
     except NotOnDisk as away:
-        detail = f"nothing was accepted but an SOS, which is sent from memory: {away}"
+        detail = sentence(
+            "nothing was accepted but an SOS, which is sent from memory: {away}", away=away
+        )
         raise Problem(507, detail=detail) from None
     except StoreFull as full:
-        detail = f"nothing was accepted: {full}; free some space and post it again"
+        detail = sentence(
+            "nothing was accepted: {full}; free some space and post it again", full=full
+        )
         raise Problem(507, detail=detail) from None
     except StoreFailed as failed:
-        detail = f"nothing more is accepted: {failed}; check the disk and restart the agent"
+        detail = sentence(
+            "nothing more is accepted: {failed}; check the disk and restart the agent",
+            failed=failed,
+        )
         raise Problem(503, detail=detail, headers=(("Retry-After", "30"),)) from None

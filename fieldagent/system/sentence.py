@@ -1,0 +1,50 @@
+"""Sentences for people that can be said in another language than English later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Sentence(str):
+    """A sentence in English that remembers what it is made of.
+
+    To a log, a program or a test it is its English. `str()` of it, and of an error that holds it,
+    is the same object, so that it can still be said in another language where it is answered.
+    """
+
+    __slots__ = ("form", "values")
+
+    form: str
+    values: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return self
+
+
+def sentence(form: str, /, **values: object) -> Sentence:
+    """Return the sentence of that form, with `values` in its places such as {name}."""
+    made = Sentence(_filled(form, {name: str(value) for name, value in values.items()}))
+    made.form, made.values = form, values
+    return made
+
+
+def listed(sentences: Sequence[Sentence]) -> Sentence:
+    """Return them in one, with a semicolon between."""
+    values = {f"of{at}": each for at, each in enumerate(sentences)}
+    return sentence("; ".join(f"{{{name}}}" for name in values), **values)
+
+
+def translated(text: str, catalogue: Mapping[str, str]) -> str:
+    """Return the text as `catalogue` has it, by its English form, and what stands in its places
+    too. What is not there stays English."""
+    if not isinstance(text, Sentence):
+        return catalogue.get(text, text)
+    values = {name: translated(str(each), catalogue) for name, each in text.values.items()}
+    return _filled(catalogue.get(text.form, text.form), values)
+
+
+def _filled(form: str, values: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda place: values.get(place[1], place[0]), form)

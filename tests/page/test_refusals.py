@@ -1,0 +1,211 @@
+"""What the APIs refuse is said in each language: every text that a person can meet is in every
+catalogue, and who asks for a language is told in it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route, router
+from fieldagent.page.files import CATALOGUES
+from fieldagent.page.refusals import catalogue, in_their_language
+from fieldagent.system.sentence import listed, sentence, translated
+from tests.page.texts import places
+
+ROOT = Path(str(files("fieldagent")))
+REFUSES = {
+    *("AgentStopping", "Conflict", "Fault", "InvalidPackage", "KeyReused", "NoCoordinate"),
+    *("NotACommand", "NotJson", "NotOnDisk", "Problem", "Refused", "StoreFull", "UnknownPackage"),
+    *("WrongHours", "WrongShape", "WrongValue", "WrongWeek", "matching", "not_now", "sentence"),
+    *("too_many", "unauthorized", "unknown", "wrong"),
+}
+"""What makes a text that a person may be told: errors, and functions that make some."""
+FIRST = {"Fault", "sentence", "too_many", "unknown", "wrong"}
+"""Of these the first argument alone is a text."""
+ALSO = {"webhook/signature.py", "hub/webhook/webhook_directory.py"}
+"""Here `WrongProperty` is of what somebody typed; elsewhere of a settings file."""
+TO_PROGRAMS = (
+    *("hub/operator/", "hub/bridge/", "hub/tracker/", "hub/store/sqlite", "hub/store/opening"),
+    *("hub/field/ip_link", "hub/escalation/sms", "hub/escalation/twilio", "hub/escalation/imap"),
+    *("hub/settings.py", "hub/contract.py", "agent/mqtt/", "hub/escalation/answer_page.py"),
+    *("store/group.py", "hub/store/postgres.py", "hub/store/postgres_schema.py"),
+    *("hub/records/usage_file.py", "hub/field/calling_in.py"),
+)
+"""These speak to operators, services, trackers and programs on phones, or to who starts the hub."""
+FOR_PROGRAMS = re.compile(
+    r"""
+    ^must\ be\ (a\ )?(string|JSON|GeoJSON)|^must\ be\ an\ (array|integer|object)
+    |^must\ be\ (a\ 32-bit|0,\ 1|true|an?\ object|the\ number\ of\ a\ user\ or\ workspace)
+    |^the\ body\ (is(?!\ larger)|must)|body\ has\ no|nested\ deeper|base64\ \(|surrogate
+    |^may\ only\ be
+    |Idempotency-Key|^\?(?!week)|x-api-key|Authorization|link\ token|the\ key,\ or|console's\ cookie
+    |tracker\ may\ report|--workspace|sourceUserId|^the\ (source|target|key)\ .*(workspace|push|may)
+    |known\ member|exactly\ one\ of|is\ required\ for|language\ is\ one\ of|are\ text\ of\ at\ most
+    |no\ such\ tile|cancel\ call|no\ tracker's|^there\ is\ (a\ workspace|no\ \{table\})|^name\ the
+    |^must\ be\ \{words\}$|^names\ one|delta\ has|is\ no\ circle
+    |^this\ version\ knows|these\ arguments$
+    """,
+    re.VERBOSE,
+)
+"""What only a program is told that makes its calls wrongly: no page does, whatever is typed."""
+BOTH = ("http/problem.py", "http/pace.py", "http/idempotency.py", "package", "store", "webhook")
+CATALOGUE = {
+    "page/refusals": BOTH,
+    "hub/refusals": ("hub", "wire/command.py"),
+    "agent/refusals": (
+        *("agent/api", "agent/entrance", "agent/journal", "agent/outbound", "agent/refusals"),
+    ),
+}
+"""By the folder of each catalogue, the rooms whose refusals are in it."""
+
+
+def modules(rooms: tuple[str, ...]) -> Iterator[Path]:
+    for room in rooms:
+        found = [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))
+        yield from (path for path in found if not name_of(path).startswith(TO_PROGRAMS))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def refusals(path: Path) -> Iterator[ast.expr]:
+    """Yield what is given as text to whatever refuses; a name stands for what it is set to."""
+    tree = ast.parse(path.read_text())
+    known = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    refuses = REFUSES | ({"WrongProperty"} if name_of(path) in ALSO else set())
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+        if name not in refuses:
+            continue
+        given = call.args[:1] if name in FIRST else list(call.args)
+        given += [each.value for each in call.keywords if each.arg in ("detail", "errors")]
+        for each in given:
+            for text in _first_of_pairs(each):
+                yield known.get(text.id, text) if isinstance(text, ast.Name) else text
+
+
+def _first_of_pairs(given: ast.expr) -> Iterator[ast.expr]:
+    if not isinstance(given, ast.List):
+        yield given
+        return
+    yield from (each.elts[0] for each in given.elts if isinstance(each, ast.Tuple))
+
+
+@cache
+def texts(rooms: tuple[str, ...]) -> dict[str, str]:
+    """Return each text of those rooms that a person may be told, and where it is said."""
+    return {
+        each.value: f"{name_of(path)}:{each.lineno}"
+        for path in modules(rooms)
+        for each in refusals(path)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        # What has no words of its own is the same in every language.
+        if re.search("[a-z]{3}", re.sub(r"\{\w+\}", "", each.value))
+        if not FOR_PROGRAMS.search(each.value)
+    }
+
+
+def loaded(folder: str, language: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads((ROOT / folder / language).read_text())
+    return found
+
+
+@pytest.mark.parametrize("folder", CATALOGUE)
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_each_refusal_is_in_the_catalogue_and_none_is_left_over(folder: str, language: str) -> None:
+    wanted, there = texts(CATALOGUE[folder]), loaded(folder, language)
+    elsewhere = set() if folder == "page/refusals" else set(texts(CATALOGUE["page/refusals"]))
+    missing = {text: where for text, where in wanted.items() if text not in {*there, *elsewhere}}
+    assert missing == {}
+    assert there.keys() - wanted.keys() == set(), "nobody says it"
+    for text, said in there.items():
+        # One that follows another begins with a blank.
+        assert said.rstrip() == said != "" and said.startswith(" ") == text.startswith(" "), text
+        assert {*places(said)} <= {*places(text)}, text
+
+
+@pytest.mark.parametrize("folder", CATALOGUE)
+def test_no_refusal_is_put_together_past_the_catalogues(folder: str) -> None:
+    """What is filled in stands in places of a `sentence`, by which it is found in a catalogue."""
+    found = {
+        f"{name_of(path)}:{each.lineno} {ast.unparse(each)}"
+        for path in modules(CATALOGUE[folder])
+        for each in refusals(path)
+        if isinstance(each, ast.JoinedStr | ast.BinOp) and not FOR_PROGRAMS.search(_bare(each))
+    }
+    assert found == set()
+
+
+def _bare(node: ast.expr) -> str:
+    return ast.unparse(node).removeprefix("f").strip("'\"")
+
+
+def test_a_sentence_keeps_what_it_is_made_of_through_errors() -> None:
+    inner = sentence("must be from {low} to {high}", low=1, high=9)
+    told = str(ValueError(sentence("{name} {why}", name="{high}", why=inner)))
+    assert told == "{high} must be from 1 to 9"
+    german = {"must be from {low} to {high}": "muss von {low} bis {high} sein"}
+    assert translated(told, german) == "{high} muss von 1 bis 9 sein"
+    assert translated(listed([inner, sentence("{a}", a="{b}")]), german) == (
+        "muss von 1 bis 9 sein; {b}"
+    )
+    assert translated("as it stands", german) == "as it stands"
+    assert json.loads(json.dumps({"told": told})) == {"told": "{high} must be from 1 to 9"}
+
+
+def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
+    assert catalogue("fieldagent.hub.refusals", "xx") == {}
+
+
+async def refused(accepted: str) -> dict[str, object]:
+    """Return the document that a caller gets who accepts those languages, with its headers."""
+
+    async def handler(request: Request) -> Response:
+        why = sentence("must be from {low} to {high} {unit}", low=1, high=9, unit="degrees")
+        raise Problem(422, "nothing was changed", errors=[(why, "/latitude")])
+
+    judge = in_their_language(router([Route("GET", "/", handler)]), "fieldagent.agent.refusals")
+    request = Request("GET", "/", (), {"accept-language": accepted}, b"")
+    admission = await judge(request)
+    try:
+        await admission.handler(request)
+    except Problem as problem:
+        answer = problem.to_response()
+        return {**json.loads(answer.body), **dict(answer.headers)}
+    raise AssertionError("it is refused")
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language", "detail", "why"),
+    [
+        ("de-CH, en;q=0.5", "de", "nichts wurde geändert", "muss von 1 bis 9 Grad sein"),
+        ("it, uk;q=0.8, en;q=0.5", "uk", "нічого не змінено", "має бути від 1 до 9 градусів"),
+        ("", None, "nothing was changed", "must be from 1 to 9 degrees"),
+        ("it", None, "nothing was changed", "must be from 1 to 9 degrees"),
+    ],
+)
+def test_who_is_refused_is_told_in_their_language(
+    accepted: str, language: str | None, detail: str, why: str
+) -> None:
+    told = trio.run(refused, accepted)
+    assert (told["detail"], told["errors"]) == (detail, [{"detail": why, "pointer": "/latitude"}])
+    assert told.get("Content-Language") == language
