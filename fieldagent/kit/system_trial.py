@@ -150,6 +150,7 @@ def _watched(slots: Slots, trial: SystemTrial) -> SystemTrial:
     wanted = Wanted(
         Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady
     )
+    kit_health.wait_for_start()
     why = kit_health.watched(wanted, boots=1)
     if why:
         complain(f"system {trial.version} does not work: {why}")

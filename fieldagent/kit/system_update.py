@@ -13,6 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from fieldagent import __version__
 from fieldagent.agent.settings import load
 from fieldagent.kit import kit_health, root_units, system_trial, trial_journal
 from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
@@ -48,7 +49,9 @@ def begin(given: argparse.Namespace, place: Place, slots: Slots) -> SystemTrial:
     image = _image(given.what, keys, place, now.id)
     if image.name.board != now.board:
         raise NotTaken(f"{given.what} is for {image.name.board}, and this is {now.board}")
-    check_newer(now.version, image.name.version, older_too=given.older)
+    for version in (now.version, __version__):
+        # The program of the card's system may have been updated alone since.
+        check_newer(version, image.name.version, older_too=given.older)
     with system_trial.opened(slots.device(slot), os.O_RDONLY) as device:
         room = os.lseek(device, 0, os.SEEK_END)
     if image.size > room:
