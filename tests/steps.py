@@ -72,7 +72,8 @@ EXPLORED = [
 ]
 """What takes minutes, and meets the same of each Python."""
 IMAGE = [
-    f"tests/shipping/test_{name}.py" for name in ("image", "card_cuts", "pi_card", "system_update", "card_network")
+    f"tests/shipping/test_{name}.py"
+    for name in ("image", "card_cuts", "pi_card", "system_update", "card_network")
 ]
 MARKED = (PYTHON, "-m", "pytest", "-m")
 HALF = ("timeout", "--signal=INT", "--kill-after=60", "1800")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -69,18 +69,22 @@ def system(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Made:
     """Puts the card's own system at /mnt/VERSION.system, as that version, with these changes of its
-    program, and without these files."""
+    program, and with an init that ends at once where that is to be dead."""
     home = tmp_path_factory.mktemp("systems")
     python = python_313 or lacking("no Python 3.13 here to compile for the card's")
     program = build(home / "own.pyz", "--for", python, stdout=subprocess.DEVNULL)
 
-    def make(number: str, changes: Changes, without: Sequence[str] = ()) -> Path:
+    def make(number: str, changes: Changes, *, dead_init: bool = False) -> Path:
         part = raw(pc_image, home / "part")
         new = rebuilt(program, home / "new.pyz", {**version(number), **changes}, python)
         about = home / "system.json"
         about.write_text(json.dumps({"board": "amd64", "version": number, "id": f"id-{number}"}))
-        for path in (PROGRAM, ABOUT, *without):
+        for path in (PROGRAM, ABOUT):
             debugfs(part, f"rm {path}")
+        if dead_init:
+            debugfs(part, f"dump -p /usr/bin/false {home}/false")
+            debugfs(part, f"rm {INIT}")
+            debugfs(part, f"write {home}/false {INIT}")
         debugfs(part, f"write {new} {PROGRAM}")
         debugfs(part, f"write {about} {ABOUT}")
         made = board.share / f"{number}.system"
@@ -172,7 +176,7 @@ def test_a_system_that_works_is_kept(board: Board) -> None:
 def test_a_system_that_does_not_start_is_left_by_the_boot_loader(
     board: Board, system: Made
 ) -> None:
-    system("9.0.1", {}, without=[INIT])
+    system("9.0.1", {}, dead_init=True)
     begin(board, "9.0.1")
     board.until_reset(WRITTEN)
     board.boot_in_vain()
