@@ -11,11 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fieldagent.kit import kit_health, system_trial, system_update
-from fieldagent.kit.fetching import NotTaken
+from fieldagent.kit import fetching, kit_health, system_trial, system_update
+from fieldagent.kit.fetching import FetchedFile, NotTaken
 from fieldagent.kit.system_slots import PARTITIONS, Slots
 from fieldagent.kit.trial import Place
 from fieldagent.system.system_image import PIECE, pieces_folder, read_image
@@ -227,10 +228,12 @@ def test_a_power_cut_while_it_is_written_begins_where_it_was(
     card.begin(f"{server}/2.0.0.system")
     written = system_trial.write
     fetched: list[str] = []
-    fetch = system_trial.fetched
-    monkeypatch.setattr(
-        system_trial, "fetched", lambda what, *how: (fetched.append(what), fetch(what, *how))[1]
-    )
+
+    def fetch(what: str, *how: Any) -> FetchedFile:
+        fetched.append(what)
+        return fetching.fetched(what, *how)
+
+    monkeypatch.setattr(system_trial, "fetched", fetch)
 
     def cut(place: Place, trial: system_trial.SystemTrial) -> None:
         written(place, trial)
