@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = ROOT / "dist/site"
 DOCUMENTS = ("*.md", "docs/**/*.md", "examples/*.md")
 LINK = re.compile(r"\]\(([^)\s:#]+)[^)\s]*\)")
-APIS = {"local": "the API of the agent", "hub": "the API of the hub"}
+APIS = {"local": ("agent", "the API of the agent"), "hub": ("hub", "the API of the hub")}
 CONF = """\
 project = "fieldagent"
 html_title = "fieldagent"
@@ -102,8 +102,8 @@ def stage(folder: Path) -> None:
         for each in wanted:
             (folder / each).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / each, folder / each)
-    for name, title in APIS.items():
-        description = json.loads((ROOT / f"fieldagent/http/openapi/{name}.json").read_bytes())
+    for name, (whose, title) in APIS.items():
+        description = json.loads((ROOT / f"fieldagent/{whose}/api/openapi.json").read_bytes())
         page = folder / f"api/{name}.md"
         page.parent.mkdir(exist_ok=True)
         page.write_text(api_page.page(title, description))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import HubPiggyback
+from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.outbound.standing import Standing, standing, standing_of
 from fieldagent.package.delivery import FanOut
@@ -37,7 +38,8 @@ from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.system.lived_time import MachineClocks
-from fieldagent.wire.envelope import Entry, decode
+from fieldagent.wire.envelope import Entry, decode, digest_of, digest_of_slices, encode
+from fieldagent.wire.fragments import cut
 from fieldagent.wire.outcome import Outcome
 from tests.running import running
 
@@ -76,6 +78,20 @@ class Core:
     def sequence(self, id_: int = 1) -> int:
         """On air: a journal begins anywhere."""
         return self.standing(id_).sequence
+
+    def digest(self, sequence: int) -> bytes:
+        """Of the item that has this number, as whoever confirms it bears it."""
+        return digest_of(self._entry(sequence))
+
+    def digest_of_fragments(self, sequence: int, count: int, arrived: Iterable[int]) -> bytes:
+        """Of those of it, where it is cut in so many."""
+        parts = cut(encode([self._entry(sequence)]), count)
+        return digest_of_slices(parts[index].slice for index in sorted(arrived))
+
+    def _entry(self, sequence: int) -> Entry:
+        known = outbound.package(self.journal, sequence)
+        assert known is not None
+        return entry_of(known)
 
     def declared(self) -> list[Standing]:
         """The Packages of the incident that is open."""

@@ -16,6 +16,8 @@ from tests.machine import lacking
 
 ACCOUNT = "postgres"
 """PostgreSQL refuses to run as root; Debian's package makes this account."""
+AS_ACCOUNT = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups")
+"""What root puts before a command: it becomes that, so that a signal reaches the program itself."""
 
 
 def binaries() -> Path | None:

@@ -61,6 +61,22 @@ def texts() -> tuple[str, ...]:
     )
 
 
+def to_be_watched() -> list[str]:
+    """Return the figures of which docs/operating.md says when to alert."""
+    text = (ROOT / "docs/operating.md").read_text()
+    _, _, rows = text.partition("| ask | alert when |\n|---|---|\n")
+    return re.findall(r"`(fieldagent_\w+)", rows.partition("\n\n")[0])
+
+
+@pytest.mark.parametrize("figure", to_be_watched())
+def test_each_figure_that_is_to_be_watched_has_a_rule(figure: str) -> None:
+    """Of the hub's others `tests/hub/test_access_log.py` says why nothing rings for them."""
+    rules = "".join(
+        (ROOT / "examples" / name).read_text() for name in ("alerts.yml", "hub-alerts.yml")
+    )
+    assert re.search(rf"expr: .*\b{figure}\b", rules), figure
+
+
 def symptoms() -> list[str]:
     rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
     spans = (span for row in rows for span in re.findall(r"`([^`]+)`", row))

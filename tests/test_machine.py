@@ -9,7 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 BUILD = TESTS.parent / "build"
-LISTS = ("debian-packages", "image-packages")
+LISTS = ("debian-packages", "image-packages", "long-packages")
 
 
 def installed() -> set[str]:

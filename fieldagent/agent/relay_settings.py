@@ -21,14 +21,12 @@ KEYS = (
         _relay,
         frozenset[Channel](),
         "bring what neighbours ask for to the hub over these: cellular, satellite (none)",
-        former="radio-carry",
     ),
     Key(
         "radio-relay-credits-per-day",
         whole(0, 1_000_000, "credits"),
         10,
         "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
-        former="radio-carry-credits-per-day",
     ),
     Key(
         "radio-relay-down",

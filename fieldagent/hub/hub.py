@@ -27,7 +27,6 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.known_devices import KnownDevices
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.api import reading
 from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.places_api import PlacesApi
 from fieldagent.hub.api.push_api import HubApi
@@ -584,7 +583,6 @@ async def _forget(hub: Hub) -> None:
         partial(commands.forget, before=lines),
         partial(routes.forget, before=lines),
         partial(attempts.forget, now=now),
-        reading.note_kinds,
     ):
         await _in_slices(hub, some)
 

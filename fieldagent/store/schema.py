@@ -15,8 +15,22 @@ WRITTEN_LATER = (
 Rollback; a test holds them together."""
 
 
-class TooNew(sqlite3.DatabaseError):
-    """A later version of the program has written it."""
+WRITTEN_EARLIER = (
+    "{} was written by a build of fieldagent from before its first release ({}), and is left as it"
+    " is: move it away, and a new one is made"
+)
+
+
+class WrongVersion(sqlite3.DatabaseError):
+    """A whole database that this program cannot use, as its tables are of another version."""
+
+    def __init__(self, told: str, why: str) -> None:
+        super().__init__(why)
+        self._told = told
+
+    def of(self, database: str) -> str:
+        """Return what people are told of a database of that name."""
+        return self._told.format(database, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +41,29 @@ class Schema:
     tables: str
     steps: Mapping[int, str]
 
+    @property
+    def first(self) -> int:
+        """The version of the first release: none has written an earlier one."""
+        return min(self.steps, default=self.version)
+
+    def knows(self, version: int) -> bool:
+        """Return whether a database of that version is one for this program."""
+        return self.first <= version <= self.version
+
     def judge(self, version: int) -> None:
-        """Raise TooNew where a later program has written a database of that version, and
-        sqlite3.DatabaseError where none has."""
+        """Raise WrongVersion where another program has written a database of that version, and
+        sqlite3.DatabaseError where none has; 0 is an empty one."""
         if version < 0:
             raise sqlite3.DatabaseError(f"no program has given it the version {version}")
         if version > self.version:
-            raise TooNew(f"it has version {version}, this program knows {self.version}")
+            why = f"it has version {version}, this program knows {self.version}"
+            raise WrongVersion(WRITTEN_LATER, why)
+        if 0 < version < self.first:
+            why = f"it has version {version}, the first release has {self.first}"
+            raise WrongVersion(WRITTEN_EARLIER, why)
 
     def steps_from(self, version: int) -> str:
-        """SQL that brings a database of that version here; 0 is an empty one.
+        """Return SQL that brings a database of that version here; 0 is an empty one.
 
         Raises as `judge` does.
         """

@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from fieldagent.store.schema import WRITTEN_LATER, TooNew
+from fieldagent.store.schema import WrongVersion
 
 FULL_BYTES = 64 << 10
 """Less than that free is full: a log's index takes 32 KiB."""
@@ -23,12 +23,12 @@ class Unusable(Exception):
     """The text is for people. The file was not changed."""
 
 
-class Newer(Unusable):
-    """A later version of the program has written it."""
+class OfOtherVersion(Unusable):
+    """Another version of the program has written it."""
 
 
 def is_damage(error: BaseException) -> bool:
-    if isinstance(error, TooNew) or not isinstance(error, sqlite3.DatabaseError):
+    if isinstance(error, WrongVersion) or not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)
     # Without a code it is what the file's own check has found.
@@ -37,8 +37,8 @@ def is_damage(error: BaseException) -> bool:
 
 def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
     """What people are told of an error that is no damage."""
-    if isinstance(error, TooNew):
-        return Newer(WRITTEN_LATER.format(path, error))
+    if isinstance(error, WrongVersion):
+        return OfOtherVersion(error.of(str(path)))
     what, remedy = _reason(path, error)
     return Unusable(f"{path} cannot be used: {what}; it is left as it is. {remedy}")
 

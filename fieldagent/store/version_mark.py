@@ -8,7 +8,7 @@ it its complement, so that a changed bit of either is seen. Both are written in 
 |---|---|---|
 | whole, and the same | | that |
 | whole, and another | damaged | what application_id says, if the tables prove it |
-| 0: written before there was a mark | one that is known here | that |
+| 0 | 0 | the file is new |
 | 0 | any other | ours, if the tables prove it |
 | damaged | | what user_version says |
 """
@@ -50,7 +50,7 @@ def read_head(connection: sqlite3.Connection, known: int) -> Head:
     version = mark >> 16
     if version > 0 and mark == mark_of(version):
         return Head(version, told, told != version, True)
-    if mark == 0 and not 0 <= told <= known:
+    if mark == 0 and told:
         return Head(known, told, True, False)
     return Head(told, told, False, False)
 

@@ -113,8 +113,6 @@ class Key:
     default: Any
     means: str
     """For people: what it does, its unit, its default."""
-    former: str = ""
-    """What it was called before: a kit that nobody looks at is updated with its settings."""
 
     @property
     def attribute(self) -> str:
@@ -155,11 +153,6 @@ def read(
     pairs = dict(told)
     times = Counter(name for name, _ in told)
     faults += [f"{name} is set {times[name]} times: keep one" for name in pairs if times[name] > 1]
-    for key in keys:
-        if key.former and (value := pairs.pop(key.former, None)) is not None:
-            if key.name in pairs:
-                faults.append(f"{key.former} is called {key.name} now, which is set too: remove it")
-            pairs.setdefault(key.name, value)
     for name, value in pairs.items():
         if name not in known:
             faults.append(no_setting(name, known))

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import cbor2
-
 from fieldagent.package.package import (
     CheckIn,
     CommandAnswer,
@@ -30,7 +28,6 @@ from fieldagent.package.payload import Identity
 from fieldagent.package.reach import Rung
 from fieldagent.package.reading import WrongValue, read_person
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import strict_cbor
 from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap
 from fieldagent.wire.command import (
     RemoteCommand,
@@ -39,6 +36,7 @@ from fieldagent.wire.command import (
     write_answer,
     write_command,
 )
+from fieldagent.wire.envelope_form import EnvelopeParts, read_form, write_array, write_short
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.incident_word import (
     read_incident_word,
@@ -58,11 +56,10 @@ from fieldagent.wire.places import (
     write_location,
     write_position,
 )
-from fieldagent.wire.tag import TAG_BYTES, key_of, tag
+from fieldagent.wire.tag import key_of
 from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 
-VERSION = 1
 EPOCH = 1_735_689_600
 """2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
 PACKED_BYTES = 512
@@ -91,7 +88,7 @@ class Report:
     count: int
     arrived: frozenset[int]
     digest: bytes = b""
-    """`digest_of_slices` of those that arrived; none from a peer of before digests."""
+    """`digest_of_slices` of those that arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ class Receipt:
     """From the hub: the number (as an `origin`) of that addressee; 0 is the hub itself. To the hub:
     the station whose number `sequence` is; 0 is the hub, which gave it."""
     digest: bytes = b""
-    """`digest_of` the item; none from a peer of before digests."""
+    """`digest_of` the item."""
     rung: Rung = Rung.STORED
     text: str = ""
     """Who has read it, by which service it goes on, or why nobody gets it."""
@@ -127,8 +124,8 @@ class Ack:
     by_hub: bool = False
     """The hub has it too, from the sender of this."""
     digest: bytes = b""
-    """`digest_of` the item when it is whole, or else `digest_of_slices` of what arrived; none from
-    a peer of before digests."""
+    """`digest_of` the item when it is whole, or else `digest_of_slices` of what arrived; of a
+    holding without items there is none."""
     beyond: tuple[int, ...] = ()
     """Stations that lack it as far as the sender knows, which may not pass it on: it has crossed as
     many kits as allowed."""
@@ -288,7 +285,7 @@ class Envelope:
     key: int | None = None
     """Which of the keys tagged it."""
     packed: bool = False
-    """It holds packed text, or a track: its sender reads such things, too."""
+    """It has the short form, packed text, or a track: its sender reads such things, too."""
 
 
 class Unauthenticated(RemoteProtocolError):
@@ -325,18 +322,22 @@ def encode(
 ) -> bytes:
     """The bytes of one envelope; times within it are told relative to its first entry's.
 
-    With `packed` the texts and several positions in it take fewer bytes. A reader of before reads
-    none of those, so that an SOS is told without.
+    With `packed` it has the short form, and texts and several positions in it take fewer bytes,
+    unless it is too long for that. An SOS is told without: whoever has nothing but a CBOR reader
+    reads it.
     """
     if not entries:
         raise LocalProtocolError("an envelope holds at least one entry")
     base = entries[0].time
-    written = _write_packed(entries, base) if packed else [_write_entry(e, base) for e in entries]
-    items = [VERSION, base - EPOCH, origin, *written]
-    if key is None:
-        return cbor2.dumps(items)
-    plain = cbor2.dumps([*items, bytes(TAG_BYTES)])[:-TAG_BYTES]
-    return plain + tag(plain, key)
+    if packed:
+        parts = EnvelopeParts(base - EPOCH, origin, _write_packed(entries, base))
+        write = write_array if any(entry.sos for entry in entries) else write_short
+        body = write(parts, key)
+        if body is not None and len(body) <= PACKED_BYTES:
+            return body
+    return write_array(
+        EnvelopeParts(base - EPOCH, origin, [_write_entry(e, base) for e in entries]), key
+    )
 
 
 def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
@@ -345,20 +346,14 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     Raises RemoteProtocolError where nothing in it can be used: no CBOR, another version; and
     Unauthenticated.
     """
-    items = strict_cbor.loads(body)
-    if not isinstance(items, list) or not items or not is_int(items[0]):
-        raise RemoteProtocolError("not an envelope: no array that starts with a version")
-    if items[0] != VERSION:
-        raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
-    tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
-    key = key_of(body, keys) if tagged else None
+    parts = read_form(body)
+    key = key_of(body, keys) if parts.tagged else None
     if keys and key is None:
-        raise Unauthenticated(missing=not tagged)
-    head, entries = items[1:3], items[3 : len(items) - tagged]
-    if len(head) < 2 or not in_range(head[0]) or not in_range(head[1], low=0):
-        raise RemoteProtocolError("the envelope's time or origin is damaged")
-    envelope = _read_entries(entries, head[0] + EPOCH, head[1], may_pack=len(body) <= PACKED_BYTES)
-    return replace(envelope, tagged=tagged, key=key)
+        raise Unauthenticated(missing=not parts.tagged)
+    may_pack = len(body) <= PACKED_BYTES
+    envelope = _read_entries(parts.entries, parts.base + EPOCH, parts.origin, may_pack=may_pack)
+    packed = envelope.packed or parts.short
+    return replace(envelope, tagged=parts.tagged, key=key, packed=packed)
 
 
 def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: bool) -> Envelope:
@@ -414,7 +409,7 @@ def _read_packed(entry: Any, base: int) -> list[Entry] | None:
 
 
 def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
-    """With their texts packed, and where there are several bare positions, those as one track."""
+    """With their texts packed, and several positions as one track."""
     fixes = {
         at: fix
         for at, entry in enumerate(entries)
@@ -423,14 +418,15 @@ def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
         and (fix := track_fix(entry.sequence, entry.time, entry.content))
     }
     several = 1 < len(fixes) <= COUNT_MAX
-    track = dict(sorted(fixes.items(), key=lambda each: each[1])) if several else {}
+    ordered = sorted(fixes.items(), key=lambda each: (each[1].sequence, each[1].time))
+    track = dict(ordered) if several else {}
     written = []
     for at, entry in enumerate(entries):
         if at not in track:
             written.append(_write_entry(entry, base, packed=not entry.sos))
         elif at == next(iter(fixes)):
-            first = min(track.values())
-            members = [first.sequence, first.time - base, write_track([*track.values()])]
+            first, *_ = together = [*track.values()]
+            members = [first.sequence, first.time - base, write_track(together)]
             written.append([2, *members])
     return written
 
@@ -463,11 +459,9 @@ def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
             write_bitmap(content.arrived, content.count, content.digest),
         ]
     if isinstance(content, Ack):
-        several = [content.count, write_bitmap(content.arrived, content.count, content.digest)]
-        alone = content.count == 1 and content.whole and not content.digest
-        parts = [None, None] if alone else several
+        bitmap = write_bitmap(content.arrived, content.count, content.digest)
         beyond = [*content.beyond] or None
-        members = [content.station, *parts, content.by_hub or None, beyond]
+        members = [content.station, content.count, bitmap, content.by_hub or None, beyond]
         return _trimmed([12, entry.sequence, *members])
     if isinstance(content, RelayRequest):
         return [13, entry.sequence, content.station]
@@ -542,17 +536,12 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
-def _read_ack(
-    station: Any, count: Any = None, bitmap: Any = None, by_hub: Any = None, beyond: Any = None
-) -> Ack:
+def _read_ack(station: Any, count: Any, bitmap: Any, by_hub: Any = None, beyond: Any = None) -> Ack:
     expect(in_range(station, low=1), "station")
     expect(by_hub in (None, False, True), "word of the hub")
     stations = [] if beyond is None else beyond
     expect(isinstance(stations, list) and len(stations) <= BEYOND_MAX, "stations beyond")
     expect(all(in_range(each, low=1) for each in stations), "stations beyond")
-    if count is None:
-        expect(bitmap is None, "count of fragments")
-        return Ack(station, by_hub=bool(by_hub), beyond=tuple(stations))
     if is_int(count) and count == 0:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
@@ -598,11 +587,10 @@ def _read_unproved(proof: Any) -> Unproved:
     return Unproved()
 
 
-def _read_receipt(by: Any, digest: Any = b"", rung: Any = None, text: Any = None) -> Receipt:
-    digest = b"" if digest is None and rung else digest
-    by = 0 if by is None and (digest or rung) else by
+def _read_receipt(by: Any, digest: Any, rung: Any = None, text: Any = None) -> Receipt:
+    by = 0 if by is None else by
     expect(in_range(by, low=0), "number of who has it")
-    expect(len(read_bytes(digest)) in (0, DIGEST_BYTES), "digest of 4 bytes")
+    expect(len(read_bytes(digest)) == DIGEST_BYTES, "digest of 4 bytes")
     expect(rung is None or in_range(rung, low=0, high=max(Rung)), "rung known here")
     return Receipt(by, digest, Rung(rung or 0), "" if text is None else read_text(text))
 
@@ -648,10 +636,10 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     4: (Data, lambda time, payload: Data(read_bytes(payload)), lambda item: [item.payload]),
     11: (
         Receipt,
-        lambda time, by=0, digest=b"", *told: _read_receipt(by, digest, *told),
+        lambda time, by, digest, *told: _read_receipt(by, digest, *told),
         lambda receipt: [
             receipt.by or None,
-            receipt.digest or None,
+            receipt.digest,
             receipt.rung or None,
             receipt.text or None,
         ],

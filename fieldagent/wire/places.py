@@ -72,20 +72,18 @@ def read_location(
 def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
     """It as part of a track, where a track tells all that it does."""
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
-    further = (item.altitude, item.speed_over_ground, item.course_over_ground, item.source)
-    if any(place % UNIT for place in places) or any(each is not None for each in further):
+    if any(place % UNIT for place in places) or item.source is not None or not in_range(time):
         return None
-    if not in_range(time):
-        return None
-    return TrackFix(sequence, time, *(place // UNIT for place in places))
+    _, *members = write_location(item)
+    return TrackFix(sequence, time, *(place // UNIT for place in places), *members)
 
 
 def location_of(fix: TrackFix) -> Location:
     expect(in_range(fix.sequence, low=0) and in_range(fix.time), "number and time")
     in_degrees = abs(fix.latitude) <= LATITUDE_MAX and abs(fix.longitude) <= LONGITUDE_MAX
     expect(in_degrees, "place on earth")
-    latitude, longitude = fix.latitude * UNIT / 1e7, fix.longitude * UNIT / 1e7
-    return Location(latitude, longitude, moment(fix.time))
+    position = write_position(fix.latitude * UNIT / 1e7, fix.longitude * UNIT / 1e7)
+    return read_location(fix.time, position, fix.altitude, fix.speed, fix.course)
 
 
 def is_position(value: Any) -> bool:

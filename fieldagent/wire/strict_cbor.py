@@ -27,16 +27,24 @@ _SCALAR = {
 
 def loads(data: bytes) -> Any:
     """The one item that `data` is. Raises RemoteProtocolError, also where bytes stand behind it."""
-    _check(data)
+    item, end = item_at(data, 0)
+    if end < len(data):
+        raise RemoteProtocolError(f"not CBOR of ours: {len(data) - end} bytes behind the one item")
+    return item
+
+
+def item_at(data: bytes, begin: int) -> tuple[Any, int]:
+    """Return the item that begins there, and where it ends. Raises RemoteProtocolError."""
+    end = _end(data, begin)
     try:
-        return cbor2.loads(data)
+        return cbor2.loads(data[begin:end]), end
     except Exception as error:
         # cbor2 raises more than its own: of text that is no UTF-8, of maps with arrays as keys.
         raise RemoteProtocolError(f"not CBOR: {error}") from error
 
 
-def _check(data: bytes) -> None:
-    at = items = 0
+def _end(data: bytes, at: int) -> int:
+    items = 0
     missing = [1]
     """Of each array that is open, the innermost last, how many items are still to come."""
     while missing:
@@ -62,8 +70,7 @@ def _check(data: bytes) -> None:
             missing.append(length * (2 if major == _MAP else 1))
     if at > len(data):
         raise RemoteProtocolError("not CBOR: it ends in the middle of an item")
-    if at < len(data):
-        raise RemoteProtocolError(f"not CBOR of ours: {len(data) - at} bytes behind the one item")
+    return at
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:

@@ -1,7 +1,8 @@
 """Several positions in few bytes: differences, as Rice codes (Rice and Plaunt 1971).
 
 The numbers, the times, the latitudes and the longitudes stand as the steps from one fix to the
-next, or as what each step differs from the one before it; whichever takes fewer bits.
+next, or as what each step differs from the one before it; whichever takes fewer bits. So do the
+altitudes, the speeds and the courses of those fixes that have one.
 Described in `docs/on-air.md`.
 """
 
@@ -9,23 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import TypeAlias
 
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.zigzag import unzigzag, zigzag
 
 UNIT = 100
 """Of the 1e-7 degree that a position has otherwise: 1e-5 degree, at most 1.1 m."""
 COUNT_MAX = 255
 LATITUDE_MAX, LONGITUDE_MAX = 9_000_000, 18_000_000
 _LATITUDE_BITS, _LONGITUDE_BITS, _PARAMETER_BITS, _COUNT_PARAMETER = 25, 26, 5, 4
+_MEMBER_BITS = 4
+"""Of the parameter of a column of altitudes, speeds or courses."""
+_ORDERS = 8, 6, 9
+"""Of the exponential Golomb code of the first of them."""
+Members: TypeAlias = "tuple[int | None, int | None, int | None]"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class TrackFix:
     sequence: int
     time: int
     latitude: int
     """In 1e-5 degree."""
     longitude: int
+    altitude: int | None = None
+    """In metres."""
+    speed: int | None = None
+    """In 0.1 m/s."""
+    course: int | None = None
+    """In degrees, from -180 to 179."""
 
 
 def write_track(fixes: Sequence[TrackFix]) -> bytes:
@@ -43,6 +57,13 @@ def write_track(fixes: Sequence[TrackFix]) -> bytes:
     _write_column(bits, [fix.time for fix in fixes])
     _write_column(bits, [fix.latitude for fix in fixes])
     _write_column(bits, [fix.longitude for fix in fixes])
+    members = [(fix.altitude, fix.speed, fix.course) for fix in fixes]
+    _write_who_has(bits, members)
+    altitudes, speeds, courses = (
+        [each for each in column if each is not None] for column in zip(*members, strict=True)
+    )
+    for order, column in zip(_ORDERS, (altitudes, speeds, _unwound(courses)), strict=True):
+        _write_members(bits, column, order)
     return bits.to_bytes()
 
 
@@ -58,51 +79,112 @@ def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
         sequences = list(range(sequence, sequence + count))
     else:
         sequences = _read_column(bits, sequence, count)
-    columns = [_read_column(bits, first, count) for first in (time, latitude, longitude)]
-    return [TrackFix(*each) for each in zip(sequences, *columns, strict=True)]
+    times, latitudes, longitudes = (
+        _read_column(bits, first, count) for first in (time, latitude, longitude)
+    )
+    who_has = zip(_read_who_has(bits, count), _ORDERS, strict=True)
+    altitudes, speeds, courses = (_read_members(bits, has, order) for has, order in who_has)
+    courses = [None if each is None else _centred(each) for each in courses]
+    fixes = zip(sequences, times, latitudes, longitudes, altitudes, speeds, courses, strict=True)
+    return [TrackFix(*each) for each in fixes]
 
 
-def _write_column(bits: Bits, column: Sequence[int]) -> None:
+def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
+    """Nobody has any of them; or each has all; or of each member whether nobody has it, everybody,
+    or who."""
+    some = any(each is not None for fix in members for each in fix)
+    every = all(each is not None for fix in members for each in fix)
+    bits.put(int(some), 1)
+    if some:
+        bits.put(int(every), 1)
+    if not some or every:
+        return
+    for column in zip(*members, strict=True):
+        has = [each is not None for each in column]
+        bits.put(int(any(has)), 1)
+        if any(has):
+            bits.put(int(all(has)), 1)
+        if any(has) and not all(has):
+            for each in has:
+                bits.put(int(each), 1)
+
+
+def _read_who_has(bits: Bits, count: int) -> list[list[bool]]:
+    nobody, everybody = [False] * count, [True] * count
+    if not bits.take(1):
+        return [nobody for _ in _ORDERS]
+    if bits.take(1):
+        return [everybody for _ in _ORDERS]
+    has = []
+    for _ in _ORDERS:
+        some = bits.take(1)
+        every = some and bits.take(1)
+        if not some or every:
+            has.append(everybody if every else nobody)
+        else:
+            has.append([bool(bits.take(1)) for _ in range(count)])
+    return has
+
+
+def _write_members(bits: Bits, column: Sequence[int], order: int) -> None:
+    """The first, and the column of all of them."""
+    if column:
+        bits.put_golomb(zigzag(column[0]), order)
+    if len(column) > 1:
+        _write_column(bits, column, _MEMBER_BITS)
+
+
+def _read_members(bits: Bits, has: Sequence[bool], order: int) -> list[int | None]:
+    several = sum(has)
+    if not several:
+        return [None for _ in has]
+    first = unzigzag(bits.take_golomb(order))
+    column = _read_column(bits, first, several, _MEMBER_BITS) if several > 1 else [first]
+    members = iter(column)
+    return [next(members) if each else None for each in has]
+
+
+def _unwound(courses: Sequence[int]) -> list[int]:
+    """Return them without a jump from west to east: each step turns the shorter way."""
+    turns = [_centred(later - before) for before, later in pairwise(courses)]
+    return [*accumulate(turns, initial=courses[0])] if courses else []
+
+
+def _centred(angle: int) -> int:
+    """Return the same direction, from minus half a circle to less than half."""
+    return (angle + 180) % 360 - 180
+
+
+def _write_column(bits: Bits, column: Sequence[int], size: int = _PARAMETER_BITS) -> None:
     """The steps from one to the next; or the first step, and what the others differ from the one
     before them."""
-    steps = [_unsigned(after - before) for before, after in pairwise(column)]
+    steps = [zigzag(after - before) for before, after in pairwise(column)]
     turns = [
-        _unsigned(later - 2 * before + earlier)
+        zigzag(later - 2 * before + earlier)
         for earlier, before, later in zip(column, column[1:], column[2:], strict=False)
     ]
-    even, bent = _parameter(steps), _parameter(turns)
-    first = steps[0] + 1
-    bends = 2 * first.bit_length() - 1 + _size(turns, bent) < _size(steps, even)
+    even, bent, first = _parameter(steps, size), _parameter(turns, size), steps[0]
+    bends = 2 * (first + 1).bit_length() - 1 + _size(turns, bent) < _size(steps, even)
     bits.put(int(bends), 1)
-    bits.put(bent if bends else even, _PARAMETER_BITS)
+    bits.put(bent if bends else even, size)
     if bends:
-        bits.put(0, first.bit_length() - 1)
-        bits.put(first, first.bit_length())
+        bits.put_golomb(first, 0)
     for code in turns if bends else steps:
         bits.put_rice(code, bent if bends else even)
 
 
-def _read_column(bits: Bits, first: int, count: int) -> list[int]:
-    bends, parameter = bits.take(1), bits.take(_PARAMETER_BITS)
-    if bends:
-        zeros = bits.take_zeros()
-        codes = [(1 << zeros | bits.take(zeros)) - 1]
-    else:
-        codes = []
+def _read_column(bits: Bits, first: int, count: int, size: int = _PARAMETER_BITS) -> list[int]:
+    bends, parameter = bits.take(1), bits.take(size)
+    codes = [bits.take_golomb(0)] if bends else []
     codes += [bits.take_rice(parameter) for _ in range(count - 1 - len(codes))]
-    steps = [-(code + 1 >> 1) if code & 1 else code >> 1 for code in codes]
+    steps = [unzigzag(code) for code in codes]
     return list(accumulate(accumulate(steps) if bends else steps, initial=first))
 
 
-def _unsigned(value: int) -> int:
-    """0, -1, 1, -2 as 0, 1, 2, 3."""
-    return 2 * value if value >= 0 else -2 * value - 1
-
-
-def _parameter(codes: Sequence[int]) -> int:
-    """That of the Rice code in which they are shortest."""
+def _parameter(codes: Sequence[int], size: int) -> int:
+    """That of the Rice code in which they are shortest, in so many bits."""
     # It is close to the bits of their mean.
-    most = (1 << _PARAMETER_BITS) - 1
+    most = (1 << size) - 1
     guess = min((sum(codes) // max(1, len(codes))).bit_length(), most)
     return min(range(max(0, guess - 2), guess + 1), key=lambda each: _size(codes, each))
 
@@ -126,6 +208,14 @@ class Bits:
         self._bits += "1" * (code >> parameter) + "0"
         self.put(code & (1 << parameter) - 1, parameter)
 
+    def put_golomb(self, code: int, order: int) -> None:
+        """The exponential Golomb code of that order: a zero for each bit behind the first of one
+        more than the code without its low bits, then that, then so many low bits."""
+        high = (code >> order) + 1
+        self.put(0, high.bit_length() - 1)
+        self.put(high, high.bit_length())
+        self.put(code & (1 << order) - 1, order)
+
     def to_bytes(self) -> bytes:
         size = -(-len(self._bits) // 8)
         return int(self._bits.ljust(8 * size, "0"), 2).to_bytes(size)
@@ -137,13 +227,13 @@ class Bits:
         self._at += size
         return int(found, 2) if size else 0
 
-    def take_zeros(self) -> int:
-        """Those up to the next one, which is taken too."""
+    def take_golomb(self, order: int) -> int:
         end = self._bits.find("1", self._at)
         if end < 0:
             raise ValueError("track that ends before its last position")
         zeros, self._at = end - self._at, end + 1
-        return zeros
+        high = (1 << zeros | self.take(zeros)) - 1
+        return high << order | self.take(order)
 
     def take_rice(self, parameter: int) -> int:
         end = self._bits.find("0", self._at)

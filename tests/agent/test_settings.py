@@ -8,7 +8,6 @@ import pytest
 
 from fieldagent.agent.channels.healing import HealingStep
 from fieldagent.agent.settings import INSTALLED, KEYS, default_path, load, parse
-from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory
 from fieldagent.system.properties import InvalidSettings
 
@@ -164,11 +163,6 @@ def test_java_properties_as_java_writes_them() -> None:
     assert settings.satellite_port == "/dev/x"
 
 
-def test_a_setting_is_read_by_its_former_name() -> None:
-    settings = parse("radio-carry=satellite\nradio-port=/dev/x\nradio-station=1", PATH)
-    assert settings.radio_relay == {Channel.SATELLITE}
-
-
 def test_nothing_set_is_a_valid_agent() -> None:
     settings = parse("", PATH, {"STATE_DIRECTORY": "/var/lib/fieldagent"})
     assert settings.api_port == 9091
@@ -200,8 +194,7 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         (f"radio-key={OTHER} {'22' * 32}\nradio-key-next={OTHER}", "beside two keys"),
         (f"radio-key={OTHER}\nradio-key-next={OTHER}", "radio-key-next is radio-key"),
         ("radio-relay=pigeon\nradio-port=/dev/x\nradio-station=1", "cellular, satellite or both"),
-        ("radio-carry=cellular\nradio-relay=cellular", "radio-carry is called radio-relay now"),
-        ("radio-carry=cellular", "radio-relay needs radio-port"),
+        ("radio-relay=cellular", "radio-relay needs radio-port"),
         (
             "radio-protocol=kiss\nradio-port=/dev/x\nradio-station=1",
             "radio-protocol=kiss needs radio-callsign",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.bench.post import REQUEST
 from tests.bench.pushes import admitted, push_request
+from tests.bench.table import row
 from tests.processes import PATIENCE, agent, hub
 
 CALLERS = 512
@@ -82,5 +83,11 @@ def answers(port: int, request: bytes, callers: int) -> Counter[bytes]:
     return told
 
 
+def main() -> None:
+    """Print the rows."""
+    for what, count in zip(("agent", "hub"), unanswered(), strict=True):
+        row(f"callers of 512 at once that the {what} left unanswered", count, "<= 0")
+
+
 if __name__ == "__main__":
-    print(unanswered())
+    main()

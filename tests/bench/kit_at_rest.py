@@ -62,6 +62,9 @@ DEVICES = {
 """Watts: 35 mA at 5 V (the 9602's developer's guide, table 9); 15 mA at 3.3 V, 40 mA at 5 V
 (wiki.meshamerica.com); 11 mA at 3.7 V (SIMCom's hardware design)."""
 
+WAKEUPS = {"satellite": "<= 0.06", "radio, a node": "<= 0.1", "link to the hub": "<= 0.1"}
+"""A second, of a kit with that channel alone."""
+
 
 class Card:
     """An ext4 of its own, whose block device counts what is written to it."""
@@ -313,7 +316,7 @@ def main() -> None:
         return
     found, test = measure()
     for name, kit in found.items():
-        row(f"at rest, {name}: wakeups", kit.wakeups, "", "/s")
+        row(f"at rest, {name}: wakeups", kit.wakeups, WAKEUPS.get(name, ""), "/s")
         row("  processor, of this machine", kit.processor, "", "s/h")
         row("  memory, resident", kit.resident / (1 << 20), "", "MiB")
         row("  memory, its own share (PSS)", kit.own / (1 << 20), "", "MiB")

@@ -222,7 +222,6 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, dead, now=newest),
         "webhooks: dead letters": lambda db: webhook_directory.dead_letters(db, 1, limit=100),
         "check-ins": check_in.next_late,
-        "kinds of items of before": reading.note_kinds,
         "list: newest": find(),
         "list: by a word that is nowhere": find(text="nowhere"),
         "list: SOS": find(sos=True),

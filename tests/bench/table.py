@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import ge, le
 
 MEETS = {"<=": le, ">=": ge}
+missed: list[str] = []
+"""The lines so far whose figure misses its goal."""
 
 
 def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
@@ -14,4 +16,6 @@ def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
         sign, bound = goal.split()
         met = MEETS[sign](value, float(bound))
         line += f" {goal:<9} {'met' if met else 'NOT MET'}"
+        if not met:
+            missed.append(line.rstrip())
     print(line.rstrip(), flush=True)

@@ -17,7 +17,6 @@ import pytest
 
 from fieldagent.agent.api import canned, track
 from fieldagent.agent.api.routes import LocalApi
-from fieldagent.http import openapi
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import push
 from fieldagent.hub.administration import api as administration
@@ -58,7 +57,8 @@ NOT_MEANT = "use_after_free"
 
 
 def description(name: str) -> Any:
-    return json.loads((files(openapi) / f"{name}.json").read_text())
+    package = {"local": "fieldagent.agent.api", "hub": "fieldagent.hub.api"}[name]
+    return json.loads((files(package) / "openapi.json").read_text())
 
 
 def routes(name: str) -> list[Route]:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from fieldagent.hub.records import claims
+from fieldagent.hub.access import directory
+from fieldagent.hub.field import calling_in
+from fieldagent.hub.records import claims, outward
+from fieldagent.hub.records.ledger import Posting, enter_from_kits
 from fieldagent.hub.store.contract import DatabaseOptions, Db, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.webhook import deliveries
+from fieldagent.package.package import Message
+from fieldagent.store.group import StoreUnavailable
+from tests.hub import claiming
 from tests.hub.relay import mail_relay
 from tests.hub.test_contacts import kit_of, raise_sos, settle_in
 from tests.hub.test_journey import folder, receiver
@@ -104,6 +113,63 @@ async def test_what_the_living_have_claimed_stays_theirs(
             while await store.read(_claimed) != left:
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
+
+
+def _make_due(db: Db) -> None:
+    """A kit posts to a workspace with a webhook, and something waits of each kind that is claimed
+    by itself."""
+    db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
+    db.execute("INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0)")
+    db.execute("INSERT INTO webhook (id, workspace, url, created) VALUES (1, 1, 'http://x', 0)")
+    enter_from_kits(db, [Posting(1, 1, Message("here"), 1, 12)], now=1.0, grace=60)
+    outward.enter(db, 1, "ada@example.org", 1.0)
+    device, _ = directory.add_device(
+        db, 1, 1, "kit", imei="300234010000001", operator="directip", now=1.0
+    )
+    db.execute(
+        "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created)"
+        " VALUES (?, ?, '[]', 0, 'ready', 0)",
+        *(device, b"x"),
+    )
+
+
+DUE: dict[str, tuple[Callable[[Db], Any], Callable[[Db, Any], None]]] = {
+    "webhook_delivery": (lambda db: claiming.claim(db, 2.0), deliveries.give_back),
+    "outward": (lambda db: outward.claim(db, 2.0, 16), outward.give_back),
+    "mobile_terminated": (lambda db: calling_in.claim(db, 2.0), calling_in.give_back),
+}
+
+
+class _Silent:
+    """A store that goes away in its first commit, which is on its disk."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.commits = 0
+
+    async def commit(self, operation: Callable[[Db], Any]) -> Any:
+        result = await self._store.commit(operation)
+        self.commits += 1
+        if self.commits == 1:
+            raise StoreUnavailable("the connection was cut")
+        return result
+
+
+@pytest.mark.parametrize("table", DUE)
+async def test_a_claim_whose_commit_nobody_knows_of_is_given_back(table: str, store: Store) -> None:
+    """It is not left until it runs out, after a minute or two."""
+    claim, give_back = DUE[table]
+    claimed = f"SELECT count(*) FROM {table} WHERE claimed_until > 0"
+    async with running(store):
+        await store.prove()
+        await store.commit(_make_due)
+        away: Any = _Silent(store)
+        with pytest.raises(StoreUnavailable):
+            await claims.take(away, claim, give_back)
+        assert away.commits == 2
+        assert await store.read(lambda db: db.execute(claimed)) == [(0,)]
+        assert len(await claims.take(store, claim, give_back)) == 1
+        assert await store.read(lambda db: db.execute(claimed)) == [(1,)]
 
 
 async def test_through_a_pooler_nobody_is_known_to_be_dead(postgres: str) -> None:

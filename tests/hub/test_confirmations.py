@@ -64,14 +64,6 @@ async def test_a_receipt_from_before_a_backup_was_restored_confirms_nothing(stor
         assert await states(alps) == ["stored"]
 
 
-async def test_a_receipt_without_a_digest_ends_no_sos(store: Store) -> None:
-    async with field(store) as alps:
-        await alps.sends(1, Entry(5, Message("help"), TIME, sos=True))
-        entry = await over_satellite(alps)
-        await alps.sends(3, Entry(entry.sequence, Receipt(), TIME), way=Bearer.SATELLITE, key=KEY)
-        assert "stored" not in await states(alps)
-
-
 async def test_the_sos_of_a_new_journal_is_confirmed_though_an_old_one_had_its_number(
     store: Store,
 ) -> None:

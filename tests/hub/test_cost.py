@@ -34,16 +34,10 @@ PUSHES: dict[str, tuple[Item, dict[str, object]]] = {
 }
 
 
-@pytest.mark.parametrize("packs", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("what", PUSHES)
-async def test_what_it_is_said_to_cost_is_what_it_takes(
-    store: Store, what: str, packs: bool
-) -> None:
+async def test_what_it_is_said_to_cost_is_what_it_takes(store: Store, what: str) -> None:
     item, how = PUSHES[what]
     async with field_of(store) as alps:
-        await store.commit(
-            lambda db: db.execute("UPDATE device SET packs_text = ?", int(packs)),
-        )
         how = {"sender": 1, "priority": 12, "time": int(START), "target": 3, **how}
         posting = Posting(workspace=1, item=item, **how)  # type: ignore[arg-type]
 

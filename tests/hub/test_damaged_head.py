@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.hub.store import schema
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.store.group import StoreFailed
 from fieldagent.store.version_mark import mark_of
-from tests.hub.test_store import OF_VERSION_18
 from tests.processes import administer, hub
 
 VERSION_AT, MARK_AT = 60, 68
@@ -93,13 +93,6 @@ def test_a_hub_starts_on_a_file_that_says_a_later_version(filled: Path, tmp_path
         assert "Ada" in [each["name"] for each in administer(str(file), "user", "list")]
 
 
-def test_one_from_before_there_was_a_mark_gets_it(filled: Path, tmp_path: Path) -> None:
-    file = copied(filled, tmp_path)
-    write_head(file, VERSION, 0)
-    open_store(str(file)).close()
-    assert head_of(file) == (VERSION, mark_of(VERSION))
-
-
 @pytest.mark.parametrize("mark", [0, mark_of(VERSION)])
 def test_tables_that_do_not_prove_it_are_told_as_damage(
     filled: Path, tmp_path: Path, mark: int
@@ -120,25 +113,32 @@ def test_tables_that_do_not_prove_it_are_told_as_damage(
     assert content(file) == before
 
 
+@pytest.fixture
+def a_program_of_the_next_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = "CREATE TABLE later (x {int});"
+    monkeypatch.setattr(schema, "STEPS", {**schema.STEPS, VERSION: step})
+    monkeypatch.setattr(schema, "VERSION", VERSION + 1)
+
+
+@pytest.mark.usefixtures("a_program_of_the_next_version")
 def test_an_earlier_version_is_proved_by_bringing_it_up(filled: Path, tmp_path: Path) -> None:
     file = copied(filled, tmp_path)
-    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        for statement in OF_VERSION_18.split(";")[:-1]:
-            connection.execute(statement)
-    write_head(file, 18 | 1024, mark_of(18))
+    write_head(file, VERSION | 1024, mark_of(VERSION))
     open_store(str(file)).close()
-    assert head_of(file) == (VERSION, mark_of(VERSION))
+    assert head_of(file) == (VERSION + 1, mark_of(VERSION + 1))
 
 
-@pytest.mark.parametrize("claimed", [18, VERSION - 1])
+@pytest.mark.usefixtures("a_program_of_the_next_version")
 def test_an_earlier_version_that_the_tables_disprove_changes_nothing(
-    filled: Path, tmp_path: Path, claimed: int
+    filled: Path, tmp_path: Path
 ) -> None:
     """Both are damaged, which one bit cannot do."""
     file = copied(filled, tmp_path)
-    write_head(file, 18 | 1024, mark_of(claimed))
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE later (y)")
+    write_head(file, VERSION | 1024, mark_of(VERSION))
     before = content(file)
-    with pytest.raises(StoreFailed, match="is damaged: its head says version 1042"):
+    with pytest.raises(StoreFailed, match=f"is damaged: its head says version {VERSION | 1024}"):
         open_store(str(file))
     assert content(file) == before
 

@@ -26,12 +26,12 @@ from fieldagent.wire.envelope import (
     Entry,
     Fragment,
     Introduction,
-    JournalNumber,
     Receipt,
     Report,
     Source,
     decode,
     derive_key,
+    digest_of,
     digest_of_slices,
     encode,
 )
@@ -55,7 +55,8 @@ async def test_what_an_agent_sends_reaches_the_others_and_receipts_come_back(
     store: Store,
 ) -> None:
     async with field(store) as alps:
-        await alps.sends(1, Entry(77, Message("Hut open"), TIME))
+        sent = Entry(77, Message("Hut open"), TIME)
+        await alps.sends(1, sent)
         assert await collect(alps.mailbox(1)) == []
         (envelope,) = await collect(alps.mailbox(2))
         introduction, entry, source = envelope.entries
@@ -66,7 +67,7 @@ async def test_what_an_agent_sends_reaches_the_others_and_receipts_come_back(
         (receipts,) = await collect(alps.mailbox(1))
         ben, receipt = receipts.entries
         assert isinstance(ben.content, Introduction)
-        assert (receipt.sequence, receipt.content) == (77, Receipt(2))
+        assert (receipt.sequence, receipt.content) == (77, Receipt(2, digest_of(sent)))
         assert await collect(alps.mailbox(1)) == []
 
 
@@ -107,10 +108,11 @@ async def test_what_a_neighbour_carried_is_its_true_sender_s_and_comes_once(stor
 
 async def test_who_carried_it_has_it_and_its_sender_is_told_so(store: Store) -> None:
     async with field(store) as alps:
-        await alps.sends(3, Entry(77, Message("from the valley"), TIME), origin=1)
+        sent = Entry(77, Message("from the valley"), TIME)
+        await alps.sends(3, sent, origin=1)
         assert await collect(alps.mailbox(3)) == []
         (envelope,) = await collect(alps.mailbox(1))
-        assert envelope.entries[-1] == Entry(77, Receipt(3), int(alps.now))
+        assert envelope.entries[-1] == Entry(77, Receipt(3, digest_of(sent)), int(alps.now))
 
 
 async def test_a_neighbour_s_fragments_are_joined_as_its_own(store: Store) -> None:
@@ -179,35 +181,16 @@ async def test_without_a_link_it_goes_over_satellite_once_the_grace_has_passed(
         assert await alps.rows("SELECT state, way FROM delivery") == [("sent", "satellite")]
 
 
-async def test_texts_go_packed_over_satellite_to_who_sent_packed_text(store: Store) -> None:
-    """And plain until then, as SOSs, over IP, and where the device has another journal since."""
-
-    async def to_ben(text: str, **how: object) -> tuple[str, bool]:
-        await alps.push(Message(text), target=2, **how)
-        alps.now += GRACE
-        await alps.satellite()
-        bodies = [body for imei, body in alps.sky.taken if imei == alps.device(2).imei]
-        envelope = decode(bodies[-1])
-        ((_, content),) = said([envelope])
-        return content, envelope.packed
-
-    async def from_ben(*entries: Entry, packed: bool) -> None:
-        body = encode(entries, packed=packed)
-        device = alps.device(2)
-        await alps.mobile_originated().take_in(device, body, Bearer.SATELLITE)
-
+async def test_texts_go_packed_over_satellite_and_an_sos_plain(store: Store) -> None:
     async with field(store) as alps:
-        assert await to_ben("Storm at noon, stay there") == ("Storm at noon, stay there", False)
-        await from_ben(Entry(5, Message("Arrived at the hut"), TIME), packed=False)
-        assert await to_ben("Come down before noon") == ("Come down before noon", False)
-        await from_ben(Entry(5, Message("Arrived at the hut"), TIME), packed=True)
-        assert len(await alps.rows("SELECT id FROM item WHERE source_device = 2")) == 1
-        assert await to_ben("Come down by the road") == ("Come down by the road", True)
-        assert await to_ben("We come to you", sos=True, priority=100) == ("We come to you", False)
-        (envelope,) = await collect(alps.mailbox(2))
-        assert not envelope.packed
-        await from_ben(Entry(70_000_001, JournalNumber()), packed=False)
-        assert await to_ben("Who has the key?") == ("Who has the key?", False)
+        for text, how in (("Come down before noon", {}), ("We come", {"sos": True})):
+            await alps.push(Message(text), target=2, priority=100 if how else 12, **how)
+            alps.now += GRACE
+            await alps.satellite()
+            bodies = [body for imei, body in alps.sky.taken if imei == alps.device(2).imei]
+            envelope = decode(bodies[-1])
+            ((_, content),) = said([envelope])
+            assert (content, envelope.packed) == (text, not how)
 
 
 async def test_a_track_comes_out_as_single_locations_with_their_times(store: Store) -> None:
@@ -220,7 +203,6 @@ async def test_a_track_comes_out_as_single_locations_with_their_times(store: Sto
     ]
     body = encode(track, packed=True)
     async with field(store) as alps:
-        await store.commit(lambda db: db.execute("UPDATE device SET packs_text = 1"))
         await alps.mobile_originated().take_in(alps.device(1), body, Bearer.SATELLITE)
         # Each by itself is the same as over another way.
         for entry in track:
@@ -267,7 +249,8 @@ async def test_a_receipt_over_satellite_confirms_and_goes_back_to_the_sender(
     store: Store,
 ) -> None:
     async with field(store) as alps:
-        await alps.sends(1, Entry(5, Message("hello"), TIME))
+        sent = Entry(5, Message("hello"), TIME)
+        await alps.sends(1, sent)
         alps.now += GRACE
         await alps.satellite()
         ((_, body),) = alps.sky.taken
@@ -275,13 +258,13 @@ async def test_a_receipt_over_satellite_confirms_and_goes_back_to_the_sender(
             e for e in decode(body, keys=[MT_KEY]).entries if isinstance(e.content, Message)
         ]
         key = derive_key(MASTER, "MO")
-        receipt = Entry(entry.sequence, Receipt(), TIME + 70)
+        receipt = Entry(entry.sequence, Receipt(digest=digest_of(entry)), TIME + 70)
         await alps.sends(3, receipt, way=Bearer.SATELLITE, key=key)
         await alps.sends(3, receipt, way=Bearer.SATELLITE, key=key)
         assert await alps.rows("SELECT state FROM delivery WHERE device = 3") == [("stored",)]
         (envelope,) = await collect(alps.mailbox(1))
         receipts = [e for e in envelope.entries if isinstance(e.content, Receipt)]
-        assert [(e.sequence, e.content) for e in receipts] == [(5, Receipt(3))]
+        assert [(e.sequence, e.content) for e in receipts] == [(5, Receipt(3, digest_of(sent)))]
 
 
 async def test_an_untagged_message_from_a_device_with_a_key_is_not_believed(
@@ -471,7 +454,8 @@ async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) 
         assert whole.content == large
         before = len(alps.sky.taken)
         arrived = frozenset(parts) - {1}
-        await alps.sends(2, Entry(whole.sequence, Report(len(parts), arrived)))
+        digest = digest_of_slices(parts[index] for index in sorted(arrived))
+        await alps.sends(2, Entry(whole.sequence, Report(len(parts), arrived, digest)))
         await alps.satellite()
         assert [body for _, body in alps.sky.taken[before:]] == [alps.sky.taken[2][1]]
 

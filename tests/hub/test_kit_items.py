@@ -143,7 +143,7 @@ SOS = Entry(1, Message("help"), TIME, sos=True)
     [
         ([Entry(1, Message("one"), TIME)], False),
         ([Entry(1, Message("one"), TIME), SOS], True),
-        ([Entry(1, Receipt(0), TIME)], True),
+        ([Entry(1, Receipt(0, b"none"), TIME)], True),
         ([Entry(1, CheckIn(60), TIME)], True),
         ([Entry(1, Fragment(0, 2, b"part"), TIME)], True),
     ],

@@ -325,16 +325,6 @@ async def test_a_page_ends_where_it_would_be_too_large(store: Store) -> None:
         assert len(await hub.all_of("/api/items", "items")) == 3
 
 
-async def test_items_of_before_this_version_are_read_again(store: Store) -> None:
-    async with readers(store) as hub:
-        await hub.alps.sends(1, Entry(1, Message("Old"), TIME))
-        await store.commit(lambda db: db.execute("UPDATE item SET kind = '', words = ''"))
-        assert await hub.texts("/api/items?text=old") == []
-        assert await store.commit(reading.note_kinds) == 1
-        assert await store.commit(reading.note_kinds) == 0
-        assert await hub.texts("/api/items?text=old&kind=message") == ["Old"]
-
-
 async def test_an_sos_is_kept_until_it_is_closed_and_the_rest_is_forgotten_in_slices(
     store: Store,
 ) -> None:

@@ -30,7 +30,7 @@ LONG = "x" * 7_000
 
 def dump(database: str, copy: Path) -> None:
     if is_postgres(database):
-        _by_postgres("pg_dump", "--format=custom", f"--file={copy}", f"--dbname={database}")
+        by_postgres("pg_dump", "--format=custom", f"--file={copy}", f"--dbname={database}")
     else:
         duplicate(database, str(copy))
 
@@ -38,14 +38,14 @@ def dump(database: str, copy: Path) -> None:
 def put_back(database: str, copy: Path) -> None:
     if is_postgres(database):
         how = ("--clean", "--if-exists", "--single-transaction")
-        _by_postgres("pg_restore", *how, f"--dbname={database}", str(copy))
+        by_postgres("pg_restore", *how, f"--dbname={database}", str(copy))
         return
     for each in Path(database).parent.glob("hub.sqlite3*"):
         each.unlink()
     duplicate(str(copy), database)
 
 
-def _by_postgres(program: str, *arguments: str) -> None:
+def by_postgres(program: str, *arguments: str) -> None:
     there = binaries()
     assert there is not None
     subprocess.run([str(there / program), *arguments], check=True, timeout=PATIENCE, env=os.environ)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +20,11 @@ from fieldagent.hub.field import kept_letters
 from fieldagent.hub.field.dead_letters import devices_with
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.lease import Leases
+from fieldagent.hub.records.ledger import stored_entry
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import IncidentWord, Location, Message, Said
-from fieldagent.wire.envelope import Entry, Receipt, Unproved, encode
+from fieldagent.wire.envelope import Entry, Receipt, Unproved, digest_of, encode
 from fieldagent.wire.fragments import split
 from tests.hub.field import Field, collect, field_of, said
 from tests.hub.test_dead_letters import IMEI, Operators
@@ -103,9 +105,12 @@ async def test_fragments_of_it_wait_whole(store: Store) -> None:
 async def test_it_confirms_nothing(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.push(Message("meet at the hut"), target=BEN)
-        ((sequence, state),) = await alps.rows("SELECT sequence, state FROM delivery")
+        ((sequence, state, body),) = await alps.rows(
+            "SELECT sequence, delivery.state, body FROM delivery JOIN item ON item.id = item"
+        )
+        digest = digest_of(replace(stored_entry(body), sequence=sequence))
         await revoke(alps, BEN)
-        await alps.sends(BEN, Entry(sequence, Receipt(BEN), TIME), way=Bearer.SATELLITE)
+        await alps.sends(BEN, Entry(sequence, Receipt(BEN, digest), TIME), way=Bearer.SATELLITE)
         assert await alps.rows("SELECT state FROM delivery") == [(state,)]
 
 

@@ -18,9 +18,9 @@ from tests.page.texts import bare, catalogue, of_page, of_script, places, unsaid
 FORMS = {"uk.json": {"one", "few", "many", "other"}}
 """Those of CLDR that a language has for whole numbers, and for others."""
 TWO = {"one", "other"}
-API = json.loads(files("fieldagent.http.openapi").joinpath("local.json").read_bytes())
+API = json.loads(files("fieldagent.agent.api").joinpath("openapi.json").read_bytes())
 SCHEMAS = API["components"]["schemas"]
-HUB = json.loads(files("fieldagent.http.openapi").joinpath("hub.json").read_bytes())
+HUB = json.loads(files("fieldagent.hub.api").joinpath("openapi.json").read_bytes())
 SAID_ELSEWHERE = {"checkIn", "commandAnswer", None}
 
 

@@ -33,6 +33,8 @@ from fieldagent.wire.envelope import (
     Source,
     Way,
     decode,
+    digest_of,
+    digest_of_slices,
     encode,
 )
 from fieldagent.wire.errors import RemoteProtocolError
@@ -82,6 +84,12 @@ class Collector:
             self.items.setdefault(entry.sequence, set()).add(encode([entry]))
         else:
             self.carried.setdefault((origin, entry.sequence), set()).add(encode([entry]))
+
+    def digest(self, entry: Entry) -> bytes:
+        """Of the fragments of it that arrived."""
+        assert isinstance(entry.content, Fragment)
+        slices = self._slices.get((AGENT, entry.sequence, entry.content.count), {})
+        return digest_of_slices(slices[index] for index in sorted(slices))
 
     def arrived(self, entry: Entry) -> frozenset[int]:
         assert isinstance(entry.content, Fragment)
@@ -151,10 +159,13 @@ class Neighbour:
                     self.answered |= said
             elif isinstance(content, Fragment):
                 arrived = self.collector.arrived(entry)
-                heard = Ack(AGENT, content.count, arrived)
+                digest = self.collector.digest(entry)
+                heard = Ack(AGENT, content.count, arrived, digest=digest)
                 self._answers[entry.sequence] = Entry(entry.sequence, heard)
             elif not isinstance(content, _NO_ITEM):
-                self._answers[entry.sequence] = Entry(entry.sequence, Ack(AGENT))
+                self._answers[entry.sequence] = Entry(
+                    entry.sequence, Ack(AGENT, digest=digest_of(entry))
+                )
         self._wake()
 
     async def _speak(self, air: NodeModem) -> None:

@@ -14,7 +14,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -57,7 +57,7 @@ from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.simulator.sbd_state import NextStatus
 from fieldagent.system.lived_time import Reading
 from fieldagent.system.supervisor import Part
-from fieldagent.wire.envelope import Entry, Receipt, decode, encode
+from fieldagent.wire.envelope import Entry, Receipt, decode, digest_of, encode
 from tests import autojump
 from tests.simulation.far_side import Collector, HubPost, Neighbour, Operator
 from tests.simulation.mistakes import CALLS, Mistake, Mistakes
@@ -326,7 +326,8 @@ class World:
         (entry,) = decode(next(iter(found))).entries
         # A person closes the incident that it belongs to.
         closed = IncidentWord(sequence - entry.back, Said.CLOSED, by="Olga")
-        for said in (Entry(sequence, Receipt(), now), Entry(0, closed, now)):
+        stored = Receipt(digest=digest_of(replace(entry, sequence=sequence)))
+        for said in (Entry(sequence, stored, now), Entry(0, closed, now)):
             self.hub.put(_Mail(encode([said])))
 
     def _body(self) -> dict[str, Any]:

@@ -55,6 +55,13 @@ def test_texts_of_each_language_are_short(language: str) -> None:
     assert packed_share(FIELD_TEXTS[language]) <= MOST[language]
 
 
+def test_the_shares_are_those_described() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    _, _, table_ = text.partition("| English | German | French |")
+    told = table_.splitlines()[2].strip("| ").split(" | ")
+    assert told == [f"{packed_share(FIELD_TEXTS[language]):.3f}" for language in MOST]
+
+
 def test_every_language_has_texts_of_each_trade() -> None:
     assert {language: len(texts) for language, texts in FIELD_TEXTS.items()} == {
         **dict.fromkeys(("en", "de", "fr", "es", "uk"), 60),
@@ -288,10 +295,19 @@ def test_an_sos_is_plain_for_whoever_reads_no_packed_text() -> None:
 
 
 def test_a_large_envelope_holds_no_packed_text() -> None:
-    """Its texts would take long to read."""
+    """Its texts would take long to read: none is written, and none of somebody else's is read."""
     many = [Entry(n, Message("Arrived at camp, all well"), TIME) for n in range(60)]
     body = encode(many, packed=True)
     assert len(body) > PACKED_BYTES
     read = decode(body)
-    assert not read.entries
-    assert "no text" in read.not_understood[0]
+    assert (read.entries, read.packed) == (tuple(many), False)
+    packed = [[1, n, 0, pack("Arrived at camp, all well")] for n in range(60)]
+    theirs = decode(cbor2.dumps([1, 0, 0, *packed]))
+    assert not theirs.entries
+    assert "no text" in theirs.not_understood[0]
+
+
+def test_a_long_text_is_read_however_long_it_is_where_packed() -> None:
+    """A 9704 takes it in one message."""
+    sent = Entry(7, Message("At the pass, wind is strong but fine. " * 50), TIME)
+    assert decode(encode([sent], packed=True)).entries == (sent,)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import random
+import re
+import statistics
+from bisect import bisect_right
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import cbor2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.package.package import Location, Message
+from fieldagent.package.package import Location, Message, PositionSource
 from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import Entry, decode, derive_key, digest_of, encode
+from fieldagent.wire.envelope_form import read_form
 from fieldagent.wire.sbd import MO_BYTES
 from fieldagent.wire.track import COUNT_MAX, TrackFix, read_track, write_track
 
@@ -21,10 +27,11 @@ TIME = 1_790_000_000
 NUMBER = 50_000_000
 
 WAYS = {
-    # Metres a second, seconds between two, degrees that it turns between two.
-    "walking": (1.3, 300, 40.0),
-    "driving": (18.0, 30, 25.0),
-    "standing": (0.0, 1800, 0.0),
+    # Metres a second, seconds between two, and what it does meanwhile: degrees of a turn, metres.
+    "walking": (1.3, 300, 40.0, 8.0),
+    "driving": (18.0, 30, 25.0, 5.0),
+    "sailing": (3.0, 600, 12.0, 0.0),
+    "standing": (0.0, 1800, 0.0, 0.0),
 }
 
 
@@ -33,68 +40,125 @@ def bare(sequence: int, time: int, latitude: float, longitude: float) -> Entry:
     return Entry(sequence, Location(latitude, longitude, moment), time)
 
 
-def recorded(way: str, count: int, seed: int = 1) -> list[Entry]:
-    """As a receiver gives them: with its noise of 3 m, and a second more now and then."""
+def recorded(
+    way: str, count: int, seed: int = 1, *, full: bool = False, irregular: bool = False
+) -> list[Entry]:
+    """As a receiver gives them: with its noise of 3 m, and a second more now and then. `full` ones
+    have altitude, speed and course; of `irregular` ones some have, and times and numbers jump."""
     chance = random.Random(seed)
-    speed, every, turns = WAYS[way]
+    speed, every, turns, climbs = WAYS[way]
     latitude, longitude, time, course = 47.3769, 8.5417, TIME, chance.uniform(0, 360)
-    entries = []
-    for number in range(count):
+    height, number, entries = chance.uniform(200, 2500), NUMBER, []
+    for _ in range(count):
         seen = [round(at + chance.gauss(0, 3.0) / 111_000, 5) for at in (latitude, longitude)]
-        entries.append(bare(NUMBER + number, time, *seen))
+        pace = speed * chance.uniform(0.6, 1.1)
+        one = bare(number, time, *seen)
+        if full and (not irregular or chance.random() < 0.8):
+            heading = float(round(course + chance.gauss(0, 5.0)) % 360)
+            told = float(round(height + chance.gauss(0, 4.0))), round(pace, 1), heading
+            assert isinstance(one.content, Location)
+            altitude, speed_over_ground, course_over_ground = told
+            content = replace(
+                one.content,
+                altitude=altitude,
+                speed_over_ground=speed_over_ground,
+                course_over_ground=course_over_ground,
+            )
+            one = replace(one, content=content)
+        entries.append(one)
         passed = every + chance.choice((0, 0, 0, 1))
+        number += 1
+        if irregular:
+            passed, number = int(passed * chance.uniform(0.3, 3.0)), number + chance.choice((0, 1))
         time, course = time + passed, course + chance.gauss(0, turns)
-        gone = speed * passed * chance.uniform(0.6, 1.1)
+        height = max(0.0, height + chance.gauss(0, climbs))
+        gone = pace * passed
         latitude += gone * math.cos(math.radians(course)) / 111_000
         longitude += gone * math.sin(math.radians(course)) / 75_000
     return entries
 
 
-def fitting(way: str, room: int, seed: int) -> int:
-    entries = recorded(way, 120, seed)
-    return max(n for n in range(1, 121) if len(encode(entries[:n], packed=True)) <= room)
+def fitting(way: str, room: int, *, full: bool = False, irregular: bool = False) -> float:
+    """How many go into so many bytes, in the middle of five ways."""
+
+    def fit(seed: int) -> int:
+        entries = recorded(way, COUNT_MAX, seed, full=full, irregular=irregular)
+        sizes = range(1, COUNT_MAX + 1)
+        return bisect_right(sizes, room, key=lambda n: len(encode(entries[:n], packed=True)))
+
+    return statistics.median(map(fit, range(5)))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_sixty_positions_fit_one_message_and_eight_a_credit(way: str) -> None:
-    for seed in range(5):
-        assert fitting(way, MO_BYTES, seed) >= 60
-        assert fitting(way, CREDIT_BYTES, seed) >= 8
+def test_as_many_fit_as_is_said(way: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "satellite.md").read_text()
+    (row,) = re.findall(rf"^\| {way}, .*?\| (.*) \|$", text, re.M)
+    fit = [
+        fitting(way, room, full=full, irregular=irregular)
+        for full in (False, True)
+        for irregular in (False, True)
+        for room in (MO_BYTES, CREDIT_BYTES)
+    ]
+    assert [*map(int, re.split(r" \| |, ", row))] == fit
+    assert fit[0] >= 100 and fit[1] >= 8, "time and place"
+    assert fit[4] >= 45 and fit[5] >= 5, "with altitude, speed and course"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_they_come_out_as_the_single_locations_that_went_in(way: str) -> None:
-    sent = recorded(way, 60)
+@pytest.mark.parametrize(("full", "irregular"), [(0, 0), (1, 0), (1, 1)])
+def test_they_come_out_as_the_single_locations_that_went_in(
+    way: str, full: int, irregular: int
+) -> None:
+    sent = recorded(way, 45, full=bool(full), irregular=bool(irregular))
     newest_first = [*reversed(sent), Entry(7, Message("at the hut"), TIME)]
     key = derive_key(bytes(32), "MO")
     read = decode(encode(newest_first, key=key, packed=True), keys=[key])
     assert list(read.entries) == [*sent, newest_first[-1]]
     assert read.packed
-    assert [digest_of(e) for e in read.entries[:60]] == [digest_of(e) for e in sent]
+    assert [digest_of(e) for e in read.entries[:45]] == [digest_of(e) for e in sent]
 
 
 @pytest.mark.parametrize(
     "other",
     [
         Entry(3, Location(47.3769123, 8.5, None), TIME),
-        Entry(3, Location(47.0, 8.5, None, altitude=400.0), TIME),
-        Entry(3, Location(47.0, 8.5, None, None, 1.5), TIME),
-        Entry(3, Location(47.0, 8.5, None, None, None, 90.0), TIME),
+        Entry(3, Location(47.0, 8.5, None, source=PositionSource.TYPED), TIME),
+        Entry(3, Location(47.0, 8.5, None), TIME, to="ada"),
         Entry(3, Location(47.0, 8.5, None), TIME, sos=True),
     ],
-    ids=["finer", "altitude", "speed", "course", "SOS"],
+    ids=["finer", "source", "for somebody", "SOS"],
 )
 def test_what_a_track_cannot_tell_goes_beside_it(other: Entry) -> None:
     pair = [bare(1, TIME, 47.1, 8.1), bare(2, TIME + 60, 47.2, 8.2)]
-    _, _, _, *written = cbor2.loads(encode([*pair, other], packed=True))
-    assert len(written[1][4 if other.sos else 3]) == 8
+    track, beside = read_form(encode([*pair, other], packed=True)).entries
+    position = (beside[0] if other.addressed else beside)[4 if other.sos else 3]
+    assert (len(position), len(track)) == (8, 4)
     read = decode(encode([*pair, other], packed=True)).entries
     plain = decode(encode([*pair, other])).entries
     assert read == plain
 
 
-def test_one_position_is_written_as_ever() -> None:
-    assert encode(recorded("walking", 1), packed=True) == encode(recorded("walking", 1))
+def test_one_position_is_no_track() -> None:
+    one = recorded("walking", 1)
+    (entry,), (plain,) = (read_form(encode(one, packed=p)).entries for p in (True, False))
+    assert entry == plain
+
+
+def test_a_course_turns_the_shorter_way() -> None:
+    """From 350 to 10 degrees is as little as from 10 to 30."""
+
+    def track(*courses: float) -> list[Entry]:
+        return [
+            Entry(n, Location(47.0, 8.5, None, course_over_ground=course), TIME)
+            for n, course in enumerate(courses)
+        ]
+
+    over_north, elsewhere = track(330.0, 350.0, 10.0, 30.0), track(30.0, 50.0, 70.0, 90.0)
+    sizes = {len(encode(each, packed=True)) for each in (over_north, elsewhere)}
+    assert len(sizes) == 1
+    told = [each.content for each in decode(encode(over_north, packed=True)).entries]
+    courses = [each.course_over_ground for each in told if isinstance(each, Location)]
+    assert courses == [330.0, 350.0, 10.0, 30.0]
 
 
 fixes = st.builds(
@@ -103,6 +167,9 @@ fixes = st.builds(
     st.integers(-(2**32), 2**32),
     st.integers(-9_000_000, 9_000_000),
     st.integers(-18_000_000, 18_000_000),
+    st.none() | st.integers(-(2**32), 2**32 - 1),
+    st.none() | st.integers(0, 2**32 - 1),
+    st.none() | st.integers(-180, 179),
 )
 
 
@@ -124,8 +191,9 @@ def test_any_bytes_are_refused_or_read_as_places_on_earth(
         assert decode(encode([entry])).entries == (entry,)
 
 
-def test_every_cut_of_a_track_is_refused() -> None:
-    _, _, _, (*head, body) = cbor2.loads(encode(recorded("walking", 20), packed=True))
+@pytest.mark.parametrize("full", [False, True])
+def test_every_cut_of_a_track_is_refused(full: bool) -> None:
+    ((*head, body),) = read_form(encode(recorded("walking", 20, full=full), packed=True)).entries
     for cut in (0, 1, 9, *range(10, len(body))):
         read = decode(cbor2.dumps([1, 0, 0, [*head, body[:cut]]]))
         assert not read.entries

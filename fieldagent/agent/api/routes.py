@@ -37,7 +37,8 @@ from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.agent.refusals import told_as_problems
-from fieldagent.http import openapi, openmetrics, server_sent
+from fieldagent.http import openmetrics, server_sent
+from fieldagent.http.description import described_in
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -110,7 +111,7 @@ class LocalApi:
             Route("GET", "/api/status", _guarded(self.status)),
             Route("GET", "/api/events", _guarded(self.listen)),
             Route("GET", "/metrics", _guarded(self.metrics)),
-            openapi.route("local"),
+            described_in(__package__),
             *web_page.routes(),
             *handbook.routes(),
         ]

@@ -112,7 +112,7 @@ def _speaks_of_damage(error: sqlite3.Error) -> bool:
 
 def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
     """Without writing anything: the log of a journal that is opened for writing may be gone
-    afterwards. Raises what it finds; TooNew for one that a later program has written."""
+    afterwards. Raises what it finds; WrongVersion for one that another program has written."""
     mark = file.mark
     if path.is_file() and _beside(path, "-journal").exists():
         _take_back(path)
@@ -128,7 +128,7 @@ def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
         raise DamageFound("its head is damaged")
     with closing(reader(path)) as looker:
         ((version,),) = looker.execute("PRAGMA user_version")
-        if version > JOURNAL.version and 0 < file.version <= JOURNAL.version:
+        if version and JOURNAL.knows(file.version) and not JOURNAL.knows(version):
             raise DamageFound(f"no program has given it the version {version}")
         JOURNAL.judge(version)
         if not as_left:

@@ -9,534 +9,11 @@ a view of that name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fieldagent.store.schema import Schema
 
-RECEIPT = """
-CREATE TABLE receipt ( -- whose agents have stored a Package; `by` is a number of `identity`
-    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
-    by INTEGER NOT NULL,
-    at REAL NOT NULL,
-    PRIMARY KEY (sequence, by)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE owed ( -- what came over a channel that tells nobody that it is stored here
-    channel TEXT NOT NULL,
-    sequence INTEGER NOT NULL,
-    at INTEGER NOT NULL,
-    sos INTEGER NOT NULL,
-    PRIMARY KEY (channel, sequence)
-) STRICT, WITHOUT ROWID;
-"""
-
-STORY = """
-CREATE TABLE story ( -- what a Package went through on its channels before it ended there
-    number INTEGER PRIMARY KEY,
-    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
-    channel TEXT NOT NULL,
-    event TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    at REAL NOT NULL, -- the last time
-    times INTEGER NOT NULL DEFAULT 1
-) STRICT;
-CREATE INDEX story_of ON story (sequence, channel);
-
-CREATE TABLE carried ( -- Packages that are a neighbour's, with the number it gave them
-    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
-    origin INTEGER NOT NULL,
-    origin_sequence INTEGER NOT NULL
-) STRICT;
-CREATE INDEX carried_by_origin ON carried (origin, origin_sequence);
-"""
-
-# Of schemas 3 to 14, in which each Package of an SOS was one by itself.
-EACH_SOS = """
-CREATE TABLE sos ( -- each Package that is one, until it is forgotten
-    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
-    state TEXT NOT NULL -- declared, confirmed, canceled
-) STRICT;
-"""
-
-COMMANDS = """
-CREATE TABLE command ( -- that the hub gave this kit (`journal.commands`)
-    number INTEGER PRIMARY KEY,
-    verb INTEGER NOT NULL,
-    arguments BLOB NOT NULL, -- CBOR
-    channel TEXT NOT NULL, -- by which it came first
-    came REAL NOT NULL,
-    state TEXT NOT NULL, -- accepted, begun, owed, answered
-    boot TEXT NOT NULL DEFAULT '', -- in which it was begun
-    outcome INTEGER, -- 0 done, 1 refused, 2 failed
-    answer BLOB,
-    answered REAL
-) STRICT;
-
-CREATE TABLE held_kind ( -- of what is posted: it waits over satellite until it is resumed
-    kind TEXT PRIMARY KEY
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE agent_start ( -- how often the agent has begun
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    starts INTEGER NOT NULL
-) STRICT;
-"""
-
-PROGRAM_DELTA = """
-CREATE TABLE program_delta ( -- what makes another program of this one (`journal.program_deltas`)
-    number INTEGER PRIMARY KEY,
-    digest BLOB NOT NULL UNIQUE,
-    payload BLOB NOT NULL
-) STRICT;
-"""
-
-HELD = """
-CREATE TABLE fragment_held ( -- what of a Package is at the far side of a channel
-    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
-    channel TEXT NOT NULL,
-    holder INTEGER NOT NULL, -- a station on the air; 0 where there is one peer only
-    count INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    PRIMARY KEY (sequence, channel, holder, count, position)
-) STRICT, WITHOUT ROWID;
-"""
-
-RESERVE = """
-CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
-    filler BLOB NOT NULL
-) STRICT;
-"""
-
-FORGOTTEN = """
-CREATE TABLE forgotten ( -- the highest id of Packages of which nothing else is known any more
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    id INTEGER NOT NULL
-) STRICT;
-"""
-
-DEAD_LETTERS = """
-CREATE TABLE dead_letter ( -- what came and nobody could use
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    channel TEXT NOT NULL,
-    body BLOB NOT NULL,
-    reason TEXT NOT NULL,
-    received REAL NOT NULL
-) STRICT;
-
-CREATE TABLE dead_letter_tally ( -- since the journal began
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    came INTEGER NOT NULL,
-    dropped INTEGER NOT NULL
-) STRICT;
-"""
-
-LOSS = """
-CREATE TABLE loss ( -- what damage to this file has cost
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    at REAL NOT NULL,
-    text TEXT NOT NULL,
-    packages INTEGER NOT NULL, -- that ended by it, or are unknown by it
-    payloads INTEGER NOT NULL
-) STRICT;
-"""
-
-LIVED = """
-CREATE TABLE lived ( -- the clock that nobody sets, when it was last written down
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    boot TEXT NOT NULL,
-    since_boot REAL NOT NULL,
-    lived REAL NOT NULL,
-    ahead REAL NOT NULL, -- the wall clock of it
-    trusted INTEGER NOT NULL,
-    crc INTEGER NOT NULL -- over the others
-) STRICT;
-"""
-
-UNDATED = """
-CREATE TABLE undated ( -- Packages whose date is a doubtful clock's, and that have not left yet
-    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE
-) STRICT;
-"""
-
-BUDGET_DAY = """
-CREATE TABLE budget_day ( -- the day whose budget is spent
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    day TEXT NOT NULL,
-    since REAL NOT NULL,
-    trusted INTEGER NOT NULL,
-    carried TEXT NOT NULL -- a day whose costs count for this one too; empty where none does
-) STRICT;
-"""
-
-# Times were the wall clock's: lived time begins with what that shows.
-LIVED_SINCE = f"""
-{LIVED}
-ALTER TABLE package ADD COLUMN dated REAL;
-"""
-
-EVENTS_KEPT = 10_000
-"""Events that one who was away may have missed and still be told, 300 kB on disk."""
-
-# The first has a number of its own, by which another journal's are known not to be of this one.
-EVENTS = f"""
-CREATE TABLE event ( -- what changed, for those who watch
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    topic TEXT NOT NULL, -- package, sos, inbound
-    subject INTEGER NOT NULL -- a sequence; or a number of `inbound`
-) STRICT;
-INSERT INTO event SELECT abs(random() % 1000000000000), 'begun', 0;
-CREATE TRIGGER event_trimmed AFTER INSERT ON event WHEN new.number % 256 = 0 BEGIN
-    DELETE FROM event WHERE number <= new.number - {EVENTS_KEPT};
-END;
-CREATE TRIGGER package_accepted AFTER INSERT ON package BEGIN
-    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
-END;
-CREATE TRIGGER leg_ended AFTER UPDATE OF status ON leg WHEN new.status IS NOT old.status BEGIN
-    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
-END;
-CREATE TRIGGER package_tried AFTER INSERT ON story BEGIN
-    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
-END;
-CREATE TRIGGER payload_came AFTER INSERT ON inbound BEGIN
-    INSERT INTO event (topic, subject) VALUES ('inbound', new.number);
-END;
-"""
-
-EACH_SOS_EVENTS = """
-CREATE TRIGGER package_stored AFTER INSERT ON receipt BEGIN
-    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
-END;
-"""
-
-LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
-"""Seconds from accepted to delivered: a session takes half a minute, a night without sky hours."""
-_BOUND = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
-
-TALLY = f"""
-CREATE TABLE tally ( -- counted for ever, also of what is forgotten
-    what TEXT NOT NULL, -- ended, latency, hook
-    who TEXT NOT NULL, -- a channel or a hook
-    result TEXT NOT NULL, -- a status, what the hook did, or the seconds it took at most
-    count INTEGER NOT NULL,
-    seconds REAL NOT NULL,
-    PRIMARY KEY (what, who, result)
-) STRICT, WITHOUT ROWID;
-CREATE TRIGGER leg_counted AFTER UPDATE OF status ON leg
-    WHEN old.status IS NULL AND new.status IS NOT NULL BEGIN
-    INSERT INTO tally VALUES ('ended', new.channel, new.status, 1, 0)
-        ON CONFLICT DO UPDATE SET count = count + 1;
-END;
-CREATE TRIGGER delivery_counted AFTER UPDATE OF status ON leg
-    WHEN old.status IS NULL AND new.status = 'Delivered' BEGIN
-    INSERT INTO tally SELECT 'latency', new.channel, CASE {_BOUND} ELSE '0' END, 1, seconds
-        FROM (SELECT max(0.0, new.ended - accepted) AS seconds FROM package
-            WHERE sequence = new.sequence) WHERE true
-        ON CONFLICT DO UPDATE SET count = count + 1, seconds = seconds + excluded.seconds;
-END;
-CREATE TRIGGER hook_counted AFTER UPDATE OF attempts ON handover
-    WHEN new.attempts > old.attempts BEGIN
-    INSERT INTO tally VALUES ('hook', new.hook,
-        CASE new.state WHEN 'waiting' THEN 'again' ELSE new.state END, 1, 0)
-        ON CONFLICT DO UPDATE SET count = count + 1;
-END;
-"""
-
-PENDING = "CREATE INDEX leg_pending ON leg (-priority, sequence) WHERE status IS NULL;"
-
-# A row without a check was accepted before there were any.
-CHECKED = f"""
-{LOSS}
-ALTER TABLE package ADD COLUMN crc INTEGER;
-ALTER TABLE leg ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
-UPDATE leg SET priority = coalesce((SELECT json_extract(body, '$.priority') FROM package
-    WHERE package.sequence = leg.sequence AND json_valid(body)), 0) WHERE status IS NULL;
-DROP INDEX IF EXISTS leg_pending;
-{PENDING}
-"""
-
-FIRST_NUMBER = 2**24
-"""Numbers below were given by journals that all began at 1."""
-
-# Nobody can have used the numbers of this journal, and none is beyond 32 bits, even below zero.
-A_NUMBER = f"{FIRST_NUMBER} + abs(random() % 1879048192)"
-NUMBERS = f"""
-CREATE TABLE beginning ( -- the number before this journal's first: it names the journal
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    number INTEGER NOT NULL
-) STRICT;
-INSERT INTO beginning VALUES (1, {A_NUMBER});
-DELETE FROM sqlite_sequence WHERE name = 'package';
-INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
-"""
-
-DIGESTS = """
-ALTER TABLE arrived ADD COLUMN whole BLOB; -- of a fragment: the digest of its item
-ALTER TABLE arrived ADD COLUMN sos INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE owed ADD COLUMN digest BLOB NOT NULL DEFAULT x''; -- of the item
-"""
-
-# Which station a fragment on the air was heard by was not known: those go again.
-FRAGMENTS_OF_ONE_PEER = f"""
-{HELD}
-INSERT INTO fragment_held SELECT sequence, channel, 0, count, position FROM fragment_sent
-    WHERE channel <> 'Radio';
-DROP TABLE fragment_sent;
-{RESERVE}
-"""
-
-BY_PERSON = """
-ALTER TABLE receipt ADD COLUMN person INTEGER NOT NULL DEFAULT 0; -- they acknowledged it themselves
-CREATE TRIGGER sos_acknowledged AFTER UPDATE OF person ON receipt BEGIN
-    INSERT INTO event (topic, subject) VALUES ('sos', new.sequence);
-END;
-"""
-
-CHECK_IN = """
-CREATE TABLE check_in ( -- what the hub was asked last: to raise the alarm where it hears nothing
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    sequence INTEGER NOT NULL, -- of the Package that asks; it may be forgotten by now
-    within INTEGER, -- seconds; NULL ends it
-    at REAL NOT NULL,
-    confirmed REAL, -- Unix time
-    heard REAL -- when something went to the hub last
-) STRICT;
-CREATE TRIGGER check_in_confirmed AFTER INSERT ON receipt BEGIN
-    UPDATE check_in SET confirmed = new.at WHERE sequence = new.sequence;
-END;
-CREATE TRIGGER check_in_heard AFTER UPDATE OF status ON leg
-    WHEN new.status = 'Delivered' AND new.channel IN ('Satellite', 'Cellular') BEGIN
-    UPDATE check_in SET heard = new.ended WHERE within IS NOT NULL;
-END;
-"""
-
-INCIDENT = """
-CREATE TABLE incident ( -- this kit's own SOS, whole; at most one is open
-    number INTEGER PRIMARY KEY, -- of the Package that raised it
-    raised REAL NOT NULL,
-    state TEXT NOT NULL, -- open, seen, closed, called off
-    ended REAL -- NULL while it is open
-) STRICT;
-CREATE TABLE incident_item ( -- the Packages that belong to one
-    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
-    incident INTEGER NOT NULL
-) STRICT;
-CREATE INDEX incident_items ON incident_item (incident, sequence);
-CREATE TABLE incident_word ( -- what was said of one
-    number INTEGER PRIMARY KEY,
-    station INTEGER NOT NULL, -- whose incident it is; 0 is this kit
-    incident INTEGER NOT NULL,
-    says TEXT NOT NULL, -- open, seen, closed, called off
-    by TEXT NOT NULL,
-    text TEXT NOT NULL,
-    at REAL NOT NULL, -- Unix time
-    proved INTEGER NOT NULL,
-    UNIQUE (station, incident, says, by, text)
-) STRICT;
-CREATE TABLE heard_incident ( -- another kit's
-    station INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    state TEXT NOT NULL, -- open, seen, closed, called off; old: by a recording
-    since REAL NOT NULL, -- Unix time, by its sender's clock
-    at REAL NOT NULL, -- Unix time
-    text TEXT NOT NULL,
-    PRIMARY KEY (station, number)
-) STRICT, WITHOUT ROWID;
-ALTER TABLE receipt ADD COLUMN proved INTEGER NOT NULL DEFAULT 1; -- nobody else can have said it
-ALTER TABLE carried ADD COLUMN back INTEGER NOT NULL DEFAULT 0; -- see `envelope.Entry.back`
-CREATE TRIGGER package_stored AFTER INSERT ON receipt BEGIN
-    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
-    INSERT INTO event (topic, subject)
-        SELECT 'sos', incident FROM incident_item WHERE sequence = new.sequence;
-END;
-CREATE TRIGGER incident_joined AFTER INSERT ON incident_item BEGIN
-    INSERT INTO event (topic, subject) VALUES ('sos', new.incident);
-END;
-CREATE TRIGGER incident_changed AFTER UPDATE OF state ON incident
-    WHEN new.state <> old.state BEGIN
-    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
-END;
-CREATE TRIGGER incident_left AFTER UPDATE OF status ON leg
-    WHEN new.status IS NOT old.status BEGIN
-    INSERT INTO event (topic, subject)
-        SELECT 'sos', incident FROM incident_item WHERE sequence = new.sequence;
-END;
-CREATE TRIGGER incident_said AFTER INSERT ON incident_word BEGIN
-    INSERT INTO event (topic, subject) VALUES ('sos', new.incident);
-END;
-CREATE TRIGGER incident_heard AFTER INSERT ON heard_incident BEGIN
-    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
-END;
-CREATE TRIGGER incident_of_other AFTER UPDATE OF state ON heard_incident
-    WHEN new.state <> old.state BEGIN
-    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
-END;
-"""
-
-ONE_INCIDENT = f"""
-DROP TRIGGER IF EXISTS sos_acknowledged;
-DROP TRIGGER IF EXISTS package_stored;
-ALTER TABLE receipt DROP COLUMN person;
-{INCIDENT}
-INSERT INTO incident SELECT * FROM (SELECT min(sequence) AS first, min(accepted), 'open', NULL
-    FROM sos JOIN package USING (sequence) WHERE state = 'declared') WHERE first IS NOT NULL;
-INSERT INTO incident_item SELECT sequence, (SELECT number FROM incident) FROM sos
-    WHERE state = 'declared';
-DROP TABLE sos;
-"""
-
-PEOPLE = """
-CREATE TABLE person ( -- whom the hub's directory names
-    kind TEXT NOT NULL, -- user, group, device
-    number INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    handles TEXT NOT NULL, -- JSON: a user's radios
-    members TEXT NOT NULL, -- JSON: numbers of a group's users
-    PRIMARY KEY (kind, number)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE directory (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    version INTEGER NOT NULL,
-    owner INTEGER NOT NULL -- whose kit this is
-) STRICT;
-CREATE TABLE reached ( -- how far a Package has come with whom, beyond the disk of their kit
-    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
-    by INTEGER NOT NULL, -- a number of `identity`
-    rung INTEGER NOT NULL, -- of `package.reach`
-    text TEXT NOT NULL,
-    at REAL NOT NULL, -- Unix time
-    PRIMARY KEY (sequence, by, rung, text)
-) STRICT, WITHOUT ROWID;
-CREATE TRIGGER package_reached AFTER INSERT ON reached BEGIN
-    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
-END;
-CREATE TABLE rung_owed ( -- what the hub is to be told of something that came, by whatever channel
-    origin INTEGER NOT NULL, -- below zero the station whose number it is; else it is the hub's
-    sequence INTEGER NOT NULL,
-    rung INTEGER NOT NULL,
-    text TEXT NOT NULL,
-    at INTEGER NOT NULL,
-    digest BLOB NOT NULL,
-    PRIMARY KEY (origin, sequence, rung, text)
-) STRICT, WITHOUT ROWID;
-ALTER TABLE inbound ADD COLUMN origin INTEGER; -- of its number; NULL: nobody is told of it
-ALTER TABLE inbound ADD COLUMN sequence INTEGER;
-ALTER TABLE inbound ADD COLUMN digest BLOB;
-ALTER TABLE inbound ADD COLUMN asks INTEGER NOT NULL DEFAULT 0; -- whether a person has read it
-ALTER TABLE inbound ADD COLUMN read_by TEXT; -- NULL while nobody says so
-"""
-
-UNREADABLE = """
-CREATE TABLE unreadable_owed ( -- what came and could not be read: the hub is to be told
-    channel TEXT NOT NULL,
-    size INTEGER NOT NULL, -- bytes; 0: not known
-    guard INTEGER, -- the two bytes that it is checked by
-    at INTEGER NOT NULL, -- Unix time
-    PRIMARY KEY (channel, size, at)
-) STRICT, WITHOUT ROWID;
-"""
-
-ON_ITS_WAY = """
-ALTER TABLE arrived ADD COLUMN on_air BLOB; -- of a station's item: it, and how it came
-"""
-
-AIR_TIME = """
-CREATE TABLE air_time ( -- what the radio was on the air for
-    minute INTEGER PRIMARY KEY, -- of lived time
-    seconds REAL NOT NULL
-) STRICT;
-"""
-
-STATION_OWED = """
-CREATE TABLE station_owed ( -- what a station is to be told on the air of an item of its own here
-    station INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    rung INTEGER NOT NULL,
-    text TEXT NOT NULL,
-    at INTEGER NOT NULL, -- Unix time
-    digest BLOB NOT NULL,
-    asks INTEGER NOT NULL, -- its sender wants to know
-    PRIMARY KEY (station, sequence, rung, text)
-) STRICT, WITHOUT ROWID;
-"""
-
-HUB_BACKUP = """
-CREATE TABLE backup_since ( -- since when what is here is the business of the hub that has this kit
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    hub BLOB NOT NULL, -- which that is
-    sequence INTEGER NOT NULL, -- of the last Package before
-    number INTEGER NOT NULL -- of the last payload before
-) STRICT;
-ALTER TABLE inbound ADD COLUMN copy BLOB; -- of an item of the hub's: it, as it came
-"""
-
-HANDHELDS = """
-CREATE TABLE handheld ( -- a person's radio, see `handhelds.Handheld`
-    handle TEXT PRIMARY KEY,
-    name TEXT NOT NULL DEFAULT '',
-    key BLOB,
-    other_key BLOB,
-    joined REAL,
-    heard REAL,
-    rssi INTEGER,
-    snr REAL,
-    hops INTEGER,
-    battery INTEGER,
-    latitude REAL,
-    longitude REAL,
-    altitude REAL,
-    fixed REAL,
-    precision INTEGER
-) STRICT, WITHOUT ROWID;
-CREATE TABLE handheld_said ( -- a packet of theirs; with a sequence, the Package that it became
-    handle TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    at REAL NOT NULL,
-    sequence INTEGER,
-    told TEXT NOT NULL DEFAULT '',
-    PRIMARY KEY (handle, number)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX handheld_said_of ON handheld_said (sequence) WHERE sequence IS NOT NULL;
-CREATE TABLE handheld_post ( -- a text to a person; state: waiting, on radio, read, expired
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    handle TEXT NOT NULL,
-    request_id TEXT NOT NULL UNIQUE,
-    text TEXT NOT NULL,
-    part INTEGER NOT NULL DEFAULT 0,
-    state TEXT NOT NULL DEFAULT 'waiting',
-    tries INTEGER NOT NULL DEFAULT 0,
-    not_before REAL NOT NULL,
-    expires REAL NOT NULL,
-    answers INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE TABLE handheld_packet ( -- by what number a part of it went
-    packet INTEGER PRIMARY KEY,
-    post INTEGER NOT NULL REFERENCES handheld_post ON DELETE CASCADE
-) STRICT;
-CREATE TABLE handheld_spent ( -- by packet of theirs
-    day TEXT NOT NULL,
-    handle TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    credits INTEGER NOT NULL,
-    PRIMARY KEY (day, handle, number)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
-    incident INTEGER NOT NULL,
-    handle TEXT NOT NULL,
-    raised INTEGER NOT NULL,
-    called_off INTEGER NOT NULL,
-    PRIMARY KEY (incident, handle)
-) STRICT, WITHOUT ROWID;
-"""
-
-TABLES = f"""
-{RECEIPT}
-{STORY}
-{HELD}
-{RESERVE}
-{FORGOTTEN}
-{DEAD_LETTERS}
-{LOSS}
-{LIVED}
-{UNDATED}
-{BUDGET_DAY}
+OUTBOUND = """
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
     id INTEGER NOT NULL,
@@ -566,7 +43,22 @@ CREATE TABLE leg ( -- one Package on one channel
     begins REAL NOT NULL DEFAULT 0, -- seconds after the acceptance
     PRIMARY KEY (sequence, channel)
 ) STRICT, WITHOUT ROWID;
-{PENDING}
+CREATE INDEX leg_pending ON leg (-priority, sequence) WHERE status IS NULL;
+
+CREATE TABLE undated ( -- Packages whose date is a doubtful clock's, and that have not left yet
+    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE story ( -- what a Package went through on its channels before it ended there
+    number INTEGER PRIMARY KEY,
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    channel TEXT NOT NULL,
+    event TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    at REAL NOT NULL, -- the last time
+    times INTEGER NOT NULL DEFAULT 1
+) STRICT;
+CREATE INDEX story_of ON story (sequence, channel);
 
 CREATE TABLE intent (
     channel TEXT PRIMARY KEY,
@@ -578,6 +70,45 @@ CREATE TABLE intent (
     momsn INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE fragment_held ( -- what of a Package is at the far side of a channel
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    channel TEXT NOT NULL,
+    holder INTEGER NOT NULL, -- a station on the air; 0 where there is one peer only
+    count INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (sequence, channel, holder, count, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE receipt ( -- whose agents have stored a Package; `by` is a number of `identity`
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    by INTEGER NOT NULL,
+    at REAL NOT NULL,
+    proved INTEGER NOT NULL DEFAULT 1, -- nobody else can have said it
+    PRIMARY KEY (sequence, by)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE reached ( -- how far a Package has come with whom, beyond the disk of their kit
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    by INTEGER NOT NULL, -- a number of `identity`
+    rung INTEGER NOT NULL, -- of `package.reach`
+    text TEXT NOT NULL,
+    at REAL NOT NULL, -- Unix time
+    PRIMARY KEY (sequence, by, rung, text)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE carried ( -- Packages that are a neighbour's, with the number it gave them
+    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
+    origin INTEGER NOT NULL,
+    origin_sequence INTEGER NOT NULL,
+    back INTEGER NOT NULL DEFAULT 0 -- see `envelope.Entry.back`
+) STRICT;
+CREATE INDEX carried_by_origin ON carried (origin, origin_sequence);
+
+CREATE TABLE forgotten ( -- the highest id of Packages of which nothing else is known any more
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE spent (
     day TEXT NOT NULL,
     channel TEXT NOT NULL,
@@ -587,11 +118,30 @@ CREATE TABLE spent (
     PRIMARY KEY (day, channel)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE budget_day ( -- the day whose budget is spent
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    day TEXT NOT NULL,
+    since REAL NOT NULL,
+    trusted INTEGER NOT NULL,
+    carried TEXT NOT NULL -- a day whose costs count for this one too; empty where none does
+) STRICT;
+
+CREATE TABLE air_time ( -- what the radio was on the air for
+    minute INTEGER PRIMARY KEY, -- of lived time
+    seconds REAL NOT NULL
+) STRICT;
+"""
+"""What was posted, and how far it has come on each channel."""
+
+INBOUND = """
 CREATE TABLE arrived ( -- what was seen, to recognise it when it comes again
     origin INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
     digest BLOB NOT NULL,
     at REAL NOT NULL,
+    whole BLOB, -- of a fragment: the digest of its item
+    sos INTEGER NOT NULL DEFAULT 0,
+    on_air BLOB, -- of a station's item: it, and how it came
     PRIMARY KEY (origin, sequence, digest)
 ) STRICT, WITHOUT ROWID;
 
@@ -619,7 +169,13 @@ CREATE TABLE inbound (
     request_id TEXT NOT NULL UNIQUE,
     sender TEXT NOT NULL,
     body TEXT NOT NULL,
-    received REAL NOT NULL
+    received REAL NOT NULL,
+    origin INTEGER, -- of its number; NULL: nobody is told of it
+    sequence INTEGER,
+    digest BLOB,
+    asks INTEGER NOT NULL DEFAULT 0, -- whether a person has read it
+    read_by TEXT, -- NULL while nobody says so
+    copy BLOB -- of an item of the hub's: it, as it came
 ) STRICT;
 
 CREATE TABLE handover ( -- one payload to one hook
@@ -633,49 +189,368 @@ CREATE TABLE handover ( -- one payload to one hook
     PRIMARY KEY (hook, number)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
-{DIGESTS}
-{NUMBERS}
-{EVENTS}
-{TALLY}
-{CHECK_IN}
-{INCIDENT}
-{PEOPLE}
-{HANDHELDS}
-{UNREADABLE}
-{STATION_OWED}
-{COMMANDS}
-{AIR_TIME}
-{ON_ITS_WAY}
-{HUB_BACKUP}
-{PROGRAM_DELTA}
+
+CREATE TABLE owed ( -- what came over a channel that tells nobody that it is stored here
+    channel TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    sos INTEGER NOT NULL,
+    digest BLOB NOT NULL DEFAULT x'', -- of the item
+    PRIMARY KEY (channel, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE rung_owed ( -- what the hub is to be told of something that came, by whatever channel
+    origin INTEGER NOT NULL, -- below zero the station whose number it is; else it is the hub's
+    sequence INTEGER NOT NULL,
+    rung INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (origin, sequence, rung, text)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE station_owed ( -- what a station is to be told on the air of an item of its own here
+    station INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    rung INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    at INTEGER NOT NULL, -- Unix time
+    digest BLOB NOT NULL,
+    asks INTEGER NOT NULL, -- its sender wants to know
+    PRIMARY KEY (station, sequence, rung, text)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE unreadable_owed ( -- what came and could not be read: the hub is to be told
+    channel TEXT NOT NULL,
+    size INTEGER NOT NULL, -- bytes; 0: not known
+    guard INTEGER, -- the two bytes that it is checked by
+    at INTEGER NOT NULL, -- Unix time
+    PRIMARY KEY (channel, size, at)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE dead_letter ( -- what came and nobody could use
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    channel TEXT NOT NULL,
+    body BLOB NOT NULL,
+    reason TEXT NOT NULL,
+    received REAL NOT NULL
+) STRICT;
+
+CREATE TABLE dead_letter_tally ( -- since the journal began
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    came INTEGER NOT NULL,
+    dropped INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE backup_since ( -- since when what is here is the business of the hub that has this kit
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    hub BLOB NOT NULL, -- which that is
+    sequence INTEGER NOT NULL, -- of the last Package before
+    number INTEGER NOT NULL -- of the last payload before
+) STRICT;
+"""
+"""What came, whom it is handed to, and what its senders are to be told of it."""
+
+INCIDENTS = """
+CREATE TABLE incident ( -- this kit's own SOS, whole; at most one is open
+    number INTEGER PRIMARY KEY, -- of the Package that raised it
+    raised REAL NOT NULL,
+    state TEXT NOT NULL, -- open, seen, closed, called off
+    ended REAL -- NULL while it is open
+) STRICT;
+
+CREATE TABLE incident_item ( -- the Packages that belong to one
+    sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
+    incident INTEGER NOT NULL
+) STRICT;
+CREATE INDEX incident_items ON incident_item (incident, sequence);
+
+CREATE TABLE incident_word ( -- what was said of one
+    number INTEGER PRIMARY KEY,
+    station INTEGER NOT NULL, -- whose incident it is; 0 is this kit
+    incident INTEGER NOT NULL,
+    says TEXT NOT NULL, -- open, seen, closed, called off
+    by TEXT NOT NULL,
+    text TEXT NOT NULL,
+    at REAL NOT NULL, -- Unix time
+    proved INTEGER NOT NULL,
+    UNIQUE (station, incident, says, by, text)
+) STRICT;
+
+CREATE TABLE heard_incident ( -- another kit's
+    station INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    state TEXT NOT NULL, -- open, seen, closed, called off; old: by a recording
+    since REAL NOT NULL, -- Unix time, by its sender's clock
+    at REAL NOT NULL, -- Unix time
+    text TEXT NOT NULL,
+    PRIMARY KEY (station, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE check_in ( -- what the hub was asked last: to raise the alarm where it hears nothing
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    sequence INTEGER NOT NULL, -- of the Package that asks; it may be forgotten by now
+    within INTEGER, -- seconds; NULL ends it
+    at REAL NOT NULL,
+    confirmed REAL, -- Unix time
+    heard REAL -- when something went to the hub last
+) STRICT;
+"""
+"""An SOS of this kit, those of others that it knows of, and the hub's watch over it."""
+
+PEOPLE = """
+CREATE TABLE person ( -- whom the hub's directory names
+    kind TEXT NOT NULL, -- user, group, device
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    handles TEXT NOT NULL, -- JSON: a user's radios
+    members TEXT NOT NULL, -- JSON: numbers of a group's users
+    PRIMARY KEY (kind, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE directory (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    version INTEGER NOT NULL,
+    owner INTEGER NOT NULL -- whose kit this is
+) STRICT;
+
+CREATE TABLE handheld ( -- a person's radio, see `handhelds.Handheld`
+    handle TEXT PRIMARY KEY,
+    name TEXT NOT NULL DEFAULT '',
+    key BLOB,
+    other_key BLOB,
+    joined REAL,
+    heard REAL,
+    rssi INTEGER,
+    snr REAL,
+    hops INTEGER,
+    battery INTEGER,
+    latitude REAL,
+    longitude REAL,
+    altitude REAL,
+    fixed REAL,
+    precision INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE handheld_said ( -- a packet of theirs; with a sequence, the Package that it became
+    handle TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    at REAL NOT NULL,
+    sequence INTEGER,
+    told TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (handle, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX handheld_said_of ON handheld_said (sequence) WHERE sequence IS NOT NULL;
+
+CREATE TABLE handheld_post ( -- a text to a person; state: waiting, on radio, read, expired
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    handle TEXT NOT NULL,
+    request_id TEXT NOT NULL UNIQUE,
+    text TEXT NOT NULL,
+    part INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL DEFAULT 'waiting',
+    tries INTEGER NOT NULL DEFAULT 0,
+    not_before REAL NOT NULL,
+    expires REAL NOT NULL,
+    answers INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE handheld_packet ( -- by what number a part of it went
+    packet INTEGER PRIMARY KEY,
+    post INTEGER NOT NULL REFERENCES handheld_post ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE handheld_spent ( -- by packet of theirs
+    day TEXT NOT NULL,
+    handle TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    credits INTEGER NOT NULL,
+    PRIMARY KEY (day, handle, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
+    incident INTEGER NOT NULL,
+    handle TEXT NOT NULL,
+    raised INTEGER NOT NULL,
+    called_off INTEGER NOT NULL,
+    PRIMARY KEY (incident, handle)
+) STRICT, WITHOUT ROWID;
+"""
+"""Who the hub's directory names, and people's own radios."""
+
+COMMANDS = """
+CREATE TABLE command ( -- that the hub gave this kit (`journal.commands`)
+    number INTEGER PRIMARY KEY,
+    verb INTEGER NOT NULL,
+    arguments BLOB NOT NULL, -- CBOR
+    channel TEXT NOT NULL, -- by which it came first
+    came REAL NOT NULL,
+    state TEXT NOT NULL, -- accepted, begun, owed, answered
+    boot TEXT NOT NULL DEFAULT '', -- in which it was begun
+    outcome INTEGER, -- 0 done, 1 refused, 2 failed
+    answer BLOB,
+    answered REAL
+) STRICT;
+
+CREATE TABLE held_kind ( -- of what is posted: it waits over satellite until it is resumed
+    kind TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE agent_start ( -- how often the agent has begun
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    starts INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE program_delta ( -- what makes another program of this one (`journal.program_deltas`)
+    number INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    payload BLOB NOT NULL
+) STRICT;
+"""
+"""What this kit was told to do from afar."""
+
+ITSELF = """
+CREATE TABLE beginning ( -- the number before this journal's first: it names the journal
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    number INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE lived ( -- the clock that nobody sets, when it was last written down
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    boot TEXT NOT NULL,
+    since_boot REAL NOT NULL,
+    lived REAL NOT NULL,
+    ahead REAL NOT NULL, -- the wall clock of it
+    trusted INTEGER NOT NULL,
+    crc INTEGER NOT NULL -- over the others
+) STRICT;
+
+CREATE TABLE loss ( -- what damage to this file has cost
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    text TEXT NOT NULL,
+    packages INTEGER NOT NULL, -- that ended by it, or are unknown by it
+    payloads INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
+    filler BLOB NOT NULL
+) STRICT;
+"""
+"""What the journal knows of itself and its clock."""
+
+EVENTS_KEPT = 10_000
+"""Events that one who was away may have missed and still be told, 300 kB on disk."""
+EVENTS = f"""
+CREATE TABLE event ( -- what changed, for those who watch
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic TEXT NOT NULL, -- package, sos, inbound
+    subject INTEGER NOT NULL -- a sequence; or a number of `inbound`
+) STRICT;
+CREATE TRIGGER event_trimmed AFTER INSERT ON event WHEN new.number % 256 = 0 BEGIN
+    DELETE FROM event WHERE number <= new.number - {EVENTS_KEPT};
+END;
+CREATE TRIGGER package_accepted AFTER INSERT ON package BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+END;
+CREATE TRIGGER leg_ended AFTER UPDATE OF status ON leg WHEN new.status IS NOT old.status BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+END;
+CREATE TRIGGER package_tried AFTER INSERT ON story BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+END;
+CREATE TRIGGER package_stored AFTER INSERT ON receipt BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+    INSERT INTO event (topic, subject)
+        SELECT 'sos', incident FROM incident_item WHERE sequence = new.sequence;
+END;
+CREATE TRIGGER package_reached AFTER INSERT ON reached BEGIN
+    INSERT INTO event (topic, subject) VALUES ('package', new.sequence);
+END;
+CREATE TRIGGER payload_came AFTER INSERT ON inbound BEGIN
+    INSERT INTO event (topic, subject) VALUES ('inbound', new.number);
+END;
+CREATE TRIGGER incident_joined AFTER INSERT ON incident_item BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.incident);
+END;
+CREATE TRIGGER incident_changed AFTER UPDATE OF state ON incident
+    WHEN new.state <> old.state BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
+END;
+CREATE TRIGGER incident_left AFTER UPDATE OF status ON leg
+    WHEN new.status IS NOT old.status BEGIN
+    INSERT INTO event (topic, subject)
+        SELECT 'sos', incident FROM incident_item WHERE sequence = new.sequence;
+END;
+CREATE TRIGGER incident_said AFTER INSERT ON incident_word BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.incident);
+END;
+CREATE TRIGGER incident_heard AFTER INSERT ON heard_incident BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
+END;
+CREATE TRIGGER incident_of_other AFTER UPDATE OF state ON heard_incident
+    WHEN new.state <> old.state BEGIN
+    INSERT INTO event (topic, subject) VALUES ('sos', new.number);
+END;
+INSERT INTO event SELECT abs(random() % 1000000000000), 'begun', 0;
+"""
+"""What changed, for those who watch. The first has a number of its own, by which another journal's
+are known not to be of this one."""
+
+LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
+"""Seconds from accepted to delivered: a session takes half a minute, a night without sky hours."""
+_BOUND = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
+TALLY = f"""
+CREATE TABLE tally ( -- counted for ever, also of what is forgotten
+    what TEXT NOT NULL, -- ended, latency, hook
+    who TEXT NOT NULL, -- a channel or a hook
+    result TEXT NOT NULL, -- a status, what the hook did, or the seconds it took at most
+    count INTEGER NOT NULL,
+    seconds REAL NOT NULL,
+    PRIMARY KEY (what, who, result)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER leg_counted AFTER UPDATE OF status ON leg
+    WHEN old.status IS NULL AND new.status IS NOT NULL BEGIN
+    INSERT INTO tally VALUES ('ended', new.channel, new.status, 1, 0)
+        ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER delivery_counted AFTER UPDATE OF status ON leg
+    WHEN old.status IS NULL AND new.status = 'Delivered' BEGIN
+    INSERT INTO tally SELECT 'latency', new.channel, CASE {_BOUND} ELSE '0' END, 1, seconds
+        FROM (SELECT max(0.0, new.ended - accepted) AS seconds FROM package
+            WHERE sequence = new.sequence) WHERE true
+        ON CONFLICT DO UPDATE SET count = count + 1, seconds = seconds + excluded.seconds;
+END;
+CREATE TRIGGER hook_counted AFTER UPDATE OF attempts ON handover
+    WHEN new.attempts > old.attempts BEGIN
+    INSERT INTO tally VALUES ('hook', new.hook,
+        CASE new.state WHEN 'waiting' THEN 'again' ELSE new.state END, 1, 0)
+        ON CONFLICT DO UPDATE SET count = count + 1;
+END;
 """
 
-DOUBTFUL = "ALTER TABLE spent ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 0;"
+CHECK_IN = """
+CREATE TRIGGER check_in_confirmed AFTER INSERT ON receipt BEGIN
+    UPDATE check_in SET confirmed = new.at WHERE sequence = new.sequence;
+END;
+CREATE TRIGGER check_in_heard AFTER UPDATE OF status ON leg
+    WHEN new.status = 'Delivered' AND new.channel IN ('Satellite', 'Cellular') BEGIN
+    UPDATE check_in SET heard = new.ended WHERE within IS NOT NULL;
+END;
+"""
+"""When the hub has confirmed what it was asked, and when something went to it last."""
 
-BEGINS = "ALTER TABLE leg ADD COLUMN begins REAL NOT NULL DEFAULT 0;"
+A_NUMBER = f"{2**24} + abs(random() % 1879048192)"
+"""Below 2^31. Where the journal before this one is lost, nobody is likely to have used it."""
+FIRST_NUMBERS = f"""
+INSERT INTO beginning VALUES (1, {A_NUMBER});
+INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
+"""
 
-STEPS = {
-    1: RECEIPT,
-    2: STORY + EACH_SOS,
-    3: FRAGMENTS_OF_ONE_PEER,
-    4: FORGOTTEN,
-    5: DEAD_LETTERS,
-    6: CHECKED,
-    7: DIGESTS + NUMBERS,
-    8: LIVED_SINCE,
-    9: UNDATED + BUDGET_DAY,
-    10: EVENTS + EACH_SOS_EVENTS,
-    11: TALLY,
-    12: BY_PERSON,
-    13: CHECK_IN,
-    14: ONE_INCIDENT,
-    15: DOUBTFUL,
-    16: PEOPLE,
-    17: HANDHELDS,
-    18: UNREADABLE,
-    19: STATION_OWED,
-    20: COMMANDS + AIR_TIME + ON_ITS_WAY + HUB_BACKUP,
-    21: PROGRAM_DELTA,
-    22: BEGINS,
-}
+TABLES = "".join((
+    *(OUTBOUND, INBOUND, INCIDENTS, PEOPLE, COMMANDS, ITSELF),
+    *(EVENTS, TALLY, CHECK_IN, FIRST_NUMBERS),
+))  # fmt: skip
+STEPS: Mapping[int, str] = {}
+"""SQL from each version to the next; 0.1.0 has 23. What a step adds stands in the tables, too."""
 JOURNAL = Schema(23, TABLES, STEPS)

@@ -237,7 +237,7 @@ class PacketReception:
         if isinstance(content, _NOT_STORED):
             return
         if isinstance(content, Receipt):
-            if content.digest and not packet.namesake:
+            if not packet.namesake:
                 self._store_word(db, entry, content, packet)
         elif isinstance(content, Way):
             packet.way = content

@@ -257,11 +257,7 @@ class Rounds:
         known.update(beyond)
 
     def _known(self, sequence: int, ack: Ack) -> OnItsWay | None:
-        if ack.digest:
-            return self.items.get((ack.station, sequence, ack.digest))
-        # It names no bytes. Whether it is believed of ours was looked at before.
-        keys = (key for key in self.items if key[:2] == (ack.station, sequence))
-        return next((self.items[key] for key in keys), None)
+        return self.items.get((ack.station, sequence, ack.digest))
 
     def is_asked(self, station: int, number: int, digest: bytes) -> bool:
         """Whether its sender wants to know how far that item comes; also where nobody here knows

@@ -436,7 +436,7 @@ class RadioPiggyback:
         if ours.whole and ack.whole and due.together:
             del self._acks[key]
         elif not ours.whole and ours.count == ack.count:
-            other = ours.arrived == ack.arrived and ours.digest != ack.digest != b""
+            other = ours.arrived == ack.arrived and ours.digest != ack.digest
             if ours.arrived <= ack.arrived and not other:
                 del self._acks[key]
 

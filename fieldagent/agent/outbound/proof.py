@@ -7,7 +7,6 @@ station's number, or in a hub's database that was restored since.
 from __future__ import annotations
 
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.journal.schema import FIRST_NUMBER
 from fieldagent.package.package import Package, recorded
 from fieldagent.wire.envelope import (
     Ack,
@@ -44,13 +43,7 @@ def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entr
 
 
 def is_about(known: Accepted, said: Receipt | Report | Ack, room: int | None = None) -> bool:
-    """With the `room` of a whole envelope, fragments count only where they are cut to it.
-
-    A peer of before digests is believed where nobody else can have used the number. Below that it
-    ends no SOS.
-    """
-    if not said.digest:
-        return known.sequence >= FIRST_NUMBER or not known.package.sos
+    """With the `room` of a whole envelope, fragments count only where they are cut to it."""
     entry = entry_of(known)
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
         return said.digest == digest_of(entry)

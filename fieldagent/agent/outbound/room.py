@@ -45,7 +45,9 @@ class Room:
     def whole(self, origin: int) -> int:
         """Bytes up to which the envelope of an item of `origin` goes whole: counted without a tag,
         and as if its sender were the peer itself."""
-        return self._free - self._kept(origin) - (_width(origin) - 1)
+        # An envelope of one's own tells the origin 0, and in the short form, of satellite, none.
+        more = _width(origin) - (self.shared or not origin)
+        return self._free - self._kept(origin) - more
 
     def filled(self, origin: int) -> int:
         """Bytes up to which others join an item."""

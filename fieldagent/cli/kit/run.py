@@ -14,7 +14,7 @@ from fieldagent.agent.settings import default_path, load
 from fieldagent.cli.kit.plain_run import RunArguments
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.store.group import StoreFailed
-from fieldagent.store.trouble import Newer, Unusable
+from fieldagent.store.trouble import OfOtherVersion, Unusable
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
 from fieldagent.system.log_lines import complain, emit, refuse_settings, start_logging
@@ -61,7 +61,7 @@ def ended(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
 
 def _code_of(error: BaseException) -> int:
     match error:
-        case Newer():
+        case OfOtherVersion():
             return NEWER
         case StoreFailed() | Unusable():
             return IO_FAILED

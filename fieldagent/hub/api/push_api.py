@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from fieldagent.http import openapi
+from fieldagent.http.description import described_in
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -92,7 +92,7 @@ class HubApi:
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("POST", "/api/package/cost", self.cost, judge=self.judge),
             Route("GET", "/api/push/{id}", self.look, judge=self.judge),
-            openapi.route("hub"),
+            described_in(__package__),
         ]
 
     async def judge(self, head: Request) -> Caller:

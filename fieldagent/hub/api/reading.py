@@ -16,14 +16,13 @@ from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.api.standing import STATES, reached
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import kit_report, lease, rebuild, workspace_log
-from fieldagent.hub.records.ledger import WAITS, stored_entry, words_of
+from fieldagent.hub.records.ledger import WAITS, stored_entry
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import Item, Location, recorded
 from fieldagent.package.payload import Identity, estimated_position, event
 from fieldagent.package.tracks import Placed
-from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
 
 END = 2**63 - 1
@@ -323,26 +322,6 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
         bool(asks),
         steps,
     )
-
-
-NOTED_AT_ONCE = 200
-
-
-def note_kinds(db: Db) -> int:
-    """Read some items of before version 8, so that they are found by kind and words; how many."""
-    rows = db.execute(
-        "SELECT id, body FROM item WHERE kind = '' ORDER BY id LIMIT ?", NOTED_AT_ONCE
-    )
-    for id_, body in rows:
-        content = stored_entry(body).content
-        assert isinstance(content, Item), "the ledger holds items alone"
-        db.execute(
-            "UPDATE item SET kind = ?, words = ? WHERE id = ?",
-            kind_of(content),
-            words_of(content),
-            id_,
-        )
-    return len(rows)
 
 
 def webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.sms_mail import SmsToKit
-from fieldagent.hub.records import contact
+from fieldagent.hub.records import claims, contact
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.system.supervisor import Note, brief
@@ -90,7 +90,9 @@ async def run(
         with told_once():
             soonest = await store.read(lambda db: sms_mail.next_due(db, clock()))
             if soonest <= clock():
-                due = await store.commit(lambda db: sms_mail.claim(db, clock(), per_day))
+                due = await claims.take(
+                    store, lambda db: sms_mail.claim(db, clock(), per_day), sms_mail.give_back
+                )
                 if due is not None:
                     await _hand_over(store, reach, due, clock, note_fault)
                 continue

@@ -15,7 +15,7 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.known import Reach, kind_of
 from fieldagent.hub.escalation.notice import visible
-from fieldagent.hub.records import outward
+from fieldagent.hub.records import claims, outward
 from fieldagent.hub.records.outward import Outward
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import persist, told_once
@@ -39,7 +39,10 @@ async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fa
         with told_once():
             soonest = await store.read(outward.next_due)
             if soonest <= clock():
-                for each in await store.commit(lambda db: outward.claim(db, clock(), AT_ONCE)):
+                claimed = await claims.take(
+                    store, lambda db: outward.claim(db, clock(), AT_ONCE), outward.give_back
+                )
+                for each in claimed:
                     await _hand_over(store, reach, each, clock, note_fault)
                 continue
         await idle.until_due(written, soonest - clock(), news=news)

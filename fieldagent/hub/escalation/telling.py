@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import inf
@@ -21,7 +21,7 @@ from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.known import Kinds, Reach, contact_kinds
 from fieldagent.hub.escalation.notice import AnswerWays
-from fieldagent.hub.records import alarm, sos
+from fieldagent.hub.records import alarm, claims, sos
 from fieldagent.hub.records.alarm import ASKED, ESCALATED, REPLY
 from fieldagent.hub.store.contract import ANYTHING, Db, Store, earliest
 from fieldagent.hub.store.persist import persist, told_once
@@ -76,6 +76,19 @@ def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None)
     )
     alone = [_claimed(db, row[0], row[1:], now, desk, known) for row in rows]
     return [*alone, *_together(db, now, limit - len(alone), desk, known)]
+
+
+def give_back(db: Db, tellings: Sequence[Telling]) -> None:
+    """End the claim of what is not sent now: whoever looks next may claim it."""
+    for telling in tellings:
+        for each in (telling, *telling.beside):
+            db.execute(
+                "UPDATE alarm_message SET claimed_until = 0 WHERE id = ? AND state = 'waiting'"
+                " AND claimed_until = ?",
+                *(each.id, each.claimed_until),
+            )
+    if tellings:
+        db.announce(alarm.NEWS)
 
 
 _DUE = (
@@ -248,8 +261,10 @@ class _Tellings:
             soonest = await self.store.read(next_due)
             if soonest > self.clock():
                 return soonest, []
-            return soonest, await self.store.commit(
-                lambda db: claim(db, self.clock(), free, self.desk, self.reach.kinds)
+            return soonest, await claims.take(
+                self.store,
+                lambda db: claim(db, self.clock(), free, self.desk, self.reach.kinds),
+                give_back,
             )
         return 0.0, []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.field.mobile_terminated import REACHED, due
@@ -87,6 +88,15 @@ def claim(db: Db, now: float) -> list[OperatorCall]:
             call.id,
         )
     return calls
+
+
+def give_back(db: Db, calls: Sequence[OperatorCall]) -> None:
+    """End the claim of what is not called in now."""
+    for call in calls:
+        db.execute(
+            "UPDATE mobile_terminated SET claimed_until = 0 WHERE id = ? AND claimed_by = ?",
+            *(call.id, db.worker),
+        )
 
 
 def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:

@@ -157,12 +157,10 @@ def waiting(
 
 def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
     """The urgent ones first."""
-    # Who does not tell its journal's number is of before digests, and cannot read one.
     rows = db.execute(
-        "SELECT receipt.id, sequence, receipt.member, at, CASE WHEN journal > 0 THEN digest END,"
-        " urgent, says, by_name, text, rung, about"
-        " FROM receipt JOIN device ON device.id = receipt.device WHERE receipt.device = ?"
-        " AND state = 'waiting' ORDER BY urgent DESC, receipt.id LIMIT ?",
+        "SELECT id, sequence, member, at, digest, urgent, says, by_name, text, rung, about"
+        " FROM receipt WHERE device = ? AND state = 'waiting'"
+        " ORDER BY urgent DESC, id LIMIT ?",
         device,
         limit,
     )
@@ -280,19 +278,13 @@ def journal_of(db: Db, device: int) -> int:
 def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> None:
     """The device has that journal: another was told nothing yet. `anew`: it lacks names."""
     changed = db.execute(
-        "UPDATE device SET journal = ?, packs_text = 0 WHERE id = ? AND journal <> ? RETURNING id",
+        "UPDATE device SET journal = ? WHERE id = ? AND journal <> ? RETURNING id",
         journal,
         device,
         journal,
     )
     if changed or anew:
         db.execute("DELETE FROM introduced WHERE device = ?", device)
-
-
-def note_packed(db: Db, device: int) -> None:
-    """It sent packed text, so it reads that too, until it has another journal: with that it may
-    have an older program."""
-    db.execute("UPDATE device SET packs_text = 1 WHERE id = ? AND packs_text = 0", device)
 
 
 def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]) -> None:

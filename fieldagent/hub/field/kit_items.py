@@ -46,7 +46,7 @@ class TakenIn:
 def only_items(device: Device, envelope: Envelope) -> KitItems | None:
     """Return the message of this kit's link as one to be taken in with others; None where it holds
     anything else."""
-    own = envelope.origin in (0, device.id) and not envelope.packed
+    own = envelope.origin in (0, device.id)
     if not own or envelope.not_understood or not all(map(_is_plain, envelope.entries)):
         return None
     return KitItems(device, list(envelope.entries))

@@ -20,7 +20,7 @@ from fieldagent.hub.access.directory import (
 )
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.field import check_in, dead_letters, radio_key
-from fieldagent.hub.field.envelope_packing import note_journal, note_packed
+from fieldagent.hub.field.envelope_packing import note_journal
 from fieldagent.hub.field.kit_items import (
     KitItems,
     TakenIn,
@@ -328,8 +328,6 @@ class MobileOriginated:
                     taken.device.name,
                     counted(again, "message"),
                 )
-        if envelope.packed:
-            note_packed(db, (taken.relaying or taken.device).id)
         return taken
 
     def _take_entry(self, db: Db, entry: Entry, taken: _Taken) -> None:
@@ -611,14 +609,13 @@ def _take_receipt(db: Db, entry: Entry, receipt: Receipt, taken: _Taken) -> None
         taken.mismatches.append(f"a receipt of {entry.sequence}")
     for item, body, urgent in rows:
         digest = digest_of(replace(stored_entry(body), sequence=entry.sequence))
-        # One of before digests may be of an item that had the number before a backup was restored.
-        if receipt.digest == digest or not (receipt.digest or urgent):
+        if receipt.digest == digest:
             confirm(db, item, taken.device.id, taken.way, taken.now)
             if not urgent:
                 taken.confirmed.append(item)
         else:
             taken.mismatches.append(f"a receipt of {entry.sequence}")
-            if taken.proved and receipt.digest:
+            if taken.proved:
                 numbering.suspect(db, taken.device.id, entry.sequence, taken.now)
 
 

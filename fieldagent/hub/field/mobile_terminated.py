@@ -120,20 +120,20 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
 
 
 def _pack_for(db: Db, account: Account, now: float) -> int:
-    device, packed = account.device, account.packs_text
+    device = account.device
     items = waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
-    if items and _alone(items[0], packed) > account.mt_bytes - TAG_BYTES - 1:
+    if items and _alone(items[0]) > account.mt_bytes - TAG_BYTES - 1:
         return _pack_fragments(db, account, items[0], now)
     receipts = receipts_for(db, device.id, limit=LOOK_AT)
     answers = any(each.urgent for each in receipts)
     urgent = answers or (bool(items) and items[0].entry.sos)
     space = _space(db, account, now, urgent=urgent)
-    load = fill(db, device, items, receipts, space, packed=packed)
-    if items and not load.items and _alone(items[0], packed) <= space.first(items[0]):
+    load = fill(db, device, items, receipts, space, packed=True)
+    if items and not load.items and _alone(items[0]) <= space.first(items[0]):
         # It fits, but not beside the name of its sender, which goes ahead.
         _introduce(db, account, items[0], now)
         space = _space(db, account, now, urgent=urgent)
-        load = fill(db, device, items, receipts, space, packed=packed)
+        load = fill(db, device, items, receipts, space, packed=True)
     if items and not load.items:
         _wait_for_credits(db, device.id, items, now)
     if not load.entries or not (load.items or answers):
@@ -186,20 +186,20 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
 
 def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
     """Bytes of each message that it takes by itself; `names` say who its sender is."""
-    key, packed = account.key, account.packs_text
-    together = encode([*names, *item.entries], origin=item.sender, key=key, packed=packed)
+    key = account.key
+    together = encode([*names, *item.entries], origin=item.sender, key=key, packed=True)
     if len(together) <= account.mt_bytes:
         return [len(together)]
     ahead = [encode(names, origin=item.sender, key=key)] if names else []
-    if _alone(item, packed) > account.mt_bytes - TAG_BYTES - 1:
+    if _alone(item) > account.mt_bytes - TAG_BYTES - 1:
         return [len(each) for each in (*ahead, *_fragments(item, key, account.mt_bytes))]
-    alone = encode(item.entries, origin=item.sender, key=key, packed=packed)
+    alone = encode(item.entries, origin=item.sender, key=key, packed=True)
     return [len(each) for each in (*ahead, alone)]
 
 
-def _alone(item: Waiting, packed: bool) -> int:
+def _alone(item: Waiting) -> int:
     """Bytes of a message that holds nothing else, without its tag."""
-    return len(encode(item.entries, origin=item.sender, packed=packed))
+    return len(encode(item.entries, origin=item.sender, packed=True))
 
 
 def _tag_bytes(account: Account) -> int:
@@ -251,7 +251,7 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
         arrived = [each.slice for each in fragments if each.index in report.arrived]
         if len(fragments) != report.count:
             return False
-        if report.digest and report.digest != digest_of_slices(arrived):
+        if report.digest != digest_of_slices(arrived):
             return False
         for each in fragments:
             if each.index not in report.arrived:

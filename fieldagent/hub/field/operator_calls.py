@@ -15,6 +15,7 @@ from fieldagent.hub.field.calling_in import (
     OperatorCall,
     claim,
     drop,
+    give_back,
     is_due,
     needed,
     next_due,
@@ -23,7 +24,7 @@ from fieldagent.hub.field.calling_in import (
 from fieldagent.hub.field.mobile_terminated import pack
 from fieldagent.hub.operator.contract import FarModem, Operator, Verdict
 from fieldagent.hub.operator.failures import no_answer, not_set_up
-from fieldagent.hub.records import operator_trouble, ring_alerts
+from fieldagent.hub.records import claims, operator_trouble, ring_alerts
 from fieldagent.hub.records.ring_alerts import RingAlert
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import persist, told_once
@@ -59,7 +60,7 @@ async def run(
             found = await store.read(lambda db: _look(db, clock()))
             if found.calls:
                 await store.commit(lambda db: pack(db, clock()))
-                calls = await store.commit(lambda db: claim(db, clock()))
+                calls = await claims.take(store, lambda db: claim(db, clock()), give_back)
             if found.rings:
                 rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
             soonest = found.soonest

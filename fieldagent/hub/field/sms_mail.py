@@ -202,6 +202,15 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     return SmsToKit(int(id_), kind, number, text, until, attempts)
 
 
+def give_back(db: Db, due: SmsToKit | None) -> None:
+    """End the claim of one that is not sent now."""
+    if due is not None:
+        db.execute(
+            "UPDATE kit_sms SET claimed_until = 0 WHERE device = ? AND claimed_until = ?",
+            *(due.device, due.claimed_until),
+        )
+
+
 def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | None:
     """Write down the next message, and return its text: what is owed, and what of the mail fits
     beside it. None where there is neither. So many SMS are left today."""

@@ -18,7 +18,6 @@ class Account:
     key: bytes | None
     budget: int | None
     reserve: int
-    packs_text: bool
     modem: str = ""
     """Its kind, as its operator told: sbd, imt."""
 
@@ -40,12 +39,12 @@ def mt_bytes_of(modem: str) -> int:
 
 ACCOUNT = (
     "device.id, device.workspace, device.member, device.name, device.imei, device.air_key,"
-    " device.credits_per_day, device.sos_reserve, device.packs_text, device.modem"
+    " device.credits_per_day, device.sos_reserve, device.modem"
 )
 """The columns of which `account_of` makes one."""
 
 
 def account_of(row: Sequence[Any]) -> Account:
-    *device, key, budget, reserve, packs_text, modem = row
+    *device, key, budget, reserve, modem = row
     secret = None if key is None else derive_key(bytes(key), "MT")
-    return Account(Device(*device), secret, budget, reserve, bool(packs_text), modem)
+    return Account(Device(*device), secret, budget, reserve, modem)

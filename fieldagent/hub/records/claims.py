@@ -9,18 +9,21 @@ left nobody knows, so it goes again, under the same id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
 from fieldagent.hub.records import alarm, contact, outward
 from fieldagent.hub.store.contract import Db, Store, one_of
 from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOOK, LOOKS = 1.0, 3
 """Seconds between two looks for processes that have died, and how many in a row must find one gone:
@@ -53,6 +56,24 @@ async def run(store: Store) -> None:
                 log.warning("a hub has died: %d of its posts and calls go on elsewhere", freed)
         suspects = gone
         await waits.sleep(LOOK)
+
+
+async def take(store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, T], None]) -> T:
+    """Commit what claims something for this process, and return it. Where the database goes away
+    in the commit nobody knows whether that is stored: it is given back once the database answers,
+    and waits for no claim to run out. Raises StoreUnavailable then, and StoreFull."""
+    found: list[T] = []
+
+    def note(db: Db) -> T:
+        found[:] = [claim(db)]
+        return found[0]
+
+    try:
+        return await store.commit(note)
+    except StoreUnavailable:
+        if found:
+            await persist(store, lambda db: give_back(db, found[0]))
+        raise
 
 
 def missing(db: Db) -> list[int]:

@@ -1,8 +1,8 @@
 """The numbers that items have on their way to devices: each is given once.
 
 A database that was restored from a copy would give again those that it gave after the copy was
-made. A confirmation bears its item's digest and so ends no other item; here the numbers are kept
-apart as well, for kits of before digests.
+made. A confirmation bears its item's digest and so ends no other item; the numbers are kept apart
+as well, so that a log tells them apart.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fieldagent.hub.records import ledger
@@ -80,6 +81,16 @@ def claim(db: Db, now: float, limit: int) -> list[Outward]:
             *(until, db.worker, id_),
         )
     return [Outward._make((*row, until)) for row in rows]
+
+
+def give_back(db: Db, those: Sequence[Outward]) -> None:
+    """End the claim of what is not handed over now."""
+    for each in those:
+        db.execute(
+            "UPDATE outward SET claimed_until = 0 WHERE id = ? AND state = 'waiting'"
+            " AND claimed_until = ?",
+            *(each.id, each.claimed_until),
+        )
 
 
 def taken(db: Db, each: Outward, service: str, now: float) -> None:

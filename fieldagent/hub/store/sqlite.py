@@ -27,7 +27,7 @@ from fieldagent.hub.store.contract import (
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
-from fieldagent.store.schema import TooNew
+from fieldagent.store.schema import WrongVersion
 from fieldagent.store.sqlite import LOCKED, close_keeping_log, connect, copy_whole, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
 from fieldagent.system.file_writes import FileWrites
@@ -103,7 +103,7 @@ class SqliteStore:
             self._writer = connect(file, hub_schema(TYPES), marked=True)
             self._reader = reader(file)
         except (OSError, sqlite3.Error) as error:
-            if isinstance(error, TooNew):
+            if isinstance(error, WrongVersion):
                 raise OtherVersion(str(unusable(file, error))) from error
             if not is_damage(error):
                 raise StoreFailed(str(unusable(file, error))) from error

@@ -18,6 +18,7 @@ import trio
 
 from fieldagent.http.client import KeptConnections, Opener
 from fieldagent.hub import idle
+from fieldagent.hub.records import claims
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import persist, persist_together, told_once
 from fieldagent.hub.webhook.deliveries import (
@@ -108,8 +109,8 @@ class _Posts:
         chosen, soonest = self.flows.choose(lanes, now, down)
         if not chosen:
             return soonest, []
-        runs = await self.store.commit(partial(self.claim, chosen=chosen, now=now))
-        return soonest, runs
+        claim = partial(self.claim, chosen=chosen, now=now)
+        return soonest, await claims.take(self.store, claim, _give_back_all)
 
     def claim(self, db: Db, chosen: list[Lane], now: float) -> list[tuple[WebhookPost, ...]]:
         return claim(db, chosen, now, desk=self.desk)
@@ -182,6 +183,10 @@ class _Posts:
             result = HandoverResult(HandoverOutcome.FAILED, reason)
         self.note_post(each, result, trio.current_time() - began)
         return result
+
+
+def _give_back_all(db: Db, runs: Sequence[Sequence[WebhookPost]]) -> None:
+    give_back(db, [post for run in runs for post in run])
 
 
 async def test_call(

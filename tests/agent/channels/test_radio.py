@@ -27,6 +27,7 @@ from fieldagent.wire.envelope import (
     Source,
     decode,
     derive_key,
+    digest_of_slices,
     encode,
 )
 from fieldagent.wire.fragments import split
@@ -266,7 +267,9 @@ async def test_what_two_stations_have_between_them_is_not_delivered(
         has = {5: set(range(0, count, 2)), 6: set(range(1, count, 2))}
 
         async def says(number: int) -> None:
-            heard = Entry(sequence, Ack(1, count, frozenset(has[number])))
+            digest = ada.digest_of_fragments(sequence, count, has[number])
+            digest = ada.digest(sequence) if len(has[number]) == count else digest
+            heard = Entry(sequence, Ack(1, count, frozenset(has[number]), digest=digest))
             await ada.reception.receive(encode([heard], origin=number))
 
         await says(5)
@@ -285,7 +288,7 @@ async def test_a_word_about_another_cut_of_it_is_no_delivery(tmp_path: Path, clo
     async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
         sequence = await ada.post()
         await until(lambda: ada.outbox.link.facts != {})
-        heard = Entry(sequence, Ack(1, 5, frozenset([0])))
+        heard = Entry(sequence, Ack(1, 5, frozenset([0]), digest=b"none"))
         await ada.reception.receive(encode([heard], origin=5))
         await trio.sleep(60)
         assert ada.standing(1).status is None
@@ -416,7 +419,7 @@ async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) 
         b"",
         b"\xff" * 200,
         encode([Entry(1, Message("whose?"))]),
-        encode([Entry(1, Receipt()), Entry(1, Ack(77))], origin=9),
+        encode([Entry(1, Receipt(digest=b"none")), Entry(1, Ack(77, digest=b"none"))], origin=9),
     ],
 )
 async def test_packets_of_no_use_are_dropped(tmp_path: Path, clock: Any, packet: bytes) -> None:
@@ -436,7 +439,8 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         for part in parts[:2]:
             await ben.reception.receive(encode([Entry(1, part)], origin=9))
-        other = Entry(1, Ack(9, len(parts), frozenset(said)))
+        digest = digest_of_slices(parts[index].slice for index in sorted(said))
+        other = Entry(1, Ack(9, len(parts), frozenset(said), digest=digest))
         await ben.reception.receive(encode([other], origin=8))
         assert (ben.outbox.load(200) is not None) is still_to_say
 
@@ -455,7 +459,8 @@ async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
     async with on_air(tmp_path), station(tmp_path, 1, tmp_path / "node-1") as ada:
         await ada.post(timeToLive=30)
         await until(lambda: ada.standing(1).status is Status.ERROR)
-        late = Entry(ada.sequence(), Ack(1))
+        number = ada.sequence()
+        late = Entry(number, Ack(1, digest=ada.digest(number)))
         await ada.reception.receive(encode([late], origin=5))
         assert ada.standing(1).status is Status.ERROR
         (receipt,) = ada.receipts(1)

@@ -18,10 +18,11 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.journal import changes, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
+from fieldagent.store.schema import Schema
+from fieldagent.store.trouble import OfOtherVersion
 from tests.machine import tool
 from tests.processes import PATIENCE, started
 
@@ -302,63 +303,34 @@ def test_the_power_cut_has_teeth(tmp_path: Path) -> None:
     assert survived < acknowledged
 
 
-def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_a_step_leads_from_the_first_release_to_the_next_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.sqlite3"
+    with closing(Journal(path)) as journal:
+        journal._files.writer.execute(
+            "INSERT INTO package (id, body, digest, accepted) VALUES (5, '{}', x'00', 1.0)"
+        )
+    added = "ALTER TABLE package ADD COLUMN later TEXT NOT NULL DEFAULT 'x';"
+    now = JOURNAL.version
+    later = Schema(now + 1, JOURNAL.tables + added, {**JOURNAL.steps, now: added})
+    for place in ("opening", "files"):
+        monkeypatch.setattr(f"fieldagent.agent.journal.{place}.JOURNAL", later)
+    with closing(Journal(path)) as journal:
+        assert journal.read("SELECT id, later FROM package") == [(5, "x")]
+        assert journal.read("PRAGMA user_version") == [(now + 1,)]
+    monkeypatch.undo()
+    with pytest.raises(OfOtherVersion, match=f"it has version {now + 1}, this program knows {now}"):
+        Journal(path)
+    assert not list(tmp_path.glob("*.bad"))
+
+
+def test_a_journal_of_before_the_first_release_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite3"
     Journal(path).close()
     path.with_name("journal.sqlite3-mark").unlink()
-    database = sqlite3.connect(path)
-    database.executescript(
-        "DROP TABLE program_delta;"
-        "DROP TABLE command; DROP TABLE agent_start; DROP TABLE held_kind;"
-        "DROP TABLE backup_since; ALTER TABLE inbound DROP COLUMN copy;"
-        "DROP TABLE unreadable_owed; DROP TABLE station_owed; DROP TABLE air_time;"
-        "ALTER TABLE arrived DROP COLUMN on_air;"
-        "DROP TABLE handheld; DROP TABLE handheld_said; DROP TABLE handheld_packet;"
-        "DROP TABLE handheld_post; DROP TABLE handheld_spent; DROP TABLE handheld_sos;"
-        "DROP TABLE reached; DROP TABLE rung_owed; DROP TABLE person; DROP TABLE directory;"
-        "ALTER TABLE inbound DROP COLUMN origin; ALTER TABLE inbound DROP COLUMN sequence;"
-        "ALTER TABLE inbound DROP COLUMN digest; ALTER TABLE inbound DROP COLUMN asks;"
-        "ALTER TABLE inbound DROP COLUMN read_by;"
-        "DROP TABLE receipt; DROP TABLE owed; DROP TABLE story; DROP TABLE incident_item;"
-        "DROP TABLE incident; DROP TABLE incident_word; DROP TABLE heard_incident;"
-        "DROP TRIGGER incident_left;"
-        "DROP TABLE carried; DROP TABLE fragment_held; DROP TABLE reserve;"
-        "DROP TABLE forgotten; DROP TABLE dead_letter; DROP TABLE dead_letter_tally;"
-        "PRAGMA user_version=1;"
-        "DROP TABLE undated; DROP TABLE budget_day; DROP TABLE check_in;"
-        "DROP TRIGGER check_in_heard;"
-        "DROP TABLE event; DROP TRIGGER package_accepted; DROP TRIGGER leg_ended;"
-        "DROP TABLE tally; DROP TRIGGER leg_counted; DROP TRIGGER delivery_counted;"
-        "DROP TRIGGER hook_counted;"
-        "DROP TRIGGER payload_came;"
-        "DROP TABLE lived; ALTER TABLE package DROP COLUMN dated;"
-        "DROP TABLE loss; DROP INDEX leg_pending; ALTER TABLE package DROP COLUMN crc;"
-        "ALTER TABLE leg DROP COLUMN priority; ALTER TABLE leg DROP COLUMN begins;"
-        "ALTER TABLE spent DROP COLUMN doubtful;"
-        "CREATE INDEX leg_pending ON leg (channel, sequence) WHERE status IS NULL;"
-        "DROP TABLE beginning; ALTER TABLE arrived DROP COLUMN whole;"
-        "ALTER TABLE arrived DROP COLUMN sos; DELETE FROM sqlite_sequence;"
-        "CREATE TABLE fragment_sent (sequence, channel, count, position);"
-    )
-    database.execute(
-        "INSERT INTO package (id, body, digest, accepted) VALUES (5, '{}', x'00', 1.0)"
-    )
-    database.execute(
-        "INSERT INTO package (id, body, digest, accepted) VALUES (6, ?, x'00', 1.0)",
-        ('{"priority":100}',),
-    )
-    database.executemany(
-        "INSERT INTO leg (sequence, channel) VALUES (?, 'Satellite')", [(1,), (2,)]
-    )
-    database.execute("INSERT INTO fragment_sent VALUES (1, 'Satellite', 3, 2), (1, 'Radio', 3, 0)")
-    database.commit()
-    database.close()
-    journal = Journal(path)
-    assert journal.read("SELECT id FROM package") == [(5,), (6,)]
-    assert outbound.next_waiting(journal, outbound.FIRST, 9, 9) == ([2, 1], None)
-    assert journal.read("SELECT * FROM receipt") == []
-    assert journal.read("SELECT * FROM fragment_held") == [(1, "Satellite", 0, 3, 2)]
-    assert journal.read("PRAGMA user_version") == [(JOURNAL.version,)]
-    assert changes.since(journal, changes.newest(journal), changes.TOPICS)[0] == []
-    journal.close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version={JOURNAL.first - 1}")
+    with pytest.raises(OfOtherVersion, match=r"from before its first release .*, and is left"):
+        Journal(path)
     assert not list(tmp_path.glob("*.bad"))

@@ -61,8 +61,9 @@ class Sky:
     async def hears(self, station: int, *positions: int) -> None:
         has = self.has.setdefault(station, set())
         has |= set(positions)
-        heard = Ack(1, self.count, frozenset(has))
         sequence = self.k.sequence()
+        digest = self.k.digest_of_fragments(sequence, self.count, has)
+        heard = Ack(1, self.count, frozenset(has), digest=digest)
 
         def note(db: Any) -> bool:
             return outbound.note_held(db, RADIO, sequence, station, self.count, has)

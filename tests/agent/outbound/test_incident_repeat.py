@@ -46,9 +46,10 @@ async def in_distress(path: Path, repeat: float = REPEAT) -> AsyncIterator[Kit]:
         yield k
 
 
-def receipt(sequence: int, key: bytes | None = MT_KEY) -> bytes:
-    now = int(START + trio.current_time())
-    return encode([Entry(sequence, Receipt(), now)], key=key)
+def receipt(k: Kit, key: bytes | None = MT_KEY) -> bytes:
+    """Of its first Package."""
+    now, sequence = int(START + trio.current_time()), k.sequence()
+    return encode([Entry(sequence, Receipt(digest=k.digest(sequence)), now)], key=key)
 
 
 async def sent_at(k: Kit) -> float:
@@ -67,7 +68,7 @@ async def test_it_goes_again_and_again_until_it_is_confirmed(
         assert k.status(id_) is Status.DELIVERED
         gaps = [later - earlier for earlier, later in pairwise(times)]
         assert all(REPEAT <= gap <= REPEAT + 2 * LOOK_EVERY for gap in gaps)
-        await k.reception.receive(receipt(k.sequence()))
+        await k.reception.receive(receipt(k))
         with trio.move_on_after(3 * REPEAT) as waited:
             await k.outbox.ready()
         assert waited.cancelled_caught
@@ -82,7 +83,7 @@ async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         await sent_at(k)
         await k.outbox.ready()
-        await k.reception.receive(receipt(k.sequence()))
+        await k.reception.receive(receipt(k))
         await trio.sleep(2 * LOOK_EVERY)
         assert len(k.outbox) == 0
 
@@ -165,7 +166,7 @@ async def test_the_story_tells_it_in_order_and_counts_what_repeats(
         await trio.sleep(10)
         await k.send()
         await trio.sleep(10)
-        await k.reception.receive(receipt(k.sequence()))
+        await k.reception.receive(receipt(k))
         story = k.history(id_)
         assert [(line.event, line.detail, line.times) for line in story] == [
             ("accepted", "", 1),
@@ -184,7 +185,7 @@ async def test_a_late_word_is_told_beside_the_answer(
         id_ = await k.post(timeToLive=60)
         await trio.sleep(120)
         assert (k.status(id_), k.reason(id_)) == (Status.ERROR, "expired")
-        await k.reception.receive(receipt(k.sequence()))
+        await k.reception.receive(receipt(k))
         standing = k.standing(id_)
         assert standing.status is Status.ERROR
         assert [storage.by.id for storage in k.receipts(id_)] == ["0"]
@@ -292,7 +293,7 @@ async def _say(k: Kit, said: str) -> None:
         if "brought" in said:
             await k.note_relayed(number)
     elif "tagged" in said:
-        await k.hear(receipt(number), tagged=True)
+        await k.hear(receipt(k), tagged=True)
     elif "receipt" in said:
         await k.journal.persist(
             lambda db: outbound.note_receipt(db, number, 0, START, proved=False)
@@ -309,7 +310,7 @@ async def test_with_sos_until_hub_the_hub_ends_it_on_the_air_too(
         await k.send()
         await k.send(channel=Channel.RADIO)
         assert len(repeated(k.journal, "hub")) == 2
-        await k.hear(receipt(k.sequence()), tagged=True)
+        await k.hear(receipt(k), tagged=True)
         assert repeated(k.journal, "hub") == {}
 
 

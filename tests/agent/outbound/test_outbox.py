@@ -28,7 +28,16 @@ from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.store.group import StoreFull
 from fieldagent.wire.credit import CREDIT_BYTES
-from fieldagent.wire.envelope import Entry, Fragment, Introduction, Receipt, Report, decode, encode
+from fieldagent.wire.envelope import (
+    Entry,
+    Fragment,
+    Introduction,
+    Receipt,
+    Report,
+    decode,
+    digest_of,
+    encode,
+)
 from fieldagent.wire.fragments import join
 from fieldagent.wire.outcome import Outcome
 from tests.kit import START, kit
@@ -152,7 +161,9 @@ async def test_only_the_fragments_that_a_peer_lacks_go_again(tmp_path: Path) -> 
         sent: list[Entry] = []
         while k.status(id_) is None:
             sent += await k.send()
-        report = Entry(sent[0].sequence, Report(len(sent), frozenset({0, 2, 4})))
+        arrived = frozenset({0, 2, 4})
+        digest = k.digest_of_fragments(sent[0].sequence, len(sent), arrived)
+        report = Entry(sent[0].sequence, Report(len(sent), arrived, digest))
         await k.reception.receive(encode([report]))
         again = [*await k.send(), *await k.send()]
         assert again == [sent[1], sent[3]]
@@ -597,12 +608,13 @@ async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path
         (entry,) = await k.send()
         told = [
             Entry(3, Introduction(ada)),
-            Entry(entry.sequence, Receipt(3), 1_790_000_100),
-            Entry(entry.sequence, Receipt(9), 1_790_000_200),
-            Entry(entry.sequence + 77, Receipt(3), 1_790_000_200),
+            Entry(entry.sequence, Receipt(3, digest_of(entry)), 1_790_000_100),
+            Entry(entry.sequence, Receipt(9, digest_of(entry)), 1_790_000_200),
+            Entry(entry.sequence + 77, Receipt(3, digest_of(entry)), 1_790_000_200),
         ]
         await k.reception.receive(encode(told))
-        await k.reception.receive(encode([Entry(entry.sequence, Receipt(3), 1_790_000_999)]))
+        late = Entry(entry.sequence, Receipt(3, digest_of(entry)), 1_790_000_999)
+        await k.reception.receive(encode([late]))
         known = k.receipts(id_)
         assert [(each.by.name, each.by.id, each.at) for each in known] == [
             ("Ada", "42", 1_790_000_100),

@@ -1,0 +1,136 @@
+-- Who there is, and by what they prove it.
+
+CREATE TABLE workspace (
+    id {id},
+    name TEXT NOT NULL UNIQUE,
+    created {real} NOT NULL,
+    directory {int} NOT NULL DEFAULT 1, -- its version, for kits
+    posted {int} NOT NULL DEFAULT 0, -- the last place in its log
+    quiet TEXT NOT NULL DEFAULT '' -- hours; empty: none
+);
+
+CREATE TABLE member ( -- its id is the userId of the push API, and the origin number on air
+    id {id},
+    type TEXT NOT NULL,
+    name TEXT NOT NULL,
+    email TEXT NOT NULL DEFAULT '',
+    password TEXT,
+    created {real} NOT NULL,
+    disabled {real},
+    password_until {real} -- of one for the next sign-in alone
+);
+CREATE UNIQUE INDEX member_by_email ON member (email) WHERE email <> '';
+
+CREATE TABLE membership (
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    over_satellite {int} NOT NULL DEFAULT 0, -- what others send reaches it over satellite too
+    may_push {int} NOT NULL DEFAULT 1,
+    role TEXT NOT NULL DEFAULT 'member', -- or dispatcher
+    PRIMARY KEY (workspace, member)
+);
+
+CREATE TABLE device (
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    imei TEXT UNIQUE,
+    link_token TEXT UNIQUE, -- SHA-256, hexadecimal
+    air_key {blob},
+    operator TEXT, -- directip or rockblock
+    credits_per_day {int},
+    sos_reserve {int} NOT NULL DEFAULT 0,
+    next_sequence {int} NOT NULL DEFAULT 1,
+    created {real} NOT NULL,
+    disabled {real},
+    key_trouble TEXT NOT NULL DEFAULT '', -- what its last message showed to be wrong with its key
+    relay {int} NOT NULL DEFAULT 0, -- whether it may bring what others of the workspace sent
+    journal {int} NOT NULL DEFAULT 0, -- its number; 0 is of an agent that does not tell it
+    modem TEXT NOT NULL DEFAULT '', -- as its operator told: sbd, imt
+    thing TEXT NOT NULL DEFAULT '', -- what its operator calls it
+    place {int} NOT NULL DEFAULT 0, -- up to which it was given the log
+    revoked {real}, -- since when; null: it is not
+    revoked_why TEXT NOT NULL DEFAULT '',
+    UNIQUE (workspace, name)
+);
+CREATE INDEX device_of_member ON device (member, workspace);
+CREATE INDEX device_of_workspace ON device (workspace, id);
+
+CREATE TABLE team ( -- a group of users, who are told of something together
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    over_satellite {int} NOT NULL DEFAULT 0, -- what kits send to it reaches it over satellite too
+    created {real} NOT NULL,
+    UNIQUE (workspace, name)
+);
+
+CREATE TABLE team_member (
+    team {int} NOT NULL REFERENCES team ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    PRIMARY KEY (team, member)
+);
+CREATE INDEX team_member_of ON team_member (member, team);
+
+CREATE TABLE handle ( -- a user's own radio, by the id that it has on its air
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    handle TEXT NOT NULL,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    PRIMARY KEY (workspace, handle)
+);
+
+CREATE TABLE credential (
+    id {id},
+    kind TEXT NOT NULL, -- key, token, or session of the console
+    workspace {int} REFERENCES workspace ON DELETE CASCADE, -- of a key and a session
+    member {int} REFERENCES member ON DELETE CASCADE, -- of a token and a session
+    lookup TEXT NOT NULL UNIQUE, -- SHA-256 of the secret, hexadecimal
+    name TEXT NOT NULL,
+    scopes TEXT NOT NULL DEFAULT '', -- kinds that a key may push
+    per_minute {int} NOT NULL DEFAULT 60,
+    burst {int} NOT NULL DEFAULT 60,
+    tat {real} NOT NULL DEFAULT 0,
+    created {real} NOT NULL,
+    expires {real},
+    revoked {real}
+);
+
+CREATE TABLE passkey (
+    id {id},
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    credential {blob} NOT NULL UNIQUE,
+    public_key {blob} NOT NULL, -- COSE
+    used_times {int} NOT NULL, -- as its device counts; 0 where it does not
+    name TEXT NOT NULL,
+    created {real} NOT NULL,
+    used {real}
+);
+CREATE INDEX passkey_of_member ON passkey (member);
+
+CREATE TABLE signing_key ( -- what it signs for
+    name TEXT PRIMARY KEY,
+    key {blob} NOT NULL
+);
+
+CREATE TABLE attempt ( -- of failed calls: by an address, a /64 of IPv6, an account
+    who TEXT PRIMARY KEY,
+    tat {real} NOT NULL
+);
+
+CREATE TABLE audit (
+    id {id},
+    at {real} NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    detail TEXT NOT NULL DEFAULT '',
+    workspace {int} -- null: of none
+);
+CREATE INDEX audit_of_workspace ON audit (workspace, id) WHERE action <> 'push';
+
+CREATE TABLE imei_claim ( -- of an IMEI that a device of another workspace has
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    imei TEXT NOT NULL,
+    at {real} NOT NULL
+);
+CREATE INDEX imei_claim_of_imei ON imei_claim (imei);

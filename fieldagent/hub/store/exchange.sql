@@ -1,0 +1,216 @@
+-- What goes between them: from the push or the kit that it came from to the kits that store it.
+
+CREATE TABLE item (
+    id {id},
+    request_id TEXT NOT NULL UNIQUE,
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    sender {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    target {int},
+    body {blob} NOT NULL, -- an envelope with one entry
+    sos {int} NOT NULL DEFAULT 0,
+    priority {int} NOT NULL,
+    collapse_key {int},
+    accepted {real} NOT NULL,
+    expires {real},
+    source_device {int},
+    source_sequence {int},
+    unauthenticated {int} NOT NULL DEFAULT 0, -- an SOS that nobody has proved to be its sender's
+    contact TEXT NOT NULL DEFAULT '',
+    estimate TEXT NOT NULL DEFAULT '', -- JSON of where the operator saw the modem
+    kind TEXT NOT NULL DEFAULT '', -- message, location, waypoint, data
+    words TEXT NOT NULL DEFAULT '', -- that are searched
+    incident {int}, -- the row of `sos` that it belongs to
+    addressee TEXT NOT NULL DEFAULT '', -- JSON: for whom, in words
+    team {int}, -- the group that it is for; 0: for nobody here
+    asks {int} NOT NULL DEFAULT 0, -- when a person has read it
+    place {int}, -- in the log of its workspace; null: it is in none
+    revoked {real}, -- since when the kit of an SOS was
+    restored {real} -- when a kit brought it back; null: it was not lost
+);
+CREATE INDEX item_accepted ON item (accepted);
+CREATE INDEX item_collapses ON item (workspace, sender, collapse_key)
+    WHERE collapse_key IS NOT NULL;
+CREATE INDEX item_of_workspace ON item (workspace, id);
+CREATE INDEX item_of_sender ON item (workspace, sender, id);
+CREATE INDEX item_of_kind ON item (workspace, kind, id);
+CREATE INDEX item_sos ON item (workspace, id) WHERE sos = 1;
+CREATE INDEX item_pushed ON item (workspace, id) WHERE source_device IS NULL;
+CREATE INDEX item_by_incident ON item (incident, id) WHERE incident IS NOT NULL;
+CREATE INDEX item_place ON item (workspace, place) WHERE place IS NOT NULL;
+CREATE INDEX item_place_expires ON item (workspace, expires) WHERE place IS NOT NULL;
+CREATE INDEX item_restored ON item (id) WHERE restored IS NOT NULL;
+CREATE INDEX item_of_target ON item (target, sender) WHERE target IS NOT NULL;
+
+CREATE TABLE idempotency ( -- a caller is a member with a key
+    credential {int} NOT NULL REFERENCES credential ON DELETE CASCADE,
+    member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    digest {blob} NOT NULL,
+    at {real} NOT NULL,
+    request_id TEXT NOT NULL DEFAULT '', -- of the item
+    PRIMARY KEY (credential, member, key)
+);
+CREATE INDEX idempotency_at ON idempotency (at);
+
+CREATE TABLE delivery ( -- one item to one device
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    sequence {int} NOT NULL, -- its number on air to this device
+    state TEXT NOT NULL, -- waiting, packed, sent, stored, expired, collapsed
+    way TEXT,
+    not_before {real} NOT NULL DEFAULT 0,
+    satellite_from {real}, -- when it may be paid for; null is never
+    reason TEXT NOT NULL DEFAULT '',
+    ended {real},
+    rank {int} NOT NULL DEFAULT 0, -- of what waits the least goes first
+    expires {real}, -- as its item's
+    again {int} NOT NULL DEFAULT 0, -- how often it went once more
+    unpaid {int} NOT NULL DEFAULT 0, -- it goes over nothing that costs
+    from_log {int} NOT NULL DEFAULT 0, -- made as its device came
+    PRIMARY KEY (item, device)
+);
+CREATE UNIQUE INDEX delivery_by_sequence ON delivery (device, sequence);
+CREATE INDEX delivery_waiting ON delivery (device, rank, sequence)
+    WHERE state IN ('waiting', 'packed', 'sent');
+CREATE INDEX delivery_expires ON delivery (expires) WHERE state IN ('waiting', 'packed');
+CREATE INDEX delivery_at_once ON delivery (device, item) WHERE from_log = 0;
+CREATE INDEX delivery_due ON delivery (device, satellite_from)
+    WHERE state = 'waiting' AND satellite_from IS NOT NULL;
+
+CREATE TABLE receipt ( -- for a device: `member` has stored its Package
+    id {id},
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    sequence {int} NOT NULL,
+    member {int} NOT NULL,
+    at {real} NOT NULL,
+    urgent {int} NOT NULL DEFAULT 0,
+    state TEXT NOT NULL, -- waiting, sent
+    sent {real},
+    digest {blob}, -- of the Package: its number may have been another's
+    says TEXT NOT NULL DEFAULT '', -- of the incident `sequence`
+    by_name TEXT NOT NULL DEFAULT '',
+    text TEXT NOT NULL DEFAULT '',
+    rung {int} NOT NULL DEFAULT 0, -- of `package.reach`
+    again {int} NOT NULL DEFAULT 0,
+    about {int} NOT NULL DEFAULT 0 -- the device whose incident it is
+);
+CREATE INDEX receipt_waiting ON receipt (device, id) WHERE state = 'waiting';
+CREATE INDEX receipt_at ON receipt (at);
+CREATE INDEX receipt_sent ON receipt (device, sequence) WHERE state = 'sent';
+
+CREATE TABLE reached ( -- how far an item has come with a member, beyond the disk of their kit
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    member {int} NOT NULL, -- 0: somebody who is no member, whom `text` names
+    rung {int} NOT NULL,
+    text TEXT NOT NULL,
+    at {real} NOT NULL,
+    PRIMARY KEY (item, member, rung, text)
+);
+
+CREATE TABLE introduced ( -- whom a device knows by number
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    member {int} NOT NULL,
+    digest {blob} NOT NULL,
+    PRIMARY KEY (device, member)
+);
+
+CREATE TABLE arrived ( -- what a device sent, to recognise it when it comes again
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    origin {int} NOT NULL,
+    sequence {int} NOT NULL,
+    digest {blob} NOT NULL,
+    at {real} NOT NULL,
+    sos {int} NOT NULL DEFAULT 0,
+    PRIMARY KEY (device, origin, sequence, digest)
+);
+CREATE INDEX arrived_at ON arrived (at) WHERE sos = 0;
+
+CREATE TABLE slice (
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    origin {int} NOT NULL,
+    sequence {int} NOT NULL,
+    count {int} NOT NULL,
+    position {int} NOT NULL,
+    slice {blob} NOT NULL,
+    at {real} NOT NULL,
+    asked {real} NOT NULL DEFAULT 0, -- when those that are missing were asked for
+    PRIMARY KEY (device, origin, sequence, count, position)
+);
+CREATE INDEX slice_at ON slice (at);
+
+CREATE TABLE fragment_sent (
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    device {int} NOT NULL,
+    count {int} NOT NULL,
+    position {int} NOT NULL,
+    PRIMARY KEY (item, device, count, position)
+);
+
+CREATE TABLE outward ( -- an item for an address, which a service brings there
+    id {id},
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    address TEXT NOT NULL,
+    text TEXT NOT NULL DEFAULT '', -- what its writer is told of an answer; empty of the item itself
+    message_id TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL, -- waiting, handed over, failed
+    attempts {int} NOT NULL DEFAULT 0,
+    not_before {real} NOT NULL,
+    claimed_until {real} NOT NULL DEFAULT 0,
+    claimed_by {int} NOT NULL DEFAULT 0
+);
+CREATE INDEX outward_waiting ON outward (not_before) WHERE state = 'waiting';
+CREATE INDEX outward_of_item ON outward (item);
+CREATE INDEX outward_of_address ON outward (address, item);
+
+CREATE TABLE dead_letter ( -- an MO message that could not be used
+    id {id},
+    imei TEXT NOT NULL DEFAULT '', -- empty is over IP
+    device {int} REFERENCES device ON DELETE CASCADE, -- null: nobody had the IMEI
+    way TEXT NOT NULL,
+    body {blob} NOT NULL,
+    reason TEXT NOT NULL,
+    received {real} NOT NULL
+);
+CREATE INDEX dead_letter_by_imei ON dead_letter (imei);
+
+CREATE TABLE dead_letter_tally ( -- since the database began
+    one {int} PRIMARY KEY CHECK (one = 1),
+    came {int} NOT NULL,
+    dropped {int} NOT NULL
+);
+
+CREATE TABLE process ( -- of the hub, that has links
+    name TEXT PRIMARY KEY,
+    until {real} NOT NULL -- when it is dead, unless it says meanwhile that it lives
+);
+
+CREATE TABLE lease ( -- whose IP link it is
+    device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
+    process TEXT NOT NULL REFERENCES process ON DELETE CASCADE,
+    link {int} NOT NULL -- its number in that process
+);
+
+CREATE TABLE worker ( -- a process of the hub, and the row by which it proves that it can write
+    number {int} PRIMARY KEY,
+    proved {real} NOT NULL,
+    filler {blob} NOT NULL -- takes room where there may be none
+);
+
+CREATE TABLE earshot ( -- a kit that another hears by radio, and brings what the hub has for it
+    carrier {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    hops {int} NOT NULL, -- transmissions from the one to the other
+    PRIMARY KEY (carrier, device)
+);
+CREATE INDEX earshot_device ON earshot (device);
+
+CREATE TABLE parcel ( -- an item that a carrier was given for another kit
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    carrier {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    journal {int} NOT NULL, -- the carrier's
+    given {real} NOT NULL,
+    PRIMARY KEY (item, device, carrier)
+);
+CREATE INDEX parcel_device ON parcel (device);
+CREATE INDEX parcel_carrier ON parcel (carrier);

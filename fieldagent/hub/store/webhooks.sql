@@ -1,0 +1,40 @@
+-- Who is told of items by HTTP.
+
+CREATE TABLE webhook (
+    id {id},
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    url TEXT NOT NULL,
+    secrets TEXT NOT NULL DEFAULT '',
+    username TEXT,
+    password TEXT,
+    headers TEXT NOT NULL DEFAULT '{{}}',
+    created {real} NOT NULL,
+    failing_since {real},
+    disabled {real},
+    reason TEXT NOT NULL DEFAULT '',
+    after {int} NOT NULL DEFAULT 0, -- minutes: of an SOS nobody answers
+    batch {int} NOT NULL DEFAULT 0, -- items in an array; 0: none
+    quiet_until {real} NOT NULL DEFAULT 0, -- as Retry-After asked
+    steps {int} NOT NULL DEFAULT 0 -- 1: is told how far each item comes
+);
+
+CREATE TABLE webhook_delivery (
+    webhook {int} NOT NULL REFERENCES webhook ON DELETE CASCADE,
+    item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
+    state TEXT NOT NULL, -- waiting, handed, dead
+    attempts {int} NOT NULL DEFAULT 0,
+    not_before {real} NOT NULL DEFAULT 0,
+    claimed_until {real} NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT '',
+    sender {int} NOT NULL DEFAULT 0, -- of the item
+    claimed_by {int} NOT NULL DEFAULT 0, -- a worker
+    batch {int} NOT NULL DEFAULT 0, -- its first item
+    steps {int} NOT NULL DEFAULT 0, -- that its item has come
+    told {int} NOT NULL DEFAULT -1, -- of those; -1: nothing yet
+    telling {int} NOT NULL DEFAULT 0, -- in the post under way
+    PRIMARY KEY (webhook, item)
+);
+CREATE INDEX webhook_delivery_of_item ON webhook_delivery (item);
+CREATE INDEX webhook_delivery_waiting ON webhook_delivery (webhook, sender, item)
+    WHERE state = 'waiting';
+CREATE INDEX webhook_delivery_dead ON webhook_delivery (webhook, item) WHERE state = 'dead';

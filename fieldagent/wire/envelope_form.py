@@ -1,0 +1,192 @@
+"""The bytes of an envelope: an array of CBOR, or the short form that goes over satellite.
+
+What an entry says is a list either way; `docs/on-air.md` has both forms, with test vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import cbor2
+
+from fieldagent.wire import strict_cbor
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.member import in_range, is_int
+from fieldagent.wire.tag import TAG_BYTES, tag
+from fieldagent.wire.zigzag import unzigzag, zigzag
+
+VERSION = 1
+
+_SHORT = 0xC0
+"""Of the first byte, the three highest bits of a short form: no array begins so."""
+_TAGGED, _ORIGIN, _AT_BASE, _WIDE, _LATER = 0x10, 0x08, 0x04, 0x02, 0x01
+"""The other five: it ends in a tag; an origin stands behind the base; the first entry is for
+everybody, and its element behind the number a 0 that is left out; the first number takes 4 bytes;
+not in use yet."""
+_BARE, _MORE, _KIND = 0x80, 0x40, 0x3F
+"""Of the byte of a kind: of its two elements, the last is the bytes up to the entry's end; another
+entry follows; the kind."""
+_BASE_BYTES = _WIDE_BYTES = 4
+_WIDE_FROM = 1 << 16
+_TWO_BYTES, _LENGTH_MAX = 0x80, 0x7FFF
+"""A length from the first on takes two bytes, with its highest bit set."""
+_ARRAY = 4
+"""The major type of an array. No element behind a number is one: it says for whom an entry is."""
+
+
+class EnvelopeParts(NamedTuple):
+    """An envelope, its entries as lists."""
+
+    base: int
+    """Seconds since the zero of every time on air."""
+    origin: int
+    entries: Sequence[Any]
+    tagged: bool = False
+    short: bool = False
+
+
+def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
+    items = [VERSION, parts.base, parts.origin, *parts.entries]
+    if key is None:
+        return cbor2.dumps(items)
+    plain = cbor2.dumps([*items, bytes(TAG_BYTES)])[:-TAG_BYTES]
+    return plain + tag(plain, key)
+
+
+def read_form(body: bytes) -> EnvelopeParts:
+    """Raise RemoteProtocolError where it is neither form, or damaged."""
+    return _read_short(body) if body and body[0] & 0xE0 == _SHORT else _read_array(body)
+
+
+def _read_array(body: bytes) -> EnvelopeParts:
+    items = strict_cbor.loads(body)
+    if not isinstance(items, list) or not items or not is_int(items[0]):
+        raise RemoteProtocolError("not an envelope: no array that starts with a version")
+    if items[0] != VERSION:
+        raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
+    tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
+    head, entries = items[1:3], items[3 : len(items) - tagged]
+    if len(head) < 2 or not in_range(head[0]) or not in_range(head[1], low=0):
+        raise RemoteProtocolError("the envelope's time or origin is damaged")
+    return EnvelopeParts(head[0], head[1], entries, tagged)
+
+
+def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
+    """Return None where the base, or the length of an entry, has no place in it."""
+    if not in_range(parts.base, low=0):
+        return None
+    entries = [_taken_apart(each) for each in parts.entries]
+    first = entries[0]
+    at_base = not first.address and is_int(first.elements[0]) and first.elements[0] == 0
+    wide = in_range(first.number, low=_WIDE_FROM)
+    flags = {_TAGGED: key is not None, _ORIGIN: parts.origin, _AT_BASE: at_base, _WIDE: wide}
+    number = first.number.to_bytes(_WIDE_BYTES) if wide else cbor2.dumps(first.number)
+    contents = [_content(first, number, at_base=at_base)]
+    for last, each in pairwise(entries):
+        contents[-1][0] |= _MORE
+        contents.append(_content(each, _step(each.number, last.number)))
+    if any(len(each) > _LENGTH_MAX for each in contents):
+        return None
+    head = bytes([_SHORT | sum(flag for flag, on in flags.items() if on)])
+    head += parts.base.to_bytes(_BASE_BYTES) + (cbor2.dumps(parts.origin) if parts.origin else b"")
+    plain = head + b"".join(_length(len(each)) + each for each in contents)
+    return plain if key is None else plain + tag(plain, key)
+
+
+class _Entry(NamedTuple):
+    kind: int
+    number: int
+    address: list[Any]
+    elements: list[Any]
+    """Behind the number."""
+
+
+def _taken_apart(entry: Sequence[Any]) -> _Entry:
+    (kind, number, *elements), *address = entry if isinstance(entry[0], list) else [entry]
+    return _Entry(kind, number, address, elements)
+
+
+def _content(entry: _Entry, number: bytes, *, at_base: bool = False) -> bytearray:
+    elements = entry.elements
+    bare = len(elements) == 2 and isinstance(elements[1], bytes)
+    told = elements[at_base : 1 if bare else None]
+    content = bytearray([entry.kind | bare * _BARE]) + number
+    content += cbor2.dumps(entry.address) if entry.address else b""
+    return content + b"".join(map(cbor2.dumps, told)) + (elements[1] if bare else b"")
+
+
+def _step(number: int, before: int) -> bytes:
+    """The number itself, or how far it lies from the one before, as a negative one."""
+    return min(cbor2.dumps(number), cbor2.dumps(-1 - zigzag(number - before)), key=len)
+
+
+def _length(size: int) -> bytes:
+    return bytes([size]) if size < _TWO_BYTES else (size | _TWO_BYTES << 8).to_bytes(2)
+
+
+def _read_short(body: bytes) -> EnvelopeParts:
+    flags = body[0]
+    if flags & _LATER:
+        raise RemoteProtocolError("a short form that is not known here")
+    tagged = bool(flags & _TAGGED)
+    data = body[: len(body) - TAG_BYTES] if tagged else body
+    base, at = _whole_number(data, 1, _BASE_BYTES)
+    origin, at = strict_cbor.item_at(data, at) if flags & _ORIGIN else (0, at)
+    if not in_range(origin, low=0):
+        raise RemoteProtocolError("the envelope's origin is damaged")
+    entries: list[list[Any]] = []
+    before: int | None = None
+    for content in _contents(data, at):
+        first = before is None
+        before, at = _read_number(content, before, wide=first and bool(flags & _WIDE))
+        address, elements = _read_elements(
+            content[at:], bare=bool(content[0] & _BARE), at_base=first and bool(flags & _AT_BASE)
+        )
+        entry = [content[0] & _KIND, before, *elements]
+        entries.append([entry, *address] if address else entry)
+    return EnvelopeParts(base, origin, entries, tagged, short=True)
+
+
+def _contents(data: bytes, at: int) -> Iterator[bytes]:
+    """Yield each entry without its length."""
+    more = True
+    while more:
+        two = data[at : at + 1] >= bytes([_TWO_BYTES])
+        length, at = _whole_number(data, at, 2 if two else 1)
+        length &= _LENGTH_MAX
+        if not 0 < length <= len(data) - at:
+            raise RemoteProtocolError("a short form that ends in the middle of an entry")
+        yield data[at : at + length]
+        more = bool(data[at] & _MORE)
+        at += length
+    if at < len(data):
+        raise RemoteProtocolError(f"a short form with {len(data) - at} bytes behind it")
+
+
+def _read_number(content: bytes, before: int | None, *, wide: bool) -> tuple[int, int]:
+    """Return the number of an entry, and where what follows begins."""
+    if wide:
+        return _whole_number(content, 1, _WIDE_BYTES)
+    number, at = strict_cbor.item_at(content, 1)
+    if not is_int(number) or (number < 0 and before is None):
+        raise RemoteProtocolError("a short form without a number where one belongs")
+    return (number if before is None or number >= 0 else before + unzigzag(-1 - number)), at
+
+
+def _read_elements(data: bytes, *, bare: bool, at_base: bool) -> tuple[list[Any], list[Any]]:
+    """Return for whom an entry is, and its elements."""
+    addressed = not at_base and data[:1] and data[0] >> 5 == _ARRAY
+    address, at = strict_cbor.item_at(data, 0) if addressed else ([], 0)
+    elements: list[Any] = [0] if at_base else []
+    while at < len(data) and not (bare and elements):
+        element, at = strict_cbor.item_at(data, at)
+        elements.append(element)
+    return address, [*elements, data[at:]] if bare else elements
+
+
+def _whole_number(data: bytes, at: int, size: int) -> tuple[int, int]:
+    if len(data) < at + size:
+        raise RemoteProtocolError("a short form that ends in the middle of a number")
+    return int.from_bytes(data[at : at + size]), at + size

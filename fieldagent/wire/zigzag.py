@@ -1,0 +1,11 @@
+"""Signed whole numbers as those from 0 on: 0, -1, 1, -2 as 0, 1, 2, 3."""
+
+from __future__ import annotations
+
+
+def zigzag(value: int) -> int:
+    return 2 * value if value >= 0 else -2 * value - 1
+
+
+def unzigzag(code: int) -> int:
+    return -(code + 1 >> 1) if code & 1 else code >> 1

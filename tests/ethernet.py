@@ -1,0 +1,108 @@
+"""An Ethernet between network namespaces, of which a plug can be pulled: what is sent then is gone,
+in silence, and no side is told.
+
+The kernel's tap devices (tuntap.txt of its documentation) and a switch in a thread of our own: not
+every kernel has veth.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import selectors
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.machine import lacking
+from tests.own_network import own_network
+
+TUN = Path("/dev/net/tun")
+TUNSETIFF = 0x400454CA
+IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
+CLONE_NEWNET = 0x40000000
+NAME = "eth0"
+FRAME = 65_536
+
+
+class Plug:
+    """That of one machine, which is a network namespace with an address of its own."""
+
+    def __init__(self, inside: list[str], address: str) -> None:
+        """`inside`: what to put before a command so that it runs there."""
+        self.inside = inside
+        self.address = address
+        self.is_pulled = False
+        self.tap = _opened_in(inside[1].removeprefix("--net="))
+        for words in (f"addr add {address}/24 dev {NAME}", f"link set {NAME} up"):
+            subprocess.run([*inside, "ip", *words.split()], check=True)
+
+    @contextmanager
+    def pulled(self) -> Iterator[None]:
+        self.is_pulled = True
+        try:
+            yield
+        finally:
+            self.is_pulled = False
+
+
+def _opened_in(namespace: str) -> int:
+    """Return the file of a new tap device there. Only the thread that opens it goes there."""
+    files: list[int] = []
+
+    def open_one() -> None:
+        with Path(namespace).open() as there:
+            if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns", namespace)
+        tap = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", NAME.encode(), IFF_TAP | IFF_NO_PI))
+        files.append(tap)
+
+    thread = threading.Thread(target=open_one)
+    thread.start()
+    thread.join()
+    return files[0]
+
+
+def _switch(plugs: list[Plug], end: int) -> None:
+    """Give each frame to all others, until there is something to read at `end`."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(end, selectors.EVENT_READ)
+        for plug in plugs:
+            selector.register(plug.tap, selectors.EVENT_READ, plug)
+        while True:
+            for key, _ in selector.select():
+                if key.data is None:
+                    return
+                _forward(key.data, plugs)
+
+
+def _forward(sender: Plug, plugs: list[Plug]) -> None:
+    frame = os.read(sender.tap, FRAME)
+    for plug in plugs:
+        if plug is not sender and not (plug.is_pulled or sender.is_pulled):
+            os.write(plug.tap, frame)
+
+
+@contextmanager
+def ethernet(*addresses: str) -> Iterator[list[Plug]]:
+    """A machine for each of these addresses."""
+    if not os.access(TUN, os.R_OK | os.W_OK):
+        lacking(f"no {TUN}")
+    with ExitStack() as stack:
+        plugs = []
+        for address in addresses:
+            plug = Plug(stack.enter_context(own_network()), address)
+            stack.callback(os.close, plug.tap)
+            plugs.append(plug)
+        ended, end = os.pipe()
+        stack.callback(os.close, ended)
+        thread = threading.Thread(target=_switch, args=(plugs, ended), daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(os.close, end)
+        yield plugs

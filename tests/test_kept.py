@@ -1,0 +1,110 @@
+"""What releases left behind (`tests/kept`): the program of today reads it and goes on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.hub.store import schema
+from fieldagent.wire import envelope_form, link, node, sms_frame
+from fieldagent.wire.envelope import decode
+from tests.hub.conftest import postgres
+from tests.kept.leave import POSTED, hub_says, kit_says
+from tests.postgres import binaries, new_database
+from tests.processes import administer, agent, hub
+from tests.wire import test_envelope, test_link, test_node
+
+__all__ = ["postgres"]
+
+ROOT = Path(__file__).parents[1]
+KEPT = sorted(each for each in (ROOT / "tests/kept").iterdir() if (each / "said.json").exists())
+LONG = "36500"
+"""Days that it is kept: a century."""
+
+
+@pytest.fixture(params=KEPT, ids=lambda each: str(each.name))
+def kept(request: pytest.FixtureRequest) -> Path:
+    assert isinstance(request.param, Path)
+    return request.param
+
+
+def put(kept: Path, name: str, where: Path) -> Path:
+    where.write_bytes(gzip.decompress((kept / f"{name}.gz").read_bytes()))
+    return where
+
+
+def said(kept: Path, engine: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((kept / "said.json").read_text())[engine]
+    return told
+
+
+def test_a_kit_goes_on_from_its_journal(kept: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    for name in ("journal.sqlite3", "journal.sqlite3-mark"):
+        put(kept, name, state / name)
+    before = said(kept, "sqlite")["kit"]
+    with agent(tmp_path, {"satellite-port": None, "keep-ended-days": LONG}) as kit:
+        assert kit_says(kit) == before
+        answer = kit.call("POST", "/api/package/async", {"message": {"content": "on and on"}})
+        assert answer.body["id"] == len(before["packages"]) + 1 > len(POSTED)
+    assert not list(state.glob("*.bad"))
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_a_hub_goes_on_from_its_database(
+    kept: Path, tmp_path: Path, engine: str, request: pytest.FixtureRequest
+) -> None:
+    if engine == "sqlite":
+        database = str(put(kept, "hub.sqlite3", tmp_path / "hub.sqlite3"))
+    else:
+        database = new_database(request.getfixturevalue("postgres"))
+        dumped = put(kept, "hub.postgresql.sql", tmp_path / "hub.sql")
+        there = binaries()
+        assert there is not None
+        how = ("--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={database}", f"--file={dumped}")
+        subprocess.run([there / "psql", *how], check=True, stdout=subprocess.DEVNULL)
+        administer(database, "migrate")
+    before = said(kept, engine)
+    with hub(tmp_path, {"database": database, "keep-days": LONG}) as running:
+        assert hub_says(running, before["proof"]) == before["hub"]
+
+
+def test_envelopes_are_read_as_they_were_written(kept: Path) -> None:
+    """Of those that have another name now, or none, somebody must say why."""
+    found = json.loads((kept / "bytes.json").read_text())
+    for name, content in found.items():
+        where, _, what = name.partition(": ")
+        if where == "on-air":
+            known = max((each for each in test_envelope.CONTENTS if what.startswith(each)), key=len)
+            entries, origin, key = test_envelope.CONTENTS[known]
+            read = decode(bytes.fromhex(content), keys=[key] if key else [])
+            as_today = decode(test_envelope.vectors()[known], keys=[key] if key else [])
+            assert (read.entries, read.origin) == (as_today.entries, origin), name
+            assert len(read.entries) >= len({each.sequence for each in entries}), name
+        else:
+            known = next(each for each in test_link.VECTORS if what.startswith(each))
+            assert test_link.described()[known].hex() == content, name
+
+
+def test_nodes_of_then_are_understood(kept: Path) -> None:
+    then = json.loads(gzip.decompress((kept / "node-link-vectors.json.gz").read_bytes()))
+    now = json.loads((ROOT / "docs/node-link-vectors.json").read_text())
+    for kind, vectors in then.items():
+        assert [each for each in vectors if each not in now[kind]] == [], kind
+    assert now == test_node.VECTORS
+
+
+def test_the_documents_name_the_versions() -> None:
+    text = (ROOT / "docs/versions.md").read_text()
+    assert f"| journal of a kit | tables {JOURNAL.first} |" in text
+    first = min(schema.STEPS, default=schema.VERSION)
+    assert f"| database of the hub | tables {first} |" in text
+    assert (envelope_form.VERSION, link.VERSION, node.VERSION, sms_frame.VERSION) == (1, 1, 1, 1)
+    assert KEPT[0].name == "0.1"
