@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,15 @@ class Maker:
         self.new = file_system(folder, folder / "2.0.0.part", kernel)
         self.make("2.0.0", self.new)
 
+    @cached_property
+    def with_difference(self) -> Path:
+        """What is served by who has made that from 1 to 2, too."""
+        folder = self.folder / "with difference"
+        shutil.copytree(self.served, folder)
+        command = [BUILD / "delta", folder / "2.0.0.system", folder / "1.0.0.system"]
+        subprocess.run([*command, "-s", self.folder / "keys/secret"], check=True)
+        return folder
+
     def make(self, version: str, part: Path) -> None:
         made, name = self.served / f"{version}.system", self.folder / "name"
         name.write_text(named(version))
@@ -104,8 +114,7 @@ class Card:
         return self.slots.device("b").read_bytes()[: len(part)] == part
 
     def serve_difference(self) -> None:
-        command = [BUILD / "delta", self.new, self.served / "1.0.0.system"]
-        subprocess.run([*command, "-s", self.maker.folder / "keys/secret"], check=True)
+        shutil.copytree(self.maker.with_difference, self.served, dirs_exist_ok=True)
 
     def begin(self, what: str | Path, *, older: bool = False) -> None:
         given = argparse.Namespace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -76,8 +77,19 @@ def _fetched(name: str) -> str | None:
 
 @pytest.fixture(scope="session")
 def pc_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a board with a PC's processor, with its system beside it; nobody writes to it."""
-    return card_image("amd64", tmp_path_factory.mktemp("image"))
+    """Of a board with a PC's processor, with its system beside it; nobody writes to it, and those
+    who test beside each other share it."""
+    home = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        home = home.parent
+    folder = home / "pc-image"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # What `build/image` makes last.
+        if (folder / "kit.system").exists():
+            return folder / "kit.img"
+        return card_image("amd64", folder)
 
 
 @pytest.fixture(scope="module")
