@@ -72,6 +72,8 @@ class Board:
         self._heard = b""
         self._number = 0
         self._shell = shell
+        # Before anything of the card is written down, or copied.
+        self._open_shells()
 
     def read(self, name: str) -> str:
         """A file of the boot partition, as a laptop sees it while the card is in no board."""
@@ -118,6 +120,7 @@ class Board:
         self.cut()
 
     def _open_shells(self) -> None:
+        """Also of a system that the kit has written since."""
         for name in self.files(ENTRIES):
             entry = self.read(name)
             if self._shell not in entry:
