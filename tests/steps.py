@@ -66,7 +66,8 @@ EXPLORED = [
     word
     for name in (
         *("http/test_openapi.py", "cli/test_root.py", "cli/test_setup.py", "cli/test_radio.py"),
-        *("cli/test_track_gpsfake.py", "agent/inbound/test_sos_first.py"),
+        *("cli/test_track_gpsfake.py", "cli/test_system_update.py"),
+        "agent/inbound/test_sos_first.py",
     )
     for word in ("--ignore", f"tests/{name}")
 ]
