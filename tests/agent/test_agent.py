@@ -171,7 +171,7 @@ def command(running: Agent, *arguments: str) -> subprocess.CompletedProcess[str]
         (["send", "message", "hello"], 0, "Delivered"),
         (["send", "location", "47.1", "-8.2", "--altitude", "400"], 0, "Delivered"),
         (["send", "waypoint", "47.1", "8.2", "Hut"], 0, "Delivered"),
-        (["send", "data", __file__], 0, "Delivered"),
+        (["send", "data", str(Path(__file__).with_name("test_events.py"))], 0, "Delivered"),
         (["send", "message", "x", "--channel", "Radio"], 1, "not configured"),
         (["send", "location", "95", "8"], 65, "/location/latitude"),
         (["send", "data", "/nonexistent"], 2, "cannot read"),
