@@ -22,8 +22,11 @@ from fieldagent.kit.provision import erase
 from fieldagent.system.folder import put_file
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings, read_file
+from fieldagent.system.wording import reason_of
 
 BOOT = Path("boot/firmware")
+NAMES = (card_format.NAME, f"{card_format.NAME}.txt")
+"""Windows' Notepad adds the second ending, and hides it."""
 KEPT = Path("etc/fieldagent") / card_format.NAME
 RESULT = "kit-result.txt"
 PATIENCE = 120.0
@@ -34,16 +37,16 @@ LOOK = 3.0
 def take(root: Path) -> str:
     """Return what is wrong with what waits on the card; it is left there, and what was before
     stays. Raises OSError."""
-    waiting, wrong = root / BOOT / card_format.NAME, ""
-    if waiting.is_file():
+    wrong = ""
+    if waiting := _waiting(root):
         try:
-            text = read_file(waiting, required=True).removeprefix("\ufeff")
-            card_format.parse(text, waiting)
+            put_file(root / KEPT, _read(waiting).encode())
+            erase(waiting)
         except InvalidSettings as faults:
             wrong = str(faults)
-        else:
-            put_file(root / KEPT, text.encode())
-            erase(waiting)
+        except OSError as error:
+            # A first partition that is damaged takes nobody his network.
+            wrong = f"{waiting}: {reason_of(error)}"
     said = kept(root)
     for name, content in card_format.files(said).items():
         target = root / name
@@ -55,6 +58,17 @@ def take(root: Path) -> str:
         there.unlink(missing_ok=True)
         there.symlink_to(f"/usr/share/zoneinfo/{zone}")
     return wrong
+
+
+def _waiting(root: Path) -> Path | None:
+    return next((each for name in NAMES if (each := root / BOOT / name).is_file()), None)
+
+
+def _read(path: Path) -> str:
+    """Raises InvalidSettings."""
+    text = read_file(path, required=True).removeprefix("\ufeff")
+    card_format.parse(text, path)
+    return text
 
 
 def kept(root: Path) -> dict[str, str]:
@@ -135,11 +149,11 @@ def check(root: Path) -> None:
     said, until = kept(root), time.monotonic() + PATIENCE
     while any((found := findings(said, root)).values()) and time.monotonic() < until:
         time.sleep(LOOK)
-    waiting = root / BOOT / card_format.NAME
-    wrong = "see the faults there" if waiting.is_file() else ""
-    if waiting.is_file():
+    wrong = ""
+    if waiting := _waiting(root):
         try:
-            card_format.parse(read_file(waiting, required=True), waiting)
+            _read(waiting)
+            wrong = f"{waiting.name} waits for the next start"
         except InvalidSettings as faults:
             wrong = "; ".join(faults.faults)
     text, target = result(said, found, wrong).encode(), root / BOOT / RESULT

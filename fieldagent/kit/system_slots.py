@@ -38,8 +38,8 @@ NONE = (
 
 class Slots:
     def __init__(self, root: Path = Path("/")) -> None:
-        self._entries = root / "boot/firmware/loader/entries"
         self._boot = root / "boot/firmware"
+        self._entries = self._boot / "loader/entries"
         self._kept = root / "var/lib/kit"
         self._devices = root / "dev/disk/by-partuuid"
         self._about = root / "usr/lib/kit/system.json"
@@ -48,8 +48,10 @@ class Slots:
     def running(self) -> str:
         """Raises NotTaken where there are no two."""
         found = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
-        if found is None or not self._entries.is_dir():
+        if found is None:
             raise NotTaken(NONE)
+        if not self._entries.is_dir():
+            raise NotTaken(f"{self._entries} is not there: is {self._boot} mounted?")
         return found[1]
 
     def other(self) -> str:

@@ -33,6 +33,7 @@ from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signed_release import SYSTEM
 from fieldagent.system.system_image import (
     PIECE,
@@ -45,6 +46,7 @@ from fieldagent.system.system_image import (
     pieces_folder,
     read_image,
 )
+from fieldagent.system.wording import reason_of
 from fieldagent.system.zstd import ZstdFailed, unpack
 
 UNIT = "fieldagent-system.service"
@@ -96,36 +98,44 @@ def write(place: Place, trial: SystemTrial) -> None:
 
 def go_on(place: Place, slots: Slots) -> int:
     """Take the steps that are left, up to the next start of the machine. Raises OSError, NotTaken,
-    InvalidSettings."""
+    InvalidSettings: at the next start they are taken again, and the agent goes on meanwhile."""
     while place.system.exists() and read(place).phase == "write":
         # Hours, maybe: who else changes something of the kit meanwhile may.
         write(place, _written(place, slots))
     with alone(place.folder):
-        while place.system.exists():
-            trial = read(place)
-            match trial.phase, slots.running() == trial.slot:
-                case "boot", False:
-                    if (trial := _booted(slots, trial)).phase == "boot":
-                        write(place, trial)
-                        return _start_anew()
-                case "boot", True:
-                    trial = replace(trial, phase="watch")
-                case "watch", True:
-                    trial = _watched(slots, trial)
-                case "watch", False:
-                    trial = replace(trial, phase="back", why=trial.why or NEVER_STARTED)
-                case "back", True:
-                    # The system before puts back what is to be put back.
-                    slots.clear(trial.slot)
-                    kit_health.systemctl("stop", kit_health.AGENT)
+        try:
+            return _take_steps(place, slots)
+        except (OSError, NotTaken, InvalidSettings):
+            kit_health.leave_at_work()
+            raise
+
+
+def _take_steps(place: Place, slots: Slots) -> int:
+    while place.system.exists():
+        trial = read(place)
+        match trial.phase, slots.running() == trial.slot:
+            case "boot", False:
+                if (trial := _booted(slots, trial)).phase == "boot":
+                    write(place, trial)
                     return _start_anew()
-                case "back", False:
-                    _go_back(slots, trial)
-                    trial = replace(trial, phase="end")
-                case _:
-                    _end(place, trial)
-                    return ERROR if trial.why else OK
-            write(place, trial)
+            case "boot", True:
+                trial = replace(trial, phase="watch")
+            case "watch", True:
+                trial = _watched(slots, trial)
+            case "watch", False:
+                trial = replace(trial, phase="back", why=trial.why or NEVER_STARTED)
+            case "back", True:
+                # The system before puts back what is to be put back.
+                slots.clear(trial.slot)
+                kit_health.systemctl("stop", kit_health.AGENT)
+                return _start_anew()
+            case "back", False:
+                _go_back(slots, trial)
+                trial = replace(trial, phase="end")
+            case _:
+                _end(place, trial)
+                return ERROR if trial.why else OK
+        write(place, trial)
     return OK
 
 
@@ -139,10 +149,14 @@ def _booted(slots: Slots, trial: SystemTrial) -> SystemTrial:
     state = slots.state(trial.slot)
     if state == "spent" or trial.starts >= STARTS:
         return replace(trial, phase="back", why=NEVER_STARTED)
-    kit_health.systemctl("stop", kit_health.AGENT)
-    trial_journal.keep(_state(trial), trial.journal_version)
-    if state == "absent":
-        slots.arm(trial.slot)
+    try:
+        kit_health.systemctl("stop", kit_health.AGENT)
+        trial_journal.keep(_state(trial), trial.journal_version)
+        if state == "absent":
+            slots.arm(trial.slot)
+    except OSError as failed:
+        # A full disk stays full: the agent is not to be stopped for this at each start.
+        return replace(trial, phase="back", why=reason_of(failed))
     return replace(trial, starts=trial.starts + 1)
 
 
@@ -182,14 +196,15 @@ def _state(trial: SystemTrial) -> Path:
 
 
 def _written(place: Place, slots: Slots) -> SystemTrial:
-    """Raises OSError; what nobody can take ends it, and nothing is changed."""
+    """Raises OSError; what nobody can take or store ends it, and what runs is as it was."""
     trial = read(place)
     try:
         _write_pieces(place, slots, trial)
         slots.put_kernel(trial.slot)
-    except NotTaken as refused:
-        complain(str(refused))
-        return replace(read(place), phase="end", why=f"nothing was changed: {refused}")
+    except (NotTaken, OSError) as refused:
+        why = reason_of(refused)
+        complain(f"system {trial.version} is not taken: {why}")
+        return replace(read(place), phase="end", why=why)
     return replace(read(place), phase="boot")
 
 

@@ -23,14 +23,14 @@ from fieldagent.kit.system_slots import Slots
 from fieldagent.kit.system_trial import SystemTrial
 from fieldagent.kit.trial import Place
 from fieldagent.kit.version_order import check_newer
-from fieldagent.system.exit_codes import ERROR, TAKEN
-from fieldagent.system.folder import put_file
-from fieldagent.system.log_lines import complain
+from fieldagent.system.exit_codes import TAKEN
+from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.minisign import TrustedKey
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signed_release import SYSTEM
 from fieldagent.system.system_image import (
     SystemImage,
+    SystemName,
     UnreadableImage,
     delta_name,
     read_image,
@@ -41,10 +41,50 @@ LOOK = 0.5
 
 
 def begin(given: argparse.Namespace, place: Place, slots: Slots) -> SystemTrial:
-    """Raises NotTaken, OSError."""
+    """Another system that is only being written gives way, once this one may be taken. Raises
+    NotTaken, OSError."""
     now, slot = slots.about(), slots.other()
     _check_nothing_else(given, place)
     root_units.make(place.folder)
+    under_way = place.system.exists()
+    if under_way:
+        # Both fetch into the same file.
+        kit_health.systemctl("stop", system_trial.UNIT)
+    try:
+        # It may have come further meanwhile.
+        _check_nothing_else(given, place)
+        image, trial = _may_be_taken(given, place, slots, now, slot)
+    except (NotTaken, OSError):
+        if under_way:
+            _start_unit()
+        raise
+    # From here to the last line nothing is under way: a power cut mixes no two systems.
+    place.system.unlink(missing_ok=True)
+    sync_folder(place.folder)
+    # It takes the steps: it is known to work.
+    put_file(place.previous, given.program.read_bytes(), mode=0o644)
+    put_file(place.image, write_image(image))
+    place.result.unlink(missing_ok=True)
+    system_trial.write(place, trial)
+    if not _start_unit():
+        place.system.unlink()
+        raise NotTaken(f"{system_trial.UNIT} cannot be started: its message is above")
+    tell(
+        f"{now.version} → {trial.version}: {system_trial.UNIT} writes it, starts it, and goes back"
+        " if it does not work"
+    )
+    return trial
+
+
+def _start_unit() -> bool:
+    start = ["systemctl", "start", "--no-block", system_trial.UNIT]
+    return subprocess.run(start, stdin=subprocess.DEVNULL).returncode == 0
+
+
+def _may_be_taken(
+    given: argparse.Namespace, place: Place, slots: Slots, now: SystemName, slot: str
+) -> tuple[SystemImage, SystemTrial]:
+    """Raises NotTaken, OSError."""
     keys = keys_in(given.key)
     image = _image(given.what, keys, place, now.id)
     if image.name.board != now.board:
@@ -62,7 +102,7 @@ def begin(given: argparse.Namespace, place: Place, slots: Slots) -> SystemTrial:
         settings = load(given.config)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
-    trial = SystemTrial(
+    return image, SystemTrial(
         version=image.name.version,
         previous_version=now.version,
         what=_absolute(given.what),
@@ -75,19 +115,6 @@ def begin(given: argparse.Namespace, place: Place, slots: Slots) -> SystemTrial:
         steady=given.steady,
         pieces=len(image.pieces),
     )
-    # It takes the steps: it is known to work.
-    put_file(place.previous, given.program.read_bytes(), mode=0o644)
-    put_file(place.image, write_image(image))
-    place.result.unlink(missing_ok=True)
-    system_trial.write(place, trial)
-    start = ["systemctl", "start", "--no-block", system_trial.UNIT]
-    if subprocess.run(start, stdin=subprocess.DEVNULL).returncode != 0:
-        place.system.unlink()
-        raise NotTaken(f"{system_trial.UNIT} cannot be started: its message is above")
-    tell(
-        f"{now.version} → {trial.version}: {system_trial.UNIT} writes it, starts it, and goes back"
-    )
-    return trial
 
 
 def _absolute(what: str) -> str:
@@ -95,7 +122,7 @@ def _absolute(what: str) -> str:
 
 
 def _check_nothing_else(given: argparse.Namespace, place: Place) -> None:
-    """Another system that is only being written gives way. Raises NotTaken, OSError."""
+    """Raises NotTaken, OSError."""
     if place.trial.exists() or SettingsPlace(given.state).trial.exists():
         raise NotTaken("another change is on trial; `fieldagent update --last`", TAKEN)
     if not place.system.exists():
@@ -103,8 +130,6 @@ def _check_nothing_else(given: argparse.Namespace, place: Place) -> None:
     under_way = system_trial.read(place)
     if under_way.phase != "write":
         raise NotTaken(f"system {under_way.version} is on trial; `fieldagent update --last`", TAKEN)
-    kit_health.systemctl("stop", system_trial.UNIT)
-    place.system.unlink(missing_ok=True)
 
 
 def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
@@ -128,8 +153,8 @@ def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemI
     raise NotTaken(f"{what} cannot be read")
 
 
-def follow(place: Place, trial: SystemTrial) -> int:
-    """Until the machine starts anew, which the unit has it do."""
+def follow(place: Place) -> None:
+    """Until the machine starts anew, which the unit has it do; or until it has ended before."""
     last = ""
     try:
         while place.system.exists():
@@ -146,5 +171,3 @@ def follow(place: Place, trial: SystemTrial) -> int:
     except KeyboardInterrupt:
         tell("It goes on without you: `fieldagent update --last` tells how it ended.")
         raise
-    complain(f"system {trial.version} was not taken: `journalctl -u {system_trial.UNIT}` tells why")
-    return ERROR

@@ -69,7 +69,9 @@ def update(given: argparse.Namespace) -> int:
         if given.last:
             return _last(place, given.json)
         if given.what and given.what.endswith(system_image.SUFFIX):
-            return system_update.follow(place, system_update.begin(given, place, Slots()))
+            system_update.begin(given, place, Slots())
+            system_update.follow(place)
+            return _last(place, given.json)
         offered = begin(given, place)
     except NotTaken as refused:
         complain(f"nothing was changed: {escaped_lines(str(refused))}")
@@ -331,10 +333,10 @@ def _last(place: Place, as_json: bool) -> int:
     if not result["why"]:
         print(f"{result['version']} runs (before: {result['previous_version']})")
         return OK
-    complain(
-        f"{result['version']} did not work, and {result['previous_version']} runs again:"
-        f" {escaped_lines(result['why'])}"
-    )
+    what = f"did not work, and {result['previous_version']} runs again"
+    if not result.get("starts", 1):
+        what = f"was not started, and {result['previous_version']} runs on"
+    complain(f"{result['version']} {what}: {escaped_lines(result['why'])}")
     return ERROR
 
 

@@ -140,3 +140,10 @@ def test_what_a_laptop_shows_tells_what_works(kit: Path) -> None:
     found = {"address": "", "wifi": "HUT was not joined"}
     told = card.result({"hostname": "kit-ada"}, found, "")
     assert told == "This is kit-ada.\naddress: works\nwifi: HUT was not joined\n"
+
+
+def test_what_notepad_has_named_is_taken(kit: Path) -> None:
+    (kit / "boot/firmware/kit.properties.txt").write_text("\ufeffhostname=of-a-laptop\r\n")
+    assert card.take(kit) == ""
+    assert (kit / "etc/hostname").read_text() == "of-a-laptop\n"
+    assert not (kit / "boot/firmware/kit.properties.txt").exists()

@@ -4,7 +4,9 @@ and its boot loader told: slots are files, systemd is stood in for, the web serv
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.kit import fetching, kit_health, system_trial, system_update
+from fieldagent.kit import fetching, kit_health, system_trial, system_update, trial_journal
 from fieldagent.kit.fetching import FetchedFile, NotTaken
 from fieldagent.kit.system_slots import PARTITIONS, Slots
 from fieldagent.kit.trial import Place
@@ -247,10 +249,10 @@ def test_a_power_cut_while_it_is_written_begins_where_it_was(
     def cut(place: Place, trial: system_trial.SystemTrial) -> None:
         written(place, trial)
         if trial.written == 1:
-            raise OSError("the power fails")
+            raise KeyboardInterrupt("the power fails")
 
     monkeypatch.setattr(system_trial, "write", cut)
-    with pytest.raises(OSError, match="the power fails"):
+    with pytest.raises(KeyboardInterrupt, match="the power fails"):
         card.go_on()
     assert card.names() == {"system-a.conf"}
     monkeypatch.setattr(system_trial, "write", written)
@@ -280,6 +282,45 @@ def test_a_difference_that_does_not_fit_gives_way_to_the_whole(card: Card) -> No
     with card.slots.device("a").open("r+b") as running:
         running.write(bytes(40 << 20))
     card.begin(card.new)
+    card.go_on()
+    assert card.has_written_it()
+
+
+def test_a_full_disk_ends_it_and_the_agent_goes_on(
+    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(trial_journal, "keep", full)
+    card.begin(card.new)
+    assert card.go_on() == 1
+    assert card.result() == "no space left on device"
+    assert card.names() == {"system-a.conf"}
+    assert "start --no-block fieldagent.service" in told
+    assert "reboot" not in told
+
+
+def test_the_agent_goes_on_whatever_stops_the_trial(
+    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(_: Slots, __: str) -> str:
+        raise OSError("the card does not answer")
+
+    card.begin(card.new)
+    monkeypatch.setattr(Slots, "state", failed)
+    with pytest.raises(OSError, match="does not answer"):
+        card.go_on()
+    assert told[-1] == "start --no-block fieldagent.service"
+
+
+def test_an_order_that_is_refused_leaves_the_one_before_at_work(
+    card: Card, told: list[str]
+) -> None:
+    card.begin(card.new)
+    with pytest.raises(NotTaken, match="cannot be read"):
+        card.begin(card.served / "3.0.0.system")
+    assert told == ["stop fieldagent-system.service"]
     card.go_on()
     assert card.has_written_it()
 

@@ -77,8 +77,8 @@ def _fetched(name: str) -> str | None:
 
 @pytest.fixture(scope="session")
 def pc_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a board with a PC's processor, with its system beside it; nobody writes to it, and those
-    who test beside each other share it."""
+    """Of a board with a PC's processor; nobody writes to it, and those who test beside each other
+    share it."""
     home = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         home = home.parent
@@ -86,10 +86,11 @@ def pc_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # What `build/image` makes last.
-        if (folder / "kit.system").exists():
-            return folder / "kit.img"
-        return card_image("amd64", folder)
+        whole = folder / "whole"
+        if not whole.exists():
+            card_image("amd64", folder)
+            whole.touch()
+    return folder / "kit.img"
 
 
 @pytest.fixture(scope="module")

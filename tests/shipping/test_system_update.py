@@ -5,6 +5,8 @@ with a power cut in the middle. Each walk goes on where the one before has ended
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ import pytest
 from tests.machine import lacking, tool
 from tests.processes import Running, sky
 from tests.shipping.board import BOOT, ENTRIES, Board
+from tests.shipping.card import cut_out, partitions
 from tests.shipping.conftest import ROOT, build
 from tests.shipping.test_image import DEAD, Changes
 from tests.shipping.update_kit import rebuilt, version
@@ -98,11 +101,13 @@ def system(
 
 def raw(image: Path, target: Path) -> Path:
     """The first of the card's systems, in a file of its own."""
-    size = json.loads(image.with_suffix(".system").read_bytes())["size"]
-    with image.open("rb") as card, target.open("wb") as part:
-        card.seek(257 << 20)
-        for _ in range(size >> 20):
-            part.write(card.read(1 << 20))
+    cut_out(image, partitions(image)[1], target)
+    # Its file system is smaller than its place.
+    told = subprocess.check_output([tool("dumpe2fs", "e2fsprogs"), "-h", target], text=True)
+    blocks, size = (
+        int(re.findall(rf"(?m)^{name}: +(\d+)$", told)[0]) for name in ("Block count", "Block size")
+    )
+    os.truncate(target, blocks * size)
     return target
 
 
