@@ -31,7 +31,8 @@ KEPT = Path("etc/fieldagent") / card_format.NAME
 RESULT = "kit-result.txt"
 PATIENCE = 120.0
 """Seconds in which all of it is to work."""
-LOOK = 3.0
+LOOK = 10.0
+"""Seconds between two looks: a start keeps a slow board busy as it is."""
 
 
 def take(root: Path) -> str:

@@ -136,6 +136,13 @@ def test_of_another_card_an_access_point_is_refused(tmp_path: Path) -> None:
     assert list(boot.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--gateway", "--dns"])
+def test_what_needs_an_address_is_not_passed_over(kit: Path, tmp_path: Path, option: str) -> None:
+    done = added(tmp_path, kit / "boot/firmware", option, "10.0.0.1", given="")
+    assert done.returncode == 65
+    assert f"{option[2:]} needs address" in done.stderr
+
+
 def test_what_a_laptop_shows_tells_what_works(kit: Path) -> None:
     found = {"address": "", "wifi": "HUT was not joined"}
     told = card.result({"hostname": "kit-ada"}, found, "")

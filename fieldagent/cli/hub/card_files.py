@@ -20,6 +20,8 @@ from fieldagent.system.terminal import escaped
 OF_AN_IMAGE = {
     "access_point": "--access-point",
     "kit_address": "--kit-address",
+    "gateway": "--gateway",
+    "dns": "--dns",
     "time_zone": "--time-zone",
 }
 WORDS = ("hostname", "ssh_key", "wifi", "ca_file", "update_key", *OF_AN_IMAGE)
@@ -86,13 +88,13 @@ def _properties(given: argparse.Namespace) -> str:
         "access-point": given.access_point,
     }
     if given.wifi and (secret := _password(given.wifi, ", empty for an open Wi-Fi")):
-        _check(given, {"country": "CH", "wifi": given.wifi, "wifi-password": secret})
+        _check({"country": "CH", "wifi": given.wifi, "wifi-password": secret})
         told["wifi-password"] = card_format.pre_shared_key(given.wifi, secret)
     if given.access_point:
         # As it is: the kit shows it to phones.
         told["access-point-password"] = _password(given.access_point, "")
     said = {name: value for name, value in told.items() if value}
-    _check(given, said)
+    _check(said)
     return _text(said)
 
 
@@ -106,7 +108,7 @@ def _text(said: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in marked.items())
 
 
-def _check(given: argparse.Namespace, said: Mapping[str, str]) -> None:
+def _check(said: Mapping[str, str]) -> None:
     try:
         card_format.parse(_text(said), Path(card_format.NAME))
     except InvalidSettings as wrong:
