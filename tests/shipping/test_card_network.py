@@ -87,7 +87,8 @@ def test_whatever_it_asks_for_it_finds_the_kit(board: Board) -> None:
     )
     board.until(f"{PHONE} getent ahostsv4 anything.example.org | grep -q ^192.168.4.1", BOOT)
     asked = "http://connectivitycheck.gstatic.com/generate_204"
-    told = board.until(f"{PHONE} curl --silent --fail {asked}", BOOT)
+    # As the window for signing in does.
+    told = board.until(f"{PHONE} curl --silent --fail --location {asked}", BOOT)
     assert "https://" in told
     # Of the agent's own interface nothing is there.
     assert board.ask(f"{PHONE} curl --silent --max-time 20 http://192.168.4.1:9091/")[0] != 0
