@@ -77,6 +77,24 @@ def test_each_figure_that_is_to_be_watched_has_a_rule(figure: str) -> None:
     assert re.search(rf"expr: .*\b{figure}\b", rules), figure
 
 
+def figures(cell: str) -> set[str]:
+    """Return the numbers in it; those in µs are worked out from others."""
+    return set(re.findall(r"(?<![\d.])\d+(?:\.\d+)?(?![\d.]| µs)", cell))
+
+
+def test_what_scale_takes_from_the_hubs_page_stands_there() -> None:
+    """A figure of cost is measured for one page; the other works with the same."""
+    there = [figures(row) for row in (ROOT / "docs/hub.md").read_text().splitlines()]
+    scale = (ROOT / "docs/scale.md").read_text()
+    taken = re.findall(r"^\| [^|]+ \| ([^|]+) \| the hub's page \|$", scale, re.MULTILINE)
+    assert taken
+    for cell in taken:
+        assert any(figures(cell) <= row for row in there), cell
+    of_items = re.findall(r"1 667 × (\S+)", scale)
+    assert of_items
+    assert set(of_items) <= {each for cell in taken for each in figures(cell)}
+
+
 def symptoms() -> list[str]:
     rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
     spans = (span for row in rows for span in re.findall(r"`([^`]+)`", row))

@@ -486,7 +486,8 @@ async def _read_dead_letters(agent: Agent) -> None:
 async def _keep_room(agent: Agent) -> None:
     journal = agent.parts.journal
     while True:
-        await trio.sleep(AWAY_EVERY if journal.not_on_disk else ROOM_EVERY)
+        every = AWAY_EVERY if journal.not_on_disk else ROOM_EVERY
+        await trio.sleep_until(waits.beat_after(every))
         with suppress(StoreFull):
             await journal.return_to_disk(idle=not _in_memory_alone(agent))
             await journal.keep_reserve()

@@ -36,7 +36,7 @@ async def keep_told(clock: LivedTime, gpsd: tuple[str, int]) -> None:
                     pause = KNOWN
                 except (OSError, trio.BrokenResourceError) as error:
                     log.debug("no time from gpsd: %s", error)
-        await waits.sleep(pause)
+        await trio.sleep_until(waits.beat_after(pause))
 
 
 async def fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 DAY = 86_400.0
 SOON, AGAIN = 10.0, 3_600.0
 """Seconds until the first look, and until another where the last failed."""
-OFFER_SEEN = 15.0
+OFFER_SEEN = 60.0
 """Seconds after which an offer that the hub has brought ends the silence."""
 SILENCE = 60 * DAY
 """Seconds without news after which people are told."""
@@ -114,7 +114,7 @@ class UpdateNews:
             for notice in self.notices():
                 log.warning("%s", notice)
             while self._offered() == offered and trio.current_time() < again:
-                await waits.sleep(OFFER_SEEN)
+                await trio.sleep_until(waits.beat_after(OFFER_SEEN))
 
     async def _look(self, offered: str) -> float:
         """Return the seconds until the next look."""

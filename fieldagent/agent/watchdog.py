@@ -54,7 +54,7 @@ async def keep_fed(
                     notify("WATCHDOG=1")
                     notify(f"STATUS={in_brief()}")
                 beside()
-                await waits.sleep(every)
+                await trio.sleep_until(waits.beat_after(every))
     finally:
         faulthandler.cancel_dump_traceback_later()
 

@@ -139,7 +139,7 @@ class _Server:
         """A caller who gives up and asks again must not hold a place for each time they did: what
         they asked for may take hours."""
         while True:
-            await trio.sleep(LOOK_EVERY)
+            await trio.sleep_until(waits.beat_after(LOOK_EVERY))
             for connection in self._all:
                 connection.peer.look_for()
 

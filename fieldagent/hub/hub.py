@@ -67,6 +67,7 @@ from fieldagent.hub.service import access_log, incident_log, listening
 from fieldagent.hub.service.access_log import AccessLog
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
+from fieldagent.hub.service.synthetic_item import URL, SyntheticItems
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
@@ -96,6 +97,9 @@ HOUSEKEEPING = 300.0
 """Seconds between two looks at what may be forgotten, while something is written."""
 AT_REST = 3600.0
 """The same while nothing is."""
+
+SYNTHETIC = "synthetic items"
+"""What people are told that part by."""
 
 
 class Hub:
@@ -144,6 +148,9 @@ class Hub:
         self.access = AccessLog(
             _lines_of(settings, emit), figures, trusted=settings.trusted_proxies
         )
+        self.synthetic = SyntheticItems(
+            store, time.time, settings.item_time_to_live, self.supervisor.notes(SYNTHETIC)
+        )
         self.health = Health(
             store,
             clock=time.time,
@@ -155,14 +162,14 @@ class Hub:
                 "contact_steps_broken": chain.broken(db, self.reach.kinds, self.reach.own)
             },
         )
-        self.contact_host = ContactHost(
+        contact_host = ContactHost(
             store,
             settings.contact_own,
             settings.console_address or "",
             open_public(settings.webhook_allow),
             time.time,
         )
-        self.reach = Reach(self.contact_host, contact_kinds(settings.contacts))
+        self.reach = Reach(contact_host, contact_kinds(settings.contacts))
         self.routes = self._routes(authentication)
         if guest is not None:
             self.routes.append(GuestLink(guest, store, time.time).route())
@@ -239,7 +246,12 @@ class Hub:
             "links": self.leases.links,
             "confirmations_refused": self.mobile_originated.mismatches,
             "bridges_linked": len(self.access.figures.bridged),
+            **({"synthetic_item_seconds": self.synthetic.age()} if self.sends_synthetic else {}),
         }
+
+    @property
+    def sends_synthetic(self) -> bool:
+        return self.settings.synthetic_item == "on"
 
     @property
     def keeping(self) -> Keeping:
@@ -289,7 +301,7 @@ class Hub:
         they fail."""
         people = answers.ContactInbox(self.store, clock=time.time)
         inbox = kit_sms.KitSmsInbox(self.store, self.mobile_originated, people, clock=time.time)
-        return Inward(self.contact_host, inbox, partial(self._note_inward, what))
+        return Inward(self.reach.host, inbox, partial(self._note_inward, what))
 
     def _note_inward(self, what: str, error: BaseException, about: str) -> None:
         """Whoever never fails is no part that people are told of."""
@@ -344,6 +356,8 @@ async def run(
                         parts.start_soon(keep, bridge.title, work)
                 for name, part in PARTS.items():
                     parts.start_soon(keep, name, partial(part, hub))
+                if hub.sends_synthetic:
+                    parts.start_soon(keep, SYNTHETIC, hub.synthetic.run)
                 await _serve(hub, listeners, certificate, task_status)
                 parts.cancel_scope.cancel()
         nursery.cancel_scope.cancel()
@@ -497,13 +511,15 @@ async def _hand_outward(hub: Hub) -> None:
 
 async def _post_webhooks(hub: Hub) -> None:
     def note_post(post: WebhookPost, result: HandoverResult, seconds: float) -> None:
+        if post.webhook.url == URL:
+            return
         outcome, id_ = result.outcome.value, post.delivery.request_id
         hub.access.note_post(post.webhook.id, id_, len(post.items), outcome, seconds, result.reason)
 
     await webhooks.run(
         hub.store,
         clock=time.time,
-        open_stream=open_public(hub.settings.webhook_allow),
+        open_stream=hub.synthetic.opener(open_public(hub.settings.webhook_allow)),
         note_fault=hub.supervisor.notes("webhooks"),
         note_post=note_post,
         desk=hub.settings.console_address or "",

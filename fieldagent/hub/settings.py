@@ -100,6 +100,7 @@ class HubSettings:
     keep_days: int
     keep_audit_days: int
     drain_seconds: int
+    synthetic_item: str
     operators: tuple[str, ...]
     """Operators of one's own."""
     operator_own: Mapping[str, Any]
@@ -258,6 +259,13 @@ KEYS = (
         whole(0, 60, "seconds"),
         0,
         "seconds from SIGTERM, when /healthz turns to 503, until links and listeners close (0)",
+    ),
+    Key(
+        "synthetic-item",
+        one_of("off", "on"),
+        "off",
+        "on: the hub sends an item of its own once a minute through push, store and webhook, and"
+        " /metrics tells the age of the last one that went the whole way (off)",
     ),
     Key(
         "operators",

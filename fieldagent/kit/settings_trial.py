@@ -56,7 +56,7 @@ class SettingsPlace:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.trial = folder / "settings.json"
+        self.trial = folder / outcomes.SETTINGS_TRIAL
         self.new = folder / "settings-new.properties"
         self.before = folder / "settings-before.properties"
         self.number = folder / "settings-number"

@@ -53,7 +53,7 @@ class Place:
         """Of a download that was broken off."""
         self.packages = folder / "packages"
         """Of both versions, where the program came as Debian packages."""
-        self.trial = folder / "trial.json"
+        self.trial = folder / outcomes.UPDATE_TRIAL
         self.system = folder / "system.json"
         """Of a whole system, which is on trial; `image` lists its pieces."""
         self.image = folder / "system.image"

@@ -13,11 +13,20 @@ import trio
 
 STOP_GRACE = 5.0
 """Seconds that remain for what may finish: systemd waits longer."""
+BEAT = 60.0
+"""Seconds. What has time is done on the beat, all at once: a kit at rest is woken once for it."""
 
 
 async def sleep(seconds: float) -> None:
     """`trio.sleep`; a length below zero, or none at all (NaN), is zero."""
     await trio.sleep(max(0.0, seconds))
+
+
+def beat_after(seconds: float) -> float:
+    """Return the moment, of trio's clock, of the beat that is nearest to so many seconds from now:
+    half a beat from there at the most. Less than a beat is as long as it is."""
+    at = trio.current_time() + seconds
+    return at if seconds < BEAT else BEAT * round(at / BEAT)
 
 
 def move_on_after(seconds: float) -> trio.CancelScope:

@@ -28,13 +28,14 @@ from fieldagent.http.link_session import LinkSession
 from fieldagent.hub.access import directory
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import is_postgres, open_store
+from fieldagent.hub.webhook import webhook_directory
+from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import Location
 from fieldagent.simulator.fleet import Silence
 from fieldagent.wire.envelope import Entry, encode
 from tests.bench.hook_receiver import receiver
 from tests.bench.process import family_processor, processor
 from tests.bench.pushes import statements
-from tests.bench.silent_links import devices_of
 from tests.bench.table import row
 from tests.postgres import new_database, server
 from tests.processes import administer, hub, started
@@ -121,13 +122,14 @@ class Taken(NamedTuple):
     """Posts to the webhook a second meanwhile."""
 
 
-def taken_in(database: str, each: int) -> Taken:
+def taken_in(database: str, each: int, *, teams: int = 1, batch: int = 0) -> Taken:
+    """The kits are of so many users, each alone in a workspace whose webhook takes `batch` items in
+    a post."""
     administer(database, "init", "Bench")
-    tokens = devices_of(database, LINKS)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         there = stack.enter_context(receiver(0.001))
-        administer(database, "webhook", "add", there.url, "--untried")
+        tokens = kits_of_teams(database, teams, webhook_directory.new(there.url, batch=batch))
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", "access-log": "none"}
         running = stack.enter_context(hub(folder, settings))
         share = -(-LINKS // CLIENTS)
@@ -156,6 +158,27 @@ def taken_in(database: str, each: int) -> Taken:
             (statements(database) - counted) / items,
             there.got()["items"] / took,
         )
+
+
+def kits_of_teams(database: str, teams: int, webhook: Webhook) -> list[str]:
+    """Return the link tokens of LINKS new kits, in as many workspaces as there are teams."""
+    store = open_store(database)
+
+    def add(db: Db) -> list[str]:
+        users = []
+        for team in range(teams):
+            workspace = directory.add_workspace(db, f"team {team}", now=0.0)
+            webhook_directory.add(db, workspace, webhook, now=0.0)
+            users.append((workspace, directory.add_user(db, workspace, "kits", now=0.0)))
+        of = [users[kit % teams] for kit in range(LINKS)]
+        return [
+            directory.add_device(db, *whose, f"kit {kit}", now=0.0)[1]
+            for kit, whose in enumerate(of)
+        ]
+
+    tokens = store.once(add)
+    store.close()
+    return tokens
 
 
 SENDERS = 5

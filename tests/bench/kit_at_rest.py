@@ -28,10 +28,11 @@ from fieldagent.agent.journal import lived
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.watchdog import PROOF_EVERY
 from fieldagent.wire.kit_condition import UNKNOWN
-from tests.bench.process import REST, doings, resident
+from tests.bench.process import REST, doings, radio_node, resident, until_at_work
 from tests.bench.table import row
+from tests.browser import browser, page
 from tests.machine import mounted
-from tests.processes import MODULE, Agent, Hub, Running, administer, agent, hub, sky
+from tests.processes import MODULE, Agent, Hub, administer, agent, hub, sky
 
 WATCHDOG = 180.0
 """WatchdogSec of `systemd/fieldagent.service`."""
@@ -62,7 +63,13 @@ DEVICES = {
 """Watts: 35 mA at 5 V (the 9602's developer's guide, table 9); 15 mA at 3.3 V, 40 mA at 5 V
 (wiki.meshamerica.com); 11 mA at 3.7 V (SIMCom's hardware design)."""
 
-WAKEUPS = {"satellite": "<= 0.06", "radio, a node": "<= 0.1", "link to the hub": "<= 0.1"}
+PAGE_OPEN = "satellite, its page in view"
+WAKEUPS = {
+    "satellite": "<= 0.06",
+    "radio, a node": "<= 0.1",
+    "link to the hub": "<= 0.1",
+    PAGE_OPEN: "<= 0.3",
+}
 """A second, of a kit with that channel alone."""
 
 
@@ -125,6 +132,8 @@ def look(kit: Kit) -> Seen:
 def at_rest(kits: list[Kit]) -> dict[str, AtRest]:
     """They have a minute to come to rest, and are watched for another, all at once."""
     time.sleep(REST)
+    # What their starts have left in memory, the inodes of files, goes now and is none of the rest.
+    os.sync()
     before = [look(each) for each in kits]
     time.sleep(REST)
     found = {}
@@ -206,10 +215,6 @@ def hub_with_tls(home: Path) -> Iterator[Above]:
         yield Above(running, database, home / "ca.pem")
 
 
-def radio_node(home: Path) -> dict[str, str]:
-    return {"radio-port": str(home / "node-1"), "radio-station": "1"}
-
-
 def measure() -> tuple[dict[str, AtRest], float]:
     """Return what each kit does at rest, and the bytes of one test of a link, both ways."""
     with ExitStack() as stack:
@@ -220,6 +225,7 @@ def measure() -> tuple[dict[str, AtRest], float]:
         kinds: dict[str, dict[str, str | None]] = {
             "no channel": none,
             "satellite": {},
+            PAGE_OPEN: {},
             "radio, a node": none,
             "link to the hub": {**none, **above.link("linked", above.running.port)},
             "all three": {**above.link("all", above.running.port)},
@@ -237,14 +243,14 @@ def measure() -> tuple[dict[str, AtRest], float]:
             if settings.get("satellite-port", "") is not None:
                 stack.enter_context(sky(own))
             if name in ("radio, a node", "all three"):
-                air = [*MODULE, "simulate", "node", "--link", str(own / "node")]
-                stack.enter_context(Running(air, "type `help`"))
-                settings.update(radio_node(own))
+                settings.update(stack.enter_context(radio_node(own)))
             settings["state-directory"] = str(place.place / "state")
             watchdog = {"WATCHDOG_USEC": f"{WATCHDOG * 1e6:.0f}"}
             running = stack.enter_context(agent(own, settings, MODULE, **watchdog))
-            if "hub-address" in settings:
-                running.expect("linked to the hub")
+            until_at_work(running)
+            if name == PAGE_OPEN:
+                opened = stack.enter_context(browser())
+                stack.enter_context(page(opened, running.port))
             kits.append(Kit(name, running, place))
         found = at_rest(kits)
         before = relay.on_wire()

@@ -9,12 +9,13 @@ import sys
 import sysconfig
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench.table import row
-from tests.processes import MODULE, ZIPAPP, Agent, Running, administer, agent, hub, sky
+from tests.processes import MODULE, ZIPAPP, Agent, Running, administer, agent, hub, sky, until
 
 ROUNDS = 7
 REST = 60.0
@@ -120,6 +121,24 @@ def satellite_only() -> tuple[int, AtRest]:
         return memory(kit), at_rest(kit.process.pid)
 
 
+@contextmanager
+def radio_node(home: Path) -> Iterator[dict[str, str]]:
+    """A node, and the settings of a kit that has it."""
+    folder = home / "air"
+    with Running([*MODULE, "simulate", "node", "--link", str(folder)], "type `help`"):
+        yield {"radio-port": str(folder / "node-1"), "radio-station": "1"}
+
+
+def until_at_work(kit: Agent) -> None:
+    """Wait for each channel: an agent that looks for a modem does other things, and holds less."""
+
+    def are_ready() -> bool:
+        channels = kit.call("GET", "/api/status").body["channels"]
+        return all(each["state"] in (None, "ready") for each in channels.values())
+
+    until(are_ready)
+
+
 def all_channels() -> tuple[int, AtRest]:
     """Memory of an agent with a modem, a radio node and a link to a hub on SQLite; and what that
     hub does at rest."""
@@ -131,16 +150,10 @@ def all_channels() -> tuple[int, AtRest]:
         token = administer(database, "device", "add", "kit", "--user", member)["hub-token"]
         above = stack.enter_context(hub(home, {"database": database}))
         stack.enter_context(sky(home))
-        air = [*MODULE, "simulate", "node", "--link", str(home / "node")]
-        stack.enter_context(Running(air, "type `help`"))
-        settings = {
-            "radio-port": str(home / "node-1"),
-            "radio-station": "1",
-            "hub-address": above.address,
-            "hub-token": token,
-        }
+        radio = stack.enter_context(radio_node(home))
+        settings = {**radio, "hub-address": above.address, "hub-token": token}
         kit = stack.enter_context(agent(home, settings))
-        kit.expect("linked to the hub")
+        until_at_work(kit)
         return memory(kit), at_rest(above.process.pid)
 
 

@@ -1,7 +1,8 @@
 """Posts to a webhook whose receiver is a process of its own: `python -m tests.bench.webhooks`.
 
 What waits is entered before the hub starts; then it is counted what the receiver has got. The last
-lines are with 200 links that send as fast as they can on the same processors (`inbound`).
+lines are with 200 links that send as fast as they can on the same processors (`inbound`): of one
+user, whose items go one after the other, also in batches, and of as many teams.
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ CASES = (
     Case("one sender, a receiver of 1 ms", 1, 3_000, 0.001, 0, ""),
     Case("one sender, a receiver of 100 ms", 1, 100, 0.1, 0, ""),
     Case("one sender, a receiver of 100 ms, batches of 100", 1, 5_000, 0.1, 100, ">= 100"),
+)
+
+
+FLAT_OUT = (
+    ("200 links of one user", 1, 0),
+    ("the same, batches of 100,", 1, 100),
+    ("links of 200 teams", 200, 0),
 )
 
 
@@ -101,9 +109,10 @@ def main() -> None:
                 row(f"{engine}: {case.what}", found.speed, case.goal, "/s")
                 row("  the hub's processor for an item", found.processor, "", "ms")
                 row("  connections", found.connections)
-            flat_out = taken_in(new(engine, "links"), 1)
-            row(f"{engine}: while 200 links send flat out", flat_out.posted, "", "/s")
-            row("  items taken in meanwhile", flat_out.speed, "", "/s")
+            for what, teams, batch in FLAT_OUT:
+                flat_out = taken_in(new(engine, what), 1, teams=teams, batch=batch)
+                row(f"{engine}: while {what} send flat out", flat_out.posted, "", "/s")
+                row("  items taken in meanwhile", flat_out.speed, "", "/s")
 
 
 if __name__ == "__main__":

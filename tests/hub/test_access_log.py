@@ -43,6 +43,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     administer(database, "user", "add", "Ada")
     token = administer(database, "device", "add", "kit", "--user", "Ada")["hub-token"]
     settings = {"database": database, "access-log": "json", "webhook-allow": "127.0.0.0/8"}
+    settings["synthetic-item"] = "on"
     right = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
     body = {"sourceUserId": first["sourceUserId"], "workspaceId": first["workspaceId"]}
     text = json.dumps({**body, "targetUserId": "2", "message": {"content": SECRET_WORDS}})

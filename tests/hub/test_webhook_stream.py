@@ -14,11 +14,16 @@ from typing import Any, ClassVar
 
 import pytest
 
+from fieldagent.http.message import Response
 from fieldagent.hub.records.ledger import Posting, enter_from_kits
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.webhook import deliveries
 from fieldagent.package.package import Message
+from fieldagent.webhook.schedule import LONGEST
+from tests.hub.claiming import claim_runs
 from tests.hub.test_journey import folder
+from tests.hub.test_webhooks import of_batch, posting, send_messages, turn
 from tests.postgres import new_database
 from tests.processes import PATIENCE, administer, hub, until
 
@@ -124,3 +129,22 @@ def _handed(store: Any) -> int:
     sql = "SELECT count(*) FROM webhook_delivery WHERE state = 'handed'"
     ((count,),) = store.once(lambda db: db.execute(sql))
     return int(count)
+
+
+async def test_batches_of_a_sender_are_claimed_together_and_keep_their_ids(store: Store) -> None:
+    async with posting(store, batch=3) as (alps, there):
+        await send_messages(alps, range(8))
+        (run,) = await store.commit(partial(claim_runs, now=alps.now))
+        assert [len(each.items) for each in run] == [3, 3, 2]
+        await store.commit(partial(deliveries.give_back, posts=run))
+        there.answers = [Response(200), Response(503)]
+        await turn(alps)
+        # The second is tried later, and until then what is behind it waits.
+        await send_messages(alps, range(8, 9))
+        alps.now += LONGEST
+        await turn(alps)
+        ids = [each.delivery.request_id for each in run]
+        got = [each.headers["webhook-id"] for each in there.got]
+        assert got[:4] == [ids[0], ids[1], ids[1], ids[2]]
+        sent = [each for request in there.got for each in of_batch(request)]
+        assert sent == [f"a{n}" for n in (0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8)]

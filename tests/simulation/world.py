@@ -28,7 +28,6 @@ from fieldagent.agent.channels import (
     cellular,
     radio,
     reopening,
-    satellite,
     satellite_waits,
     sbd_modem,
 )
@@ -689,7 +688,7 @@ def _replaced(world: World) -> Iterator[None]:
             stack.enter_context(patch.object(module, name, value))
 
         put(trio.testing.MockClock, "_autojump", autojump.jump)
-        for module in (satellite, radio, ip_link):
+        for module in (satellite_waits, radio, ip_link):
             put(module, "LOOK_EVERY", 3600.0)
         put(satellite_waits, "PROGRESS_EVERY", 3600.0)
         put(node, "QUIET", 3600.0)

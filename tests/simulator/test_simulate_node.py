@@ -61,14 +61,14 @@ def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
 def test_the_air_is_seen(tmp_path: Path) -> None:
     """Who is heard, that two have one number, and that one has another key."""
     stranger = {"radio-key": "11" * 32}
-    with (
-        nodes(tmp_path, "--nodes", "4", "--seed", "7"),
-        kit(tmp_path, 1) as ada,
-        kit(tmp_path, 2, {}, **{"radio-station": "1", "radio-name": "Clone"}) as clone,
-        kit(tmp_path, 3) as ben,
-        kit(tmp_path, 4, {}, **stranger) as eve,
-    ):
-        assert "nobody was heard" in told(ben, "neighbours")
+    with ExitStack() as stack:
+        stack.enter_context(nodes(tmp_path, "--nodes", "4", "--seed", "7"))
+        ada = stack.enter_context(kit(tmp_path, 1))
+        assert "nobody was heard" in told(ada, "neighbours")
+        alike = {"radio-station": "1", "radio-name": "Clone"}
+        clone = stack.enter_context(kit(tmp_path, 2, {}, **alike))
+        ben = stack.enter_context(kit(tmp_path, 3))
+        eve = stack.enter_context(kit(tmp_path, 4, {}, **stranger))
         ada.call("POST", "/api/package/async", {"message": {"content": "I am 1"}})
         for each in (ada, clone):
             each.expect("another kit with our radio-station")

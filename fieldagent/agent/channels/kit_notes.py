@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 LOOK = 5.0
 """Seconds between two looks at what root's units have written, while that may change."""
 MAY_CHANGE = 1_200.0
-"""Seconds after a start, or an offer, in which it may: every change starts the agent."""
+"""Seconds in which it may, after an offer, or after a start while one of them is at work: each
+change starts the agent."""
 MODEMS = ("satellite", "radio")
 """Of whose the report tells."""
 MODEMS_EVERY = 1_800.0
@@ -78,7 +79,7 @@ class KitNotes:
     installed: str = field(default_factory=lambda: installed(Path(__file__)))
     told: KitReport = field(default_factory=KitReport)
     """Over this link."""
-    watch_until: float = field(default_factory=lambda: trio.current_time() + MAY_CHANGE)
+    watch_until: float = -inf
     modems_again: float = -inf
     """When they may be told of; trio's clock."""
     offered: trio.Event = field(default_factory=trio.Event)
@@ -99,6 +100,9 @@ class KitNotes:
 
     def begin(self) -> None:
         """A new link: the hub is told again."""
+        left = self._left(OFFER) or self._left(PROGRAM_OFFER)
+        if left or outcomes.at_work(self.state_directory):
+            self.watch_until = trio.current_time() + MAY_CHANGE
         self.told, self.modems_again = KitReport(), -inf
         self.named_directory, self.told_earshot, self.told_holding = False, {}, False
         self.asked.clear()

@@ -139,7 +139,7 @@ class RadioDriver:
     async def _show_life(self) -> NoReturn:
         while True:
             self.progress()
-            await trio.sleep(LOOK_EVERY)
+            await trio.sleep_until(waits.beat_after(LOOK_EVERY))
 
     async def _speak(self, flights: trio.Nursery) -> NoReturn:
         follows = False

@@ -37,7 +37,13 @@ from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_mail import STAYS, MailRead, MailReader
 from fieldagent.agent.channels.satellite_pace import GatewayMailbox, LinkRest
-from fieldagent.agent.channels.satellite_waits import first_of, note_absent, obey, until_rested
+from fieldagent.agent.channels.satellite_waits import (
+    first_of,
+    next_look,
+    note_absent,
+    obey,
+    until_rested,
+)
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system.lazy_dataclass import dataclass
@@ -50,8 +56,6 @@ from fieldagent.wire.sbd_status import MT_STATUS, MoStatus, SessionVerdict, mo_s
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 60.0
-"""Seconds between two looks at an idle modem, for a ring that was missed or a reset."""
 HOLD_EACH = 10
 """Of how many looks one asks whether the modem's settings stand."""
 NO_SERVICE_WAIT = 120.0
@@ -196,7 +200,7 @@ class SatelliteDriver:
         """Wait for a Package or a message; look at an idle modem now and then."""
         looks = 0
         while not self._mailbox_is_due():
-            if await self._wait(LOOK_EVERY, self._package_due, self._mailbox_due):
+            if await self._wait(next_look(), self._package_due, self._mailbox_due):
                 break
             looks += 1
             if (await self.modem.status()).mt_flag:

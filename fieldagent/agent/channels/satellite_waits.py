@@ -17,6 +17,13 @@ log = logging.getLogger(__name__)
 
 PROGRESS_EVERY = 60.0
 """Seconds between two calls of `progress` while nothing happens."""
+LOOK_EVERY = 60.0
+"""Seconds between two looks at an idle modem: for a ring that was missed, a reset, the sky."""
+
+
+def next_look() -> float:
+    """Return the seconds until an idle modem is looked at."""
+    return waits.beat_after(LOOK_EVERY) - trio.current_time()
 
 
 async def first_of(
@@ -34,7 +41,7 @@ async def first_of(
                 nursery.start_soon(until, event)
             while True:
                 progress()
-                await trio.sleep(PROGRESS_EVERY)
+                await trio.sleep_until(waits.beat_after(PROGRESS_EVERY))
     return not limit.cancelled_caught
 
 

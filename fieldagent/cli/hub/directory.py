@@ -22,7 +22,7 @@ def init(given: argparse.Namespace) -> int:
     """The database, and the first workspace with an integration that may push to it."""
 
     def make(db: Db, now: float) -> int:
-        if directory.workspaces(db):
+        if any(each["name"] != directory.SYNTHETIC for each in directory.workspaces(db)):
             raise Refused("there are workspaces already; `fieldagent hub workspace add` adds one")
         workspace = directory.add_workspace(db, given.name, now=now)
         member = directory.add_user(db, workspace, "push", type_="Integration", now=now)

@@ -32,6 +32,10 @@ class Refused(Exception):
     """What was asked for cannot be; the text says why and what to do."""
 
 
+SYNTHETIC = "synthetic items of the hub"
+"""The workspace of `service.synthetic_item`, which is nobody's."""
+
+
 def add_workspace(db: Db, name: str, *, now: float) -> int:
     if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
         raise Refused(f"there is a workspace {name!r} already")
@@ -53,7 +57,7 @@ def workspaces(db: Db) -> list[Row]:
 def workspace_of(db: Db, named: str) -> int:
     """By its number or its name; the only one there is, when nothing is named."""
     if not named:
-        rows = db.execute("SELECT id FROM workspace LIMIT 2")
+        rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
         if len(rows) != 1:
             raise Refused("name the workspace with --workspace; `fieldagent hub workspace list`")
         return int(rows[0][0])

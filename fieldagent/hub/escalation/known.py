@@ -58,12 +58,12 @@ class Reach:
     def __init__(self, host: ContactHost, kinds: Kinds) -> None:
         self.kinds = kinds
         self.own = host.own
-        self._host = host
+        self.host = host
         self._senders: dict[str, Send] = {name: kind.sender(host) for name, kind in kinds.items()}
 
     def is_answered(self, kind: ContactKind) -> bool:
         """Return whether what somebody writes back by it reaches this hub."""
-        return kind.is_answered(self._host)
+        return kind.is_answered(self.host)
 
     async def tell(self, kind: str, address: str, notice: Notice) -> HandoverResult:
         """Hand a notice over, and return how that ended."""

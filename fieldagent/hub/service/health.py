@@ -27,6 +27,8 @@ before. A balancer asks every few seconds."""
 NO_ROOM = "the disk is full: make room on it; nothing goes on before"
 FEW_ROWS = 2_000
 """In the queues, which are counted at once where there were no more before."""
+FEW_ITEMS = 1_000
+"""That are counted one by one, at each look."""
 FIGURES = 10.0
 """Seconds for the figures: they count rows. Prometheus waits no longer."""
 
@@ -145,7 +147,7 @@ GAUGES = {
     "database_up": "1 while the database answers and takes what is written.",
     "disk_full": "1 while the database has no room for what is written.",
     "database_answer_seconds": "What the database took to answer this time.",
-    "items": "Items that are kept: at most, some between them may have been deleted.",
+    "items": "Items that are kept; of more than 1 000 at most so many: some may be deleted.",
     "deliveries_waiting": "Items that a kit has not confirmed, for each kit.",
     "oldest_delivery_seconds": "Age of the oldest of them; 0 where none waits.",
     "satellite_messages_waiting": "MT messages that the operator has not taken.",
@@ -170,6 +172,7 @@ GAUGES = {
     "rebuild_items_back": "Those of them that are here again.",
     "rebuild_items_gone": "Those that no kit has any more, at the most.",
     "radio_key_kits_lacking": "Kits that are a step behind with their group's new radio-key.",
+    "synthetic_item_seconds": "Age of the last item of this hub's own that went the whole way.",
     "dead_letters_kept": "Messages of kits that cannot be used.",
 }
 COUNTERS = {
@@ -193,7 +196,9 @@ def _families(values: Mapping[str, float]) -> Iterator[Family]:
 
 _FEW = {
     # A count takes a second for ten million: their numbers are in the order of their coming.
-    "items": "SELECT coalesce((SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1, 0)",
+    "items": f"SELECT CASE WHEN few <= {FEW_ITEMS} THEN few"
+    " ELSE (SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1 END FROM (SELECT count(*)"
+    f" AS few FROM (SELECT 1 FROM item LIMIT {FEW_ITEMS + 1}) AS these) AS counted",
     "satellite_messages_waiting": "SELECT count(*) FROM mobile_terminated",
     "satellite_messages_since": "SELECT min(created) FROM mobile_terminated",
     "sos_open_since": "SELECT min(raised) FROM sos WHERE state = 'open'",

@@ -35,8 +35,10 @@ CLAIM = 3 * DEADLINE
 """Seconds after which what nobody has settled is posted again."""
 RUN_MOST = 100
 """Posts in a run."""
+BATCHES_MOST = 10
+"""The same of batches: each claim waits for a commit, and there is but one run of a sender."""
 BATCH_BYTES = 1_000_000
-"""Of items, as they are stored, in one array."""
+"""Of items, as they are stored, in one run."""
 PATIENCE = 5 * 86_400.0
 """Seconds without a success after which a webhook is disabled."""
 
@@ -117,11 +119,6 @@ def claim(
     return runs
 
 
-class _Batch(NamedTuple):
-    number: int
-    items: list[int]
-
-
 def _runs(
     db: Db, webhook: Webhook, lanes: Sequence[Lane], now: float, desk: str
 ) -> list[tuple[WebhookPost, ...]]:
@@ -135,22 +132,25 @@ def _runs(
         *items,
         now,
     )
-    batches: dict[int, _Batch] = {}
+    claimed: list[list[list[int]]] = []
     early: set[int] = set()
     for head, sender, number, not_before in heads:
         found = _members(db, webhook, head, sender, number, now)
-        if webhook.batch and not number:
+        # One that was tried before goes again as it was, and by itself.
+        size = webhook.batch if not number else 0
+        batches = [found[at : at + size] for at in range(0, len(found), size)] if size else [found]
+        for batch in batches if size else ():
             db.execute(
                 f"UPDATE webhook_delivery SET batch = ? WHERE webhook = ?"
-                f" AND item IN ({marks(found)})",
-                *(head, webhook.id, *found),
+                f" AND item IN ({marks(batch)})",
+                *(batch[0], webhook.id, *batch),
             )
-        batches[head] = _Batch(head, found)
+        claimed.append(batches)
         if not_before > now:
             early.update(found)
-    if not batches:
+    if not claimed:
         return []
-    among, items = one_of(db, [item for batch in batches.values() for item in batch.items])
+    among, items = one_of(db, [item for run in claimed for batch in run for item in batch])
     db.execute(
         "UPDATE webhook_delivery SET claimed_until = ?, claimed_by = ?,"
         " telling = CASE WHEN told < 0 THEN 0 ELSE steps END WHERE webhook = ?"
@@ -169,18 +169,24 @@ def _runs(
     steps = reached(db, [item for item, *_, telling, _ in rows if telling])
     writer = _Writer(db, webhook, now, desk, early, steps)
     posts = {row[0]: writer.post(row) for row in rows}
-    runs = [tuple(posts[item] for item in batch.items) for batch in batches.values()]
-    return [(_together(run),) if webhook.batch else run for run in runs]
+    # Behind the oldest, which is locked, one may have been deleted meanwhile.
+    runs = [
+        [[posts[item] for item in batch if item in posts] for batch in batches]
+        for batches in claimed
+    ]
+    if webhook.batch:
+        return [tuple(_together(batch) for batch in run if batch) for run in runs]
+    return [tuple(post for batch in run for post in batch) for run in runs]
 
 
 def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: float) -> list[int]:
     """Return what goes with the oldest of a lane, in order: the very batch that it was in before,
-    or what waits behind it."""
+    or what waits behind it, of which there may be several batches."""
     rows = db.execute(
         "SELECT d.item, d.batch, d.not_before, d.claimed_until, length(item.body)"
         " FROM webhook_delivery d JOIN item ON item.id = d.item WHERE d.webhook = ?"
         " AND d.sender = ? AND d.state = 'waiting' AND d.item >= ? ORDER BY d.item LIMIT ?",
-        *(webhook.id, sender, head, webhook.batch or RUN_MOST),
+        *(webhook.id, sender, head, webhook.batch * BATCHES_MOST or RUN_MOST),
     )
     found: list[int] = []
     size = 0

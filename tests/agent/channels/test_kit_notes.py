@@ -82,6 +82,43 @@ async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
     assert await silent(notes)
 
 
+@pytest.mark.parametrize(
+    ("trial", "result", "members", "ended"),
+    [
+        (
+            *(outcomes.UPDATE_TRIAL, outcomes.UPDATE),
+            {"version": "2", "previous_version": "1", "why": ""},
+            KitReport(UpdateReport("2", "1")),
+        ),
+        (
+            *(outcomes.SETTINGS_TRIAL, outcomes.SETTINGS),
+            {"number": 7, "state": "back", "why": "no link"},
+            KitReport(None, OfferReport(7, "back", "no link")),
+        ),
+    ],
+)
+async def test_what_is_on_trial_as_the_agent_starts_is_told_as_it_ends(
+    state: Path, clock: Any, trial: str, result: str, members: dict[str, Any], ended: KitReport
+) -> None:
+    place = outcomes.folder_of(state) / trial
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("{}")
+    notes = KitNotes(state, {}, "")
+    notes.begin()
+    found: list[KitReport] = []
+
+    async def listen() -> None:
+        found.append(await told(notes))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listen)
+        await trio.sleep(2 * LOOK)
+        assert not found
+        left_by_root(state, result, **members)
+        place.unlink()
+    assert found == [ended]
+
+
 async def test_the_hub_hears_how_the_modems_hear_and_not_each_time_that_changes(
     state: Path, clock: Any
 ) -> None:

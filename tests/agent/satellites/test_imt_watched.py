@@ -16,7 +16,7 @@ IMT = {"satellite-modem": "imt"}
 DRIVER, MODEM = "fieldagent.agent.satellites.imt.driver", "fieldagent.agent.satellites.imt.modem"
 OUTBOX = "fieldagent.agent.outbound.outbox:ChannelOutbox"
 QUICK = (
-    Put(f"{DRIVER}:LOOK_EVERY", 1.0),
+    Put("fieldagent.agent.channels.satellite_waits:LOOK_EVERY", 1.0),
     Put(f"{DRIVER}:TRANSIT_MAX", 6.0),
     Put(f"{DRIVER}:CANCEL_MAX", 2.0),
     Put(f"{MODEM}:ANSWER_MAX", 2.0),

@@ -43,7 +43,13 @@ from fieldagent.agent.channels.contract import (
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_pace import LinkRest
-from fieldagent.agent.channels.satellite_waits import first_of, note_absent, obey, until_rested
+from fieldagent.agent.channels.satellite_waits import (
+    first_of,
+    next_look,
+    note_absent,
+    obey,
+    until_rested,
+)
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.imt.modem import (
     ImtModem,
@@ -63,8 +69,6 @@ from fieldagent.wire.sbd_status import MoStatus, SessionVerdict
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 60.0
-"""Seconds between two looks at an idle modem: for its topics, a reset, the sky."""
 SEGMENTS_MAX = 120.0
 """Seconds in which the modem asks for all of a message: 100 000 bytes take 6 s of serial line."""
 TRANSIT_MAX = 900.0
@@ -160,7 +164,7 @@ class ImtDriver:
             self.progress()
             self._show()
             if not self._can_send():
-                await self._wait(LOOK_EVERY, self.modem.news.wait)
+                await self._wait(next_look(), self.modem.news.wait)
                 await self.modem.look()
             elif (intent := self.outbox.unsettled()) is not None:
                 await self._resolve(intent)
@@ -194,7 +198,7 @@ class ImtDriver:
     # When there is something to do.
 
     async def _until_due(self) -> None:
-        while not await self._wait(LOOK_EVERY, self._due, self._urgent_due):
+        while not await self._wait(next_look(), self._due, self._urgent_due):
             await self.modem.look()
             self._show()
             if not self._can_send():
@@ -289,7 +293,7 @@ class ImtDriver:
         ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX)
         idle = 0
         while idle < IDLE_LOOKS and (left := ends - trio.current_time()) > 0:
-            if await self._wait(min(LOOK_EVERY, left), *events):
+            if await self._wait(min(next_look(), left), *events):
                 return
             await self.modem.look()
             idle = idle + 1 if self.modem.told.active is False else 0

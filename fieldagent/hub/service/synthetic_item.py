@@ -1,0 +1,267 @@
+"""An item of the hub's own, once a minute, the whole way that others' take: pushed, stored, and
+posted to a webhook whose receiver is the hub itself.
+
+It goes by HTTP through a door of its own on the loopback: the server, the proof of who calls, the
+intake and the webhooks are those that all use. No access log and no figure of others counts it.
+
+Each hub process sends its own, since each may be what is stuck. Any of them posts it, as it is with
+all items: that it was posted is read from the store.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import field
+from functools import partial
+
+import trio
+
+from fieldagent.http import client
+from fieldagent.http.client import Opener, RequestFailed
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.message import Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route, router
+from fieldagent.http.server import serve
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.directory import SYNTHETIC
+from fieldagent.hub.api.push_api import HubApi
+from fieldagent.hub.not_now import patient
+from fieldagent.hub.service import synthetic_rows
+from fieldagent.hub.service.synthetic_rows import Begun
+from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.store.group import StoreFull, StoreUnavailable
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.supervisor import Note
+from fieldagent.webhook import signature
+
+log = logging.getLogger(__name__)
+
+EVERY = 60.0
+"""Seconds from one to the next."""
+OVERDUE = 30.0
+"""Seconds after which one that is on its way is given up."""
+LIVES = 60
+"""Seconds until one expires that could not leave."""
+LOOK = 1.0
+"""Seconds between two looks whether it was posted; another hub's commits are heard of late."""
+HOST = "synthetic-item.invalid"
+"""No name server knows such a name (RFC 6761 6.4): `opener` alone does."""
+URL = f"http://{HOST}/received"
+ANEW = f"`fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub makes it anew"
+
+
+class NoFurther(Exception):
+    """It goes no further. `stage` is push, store or hook; `why` is for people."""
+
+    def __init__(self, stage: str, why: str) -> None:
+        super().__init__(f"{stage}: {why}")
+        self.stage = stage
+        self.why = why
+
+
+@dataclass(slots=True)
+class _Journey:
+    """Of one item: how far it has come."""
+
+    stage: str = "store"
+    begun: Begun | None = None
+    request_id: str = ""
+
+
+@dataclass(slots=True)
+class SyntheticItems:
+    """`time_to_live`: seconds, as of any push."""
+
+    store: Store
+    clock: Callable[[], float]
+    time_to_live: float
+    note_fault: Note
+    since: float = field(default_factory=time.monotonic)
+    """When the last one began that went the whole way; this hub, where none did."""
+    told: str | None = None
+    """Why the last one stopped, as the log says; empty where it went the whole way, None where none
+    was sent."""
+    secret: str = ""
+    port: int = 0
+
+    def age(self) -> float:
+        return time.monotonic() - self.since
+
+    async def run(self) -> None:
+        """Send one each minute until cancelled."""
+        listeners = open_listeners(0, ["127.0.0.1"])
+        self.port = port_of(listeners)
+        door = patient(router(self._routes()))
+        serving = partial(serve, door, listeners, stopping=trio.Event(), note_fault=self.note_fault)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serving)
+            while True:
+                began = trio.current_time()
+                await self._send_one()
+                await waits.sleep(began + EVERY - trio.current_time())
+
+    def opener(self, public: Opener) -> Opener:
+        """Return what connects to the receiver of these items here, and elsewhere as `public`."""
+
+        async def open_stream(host: str, port: int) -> trio.SocketStream:
+            if host != HOST:
+                return await public(host, port)
+            if not self.port:
+                raise RequestFailed(
+                    "another hub of this database has synthetic-item=on: set it at this one, too"
+                )
+            return await trio.open_tcp_stream("127.0.0.1", self.port)
+
+        return open_stream
+
+    def _routes(self) -> list[Route]:
+        api = HubApi(
+            self.store,
+            Authentication(self.store, clock=self.clock),
+            clock=self.clock,
+            grace=0.0,
+            time_to_live=self.time_to_live,
+        )
+        return [
+            Route("POST", "/api/package", api.push, judge=api.judge),
+            Route("POST", "/received", self._receive),
+        ]
+
+    async def _receive(self, request: Request) -> Response:
+        """Take a post, if our webhook has signed it."""
+        id_, moment, signed = (
+            request.headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
+        )
+        if self.secret and moment.isdigit():
+            made = signature.headers(id_, request.body, now=int(moment), secrets=[self.secret])
+            if hmac.compare_digest(dict(made)["webhook-signature"].encode(), signed.encode()):
+                return Response(204)
+        raise Problem(401, "no synthetic item of this database")
+
+    async def _send_one(self) -> None:
+        began, journey = time.monotonic(), _Journey()
+        stopped: NoFurther | None = None
+        with trio.move_on_after(OVERDUE) as on_its_way:
+            try:
+                await self._go(journey)
+            except NoFurther as found:
+                stopped = found
+        if on_its_way.cancelled_caught:
+            stopped = NoFurther(journey.stage, await self._why(journey))
+        self._tell(stopped, began)
+        with trio.move_on_after(OVERDUE):
+            await self._clear(journey)
+
+    async def _go(self, journey: _Journey) -> None:
+        """Take an item the whole way. Raises NoFurther."""
+        try:
+            # On a full disk so small an item may fit where larger ones do not.
+            await self.store.prove()
+            journey.begun = await self.store.commit(
+                lambda db: synthetic_rows.begin(db, URL, self.clock())
+            )
+            if journey.begun is None:
+                raise NoFurther("push", f"its workspace lacks its user or webhook: {ANEW}")
+            own = journey.begun.own
+            self.secret = own.secret
+            journey.stage = "push"
+            journey.request_id = id_ = await self._push(journey.begun)
+            journey.stage = "store"
+            if not await self.store.commit(
+                lambda db: synthetic_rows.give_webhook(db, own, id_, self.clock())
+            ):
+                raise NoFurther("store", "it was accepted, and is not in the database")
+            journey.stage = "hook"
+            while True:
+                written = self.store.heard(ANYTHING)
+                found = await self.store.read(lambda db: synthetic_rows.standing(db, own, id_))
+                if found is None:
+                    raise NoFurther("store", "it was stored, and is not in the database any more")
+                if found.state == "handed":
+                    return
+                if found.state == "dead":
+                    raise NoFurther("hook", found.reason)
+                with trio.move_on_after(LOOK):
+                    await written.wait()
+        except (StoreUnavailable, StoreFull) as error:
+            raise NoFurther("store", str(error)) from None
+
+    async def _push(self, begun: Begun) -> str:
+        """Its requestId. Raises NoFurther."""
+        own = begun.own
+        body = {
+            "sourceUserId": own.member,
+            "workspaceId": own.workspace,
+            "targetUserId": own.member,
+            "timeToLive": LIVES,
+            "message": {"content": SYNTHETIC},
+        }
+        proof = (("x-api-key", own.key), ("Authorization", f"Bearer {own.token}"))
+        try:
+            reply = await client.request(
+                "POST",
+                f"http://127.0.0.1:{self.port}/api/package",
+                headers=(*proof, ("Content-Type", "application/json")),
+                body=json.dumps(body).encode(),
+                deadline=OVERDUE,
+            )
+        except RequestFailed as failure:
+            raise NoFurther("push", failure.reason) from None
+        if reply.status == 200:
+            return reply.headers["location"].rpartition("/")[2]
+        # The intake answers these two where the database took nothing.
+        stage = "store" if reply.status in (503, 507) else "push"
+        try:
+            why = json.loads(reply.body)["detail"]
+        except (ValueError, KeyError):
+            why = f"answered {reply.status}"
+        raise NoFurther(stage, f"{why}: {ANEW}" if reply.status in (401, 403) else why)
+
+    async def _why(self, journey: _Journey) -> str:
+        """Say why it came no further within OVERDUE seconds."""
+        late = f"no further in {OVERDUE:g} s"
+        begun, id_, found = journey.begun, journey.request_id, None
+        if journey.stage != "hook" or begun is None:
+            return late
+        with trio.move_on_after(LOOK):
+            try:
+                found = await self.store.read(
+                    lambda db: synthetic_rows.standing(db, begun.own, id_)
+                )
+            except StoreUnavailable:
+                return late
+        if found is None:
+            return late
+        if found.reason:
+            return f"{late}: {found.reason}"
+        if found.claimed_until > self.clock():
+            return f"{late}: a hub has begun to post it"
+        return f"{late}: no hub has begun to post it"
+
+    def _tell(self, stopped: NoFurther | None, began: float) -> None:
+        if stopped is None:
+            if self.told != "":
+                log.info("synthetic items go the whole way: pushed, stored and posted")
+            self.since, self.told = began, ""
+        elif (text := str(stopped)) != self.told:
+            self.told = text
+            log.error(
+                "the synthetic item of this minute stopped at %s: %s; the last that went the whole"
+                " way is %.0f s old",
+                *(stopped.stage, stopped.why, self.age()),
+            )
+
+    async def _clear(self, journey: _Journey) -> None:
+        begun, id_ = journey.begun, journey.request_id
+        if begun is None:
+            return
+        try:
+            await self.store.commit(lambda db: synthetic_rows.clear(db, begun, id_, self.clock()))
+        except (StoreUnavailable, StoreFull) as error:
+            log.debug("a synthetic item is taken away later: %s", error)

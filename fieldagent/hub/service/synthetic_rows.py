@@ -1,0 +1,149 @@
+"""What the hub's synthetic items are in the store: a workspace of their own with a user, a key, a
+token and a webhook, which hub processes of one database share. Nothing stays beside these.
+
+Each function is one operation for `Store.commit` or `read`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from typing import NamedTuple
+
+from fieldagent.hub.access import secret
+from fieldagent.hub.access.directory import SYNTHETIC, insert_row
+from fieldagent.hub.records.audit import HUB, PUSH, note
+from fieldagent.hub.store.contract import Db
+from fieldagent.webhook.signature import PREFIX
+
+LEFT = 600.0
+"""Seconds after which an item is what a hub has left that was killed meanwhile."""
+
+RATE = 600
+"""Pushes a minute: each hub process makes one."""
+
+
+class Own(NamedTuple):
+    """What the items of this database go through."""
+
+    workspace: int
+    member: int
+    webhook: int
+    secret: str
+    """By which its webhook signs."""
+
+    @property
+    def key(self) -> str:
+        return self._proof("key")
+
+    @property
+    def token(self) -> str:
+        return self._proof("token")
+
+    def _proof(self, what: str) -> str:
+        # Each hub knows it without a file, and none makes a new one at each start.
+        return f"{what}_{hmac.digest(self.secret.encode(), what.encode(), hashlib.sha256).hex()}"
+
+
+class Begun(NamedTuple):
+    own: Own
+    line: int
+    """The last of the audit before it."""
+
+
+class PostState(NamedTuple):
+    """How an item stands with the webhook."""
+
+    state: str
+    attempts: int
+    claimed_until: float
+    reason: str
+
+
+def begin(db: Db, url: str, now: float) -> Begun | None:
+    """Make what is not there yet; None where somebody has taken a part of it away."""
+    own = _own(db) or _make(db, url, now) or _own(db)
+    if own is None:
+        return None
+    # A time in which nothing came back must not be the end of it.
+    db.execute(
+        "UPDATE webhook SET disabled = NULL, failing_since = NULL, reason = '' WHERE id = ?"
+        " AND disabled IS NOT NULL",
+        own.webhook,
+    )
+    ((line,),) = db.execute("SELECT coalesce(max(id), 0) FROM audit")
+    return Begun(own, line)
+
+
+def _own(db: Db) -> Own | None:
+    rows = db.execute(
+        "SELECT workspace.id, member, webhook.id, secrets FROM workspace"
+        " JOIN membership ON membership.workspace = workspace.id"
+        " JOIN webhook ON webhook.workspace = workspace.id WHERE workspace.name = ?"
+        " ORDER BY member, webhook.id LIMIT 1",
+        SYNTHETIC,
+    )
+    return Own(*rows[0]) if rows else None
+
+
+def _make(db: Db, url: str, now: float) -> Own | None:
+    """None where it is there, which another hub may have made at this moment."""
+    made = db.execute(
+        "INSERT INTO workspace (name, created) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+        " RETURNING id",
+        *(SYNTHETIC, now),
+    )
+    if not made:
+        return None
+    workspace = made[0][0]
+    signing = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    member = insert_row(db, "member", type="Integration", name=SYNTHETIC, created=now)
+    db.execute("INSERT INTO membership (workspace, member) VALUES (?, ?)", workspace, member)
+    webhook = insert_row(db, "webhook", workspace=workspace, url=url, secrets=signing, created=now)
+    own = Own(workspace, member, webhook, signing)
+    for kind, proof, columns in (
+        ("key", own.key, {"workspace": workspace, "scopes": "message", "per_minute": RATE}),
+        ("token", own.token, {"member": member}),
+    ):
+        lookup = secret.lookup(proof)
+        insert_row(
+            db, "credential", kind=kind, name=SYNTHETIC, lookup=lookup, created=now, **columns
+        )
+    note(db, workspace, HUB, "workspace add", f"{workspace} {SYNTHETIC}", now)
+    return own
+
+
+def give_webhook(db: Db, own: Own, request_id: str, now: float) -> bool:
+    """Give the item to the webhook, as what kits send is; False where there is no such item."""
+    given = db.execute(
+        "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
+        " SELECT ?, id, sender, 'waiting', ? FROM item WHERE request_id = ? AND workspace = ?"
+        " RETURNING item",
+        *(own.webhook, now, request_id, own.workspace),
+    )
+    db.announce("webhooks")
+    return bool(given)
+
+
+def standing(db: Db, own: Own, request_id: str) -> PostState | None:
+    rows = db.execute(
+        "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"
+        " AND item = (SELECT id FROM item WHERE request_id = ?)",
+        *(own.webhook, request_id),
+    )
+    return PostState(*rows[0]) if rows else None
+
+
+def clear(db: Db, begun: Begun, request_id: str, now: float) -> None:
+    """Take away the item, its line in the audit, and what a hub that was killed has left."""
+    workspace = begun.own.workspace
+    db.execute(
+        "DELETE FROM item WHERE workspace = ? AND (request_id = ? OR accepted < ?)",
+        *(workspace, request_id, now - LEFT),
+    )
+    db.execute(
+        f"DELETE FROM audit WHERE id > ? AND workspace = ? AND action = '{PUSH}'",
+        *(begun.line, workspace),
+    )

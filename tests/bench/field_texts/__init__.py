@@ -1,0 +1,41 @@
+"""Texts as people in the field send them: of hikers, sailors, medics, drivers and rescuers, 60 of
+each in five languages, four of each in Greek and Arabic. Written for this: no table was ever made
+from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fieldagent.wire.text_code import pack
+
+LANGUAGES = ("en", "de", "fr", "es", "uk", "el", "ar")
+TRADES = ("hikers", "sailors", "medics", "drivers", "rescuers")
+
+
+def _read(language: str) -> dict[str, list[str]]:
+    """Return the texts by trade: a file names a trade in a line that begins with #, then its
+    texts, one a line."""
+    found: dict[str, list[str]] = {}
+    trade = ""
+    for line in Path(__file__).with_name(f"{language}.txt").read_text("utf-8").splitlines():
+        if line.startswith("# "):
+            trade = line.removeprefix("# ")
+        else:
+            found.setdefault(trade, []).append(line)
+    return found
+
+
+BY_TRADE = {language: _read(language) for language in LANGUAGES}
+FIELD_TEXTS: dict[str, tuple[str, ...]] = {
+    language: tuple(text for texts in found.values() for text in texts)
+    for language, found in BY_TRADE.items()
+}
+"""By language."""
+
+
+def packed_share(texts: Sequence[str]) -> float:
+    """Return the bytes of the texts alone, packed where that is shorter, over those of UTF-8."""
+    sent = [pack(text) for text in texts]
+    sizes = [len(each if isinstance(each, bytes) else each.encode()) for each in sent]
+    return sum(sizes) / sum(len(text.encode()) for text in texts)

@@ -1,0 +1,204 @@
+"""The hub's own item, which goes the whole way that others' take: what is told where it stops, and
+that nothing else is disturbed by it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from fieldagent.hub.access.directory import SYNTHETIC
+from fieldagent.hub.store.opening import open_store
+from tests.hub.alps import Alps
+from tests.hub.test_outage import call
+from tests.hub.test_takes_writes import on_disk
+from tests.machine import fill, small_disk
+from tests.postgres import ACCOUNT, new_database, server
+from tests.processes import Hub, administer, hub, until
+
+QUICK = (
+    "import sys; from fieldagent.hub.service import synthetic_item as it;"
+    " it.EVERY, it.OVERDUE = 0.5, {overdue}; from fieldagent.__main__ import main; sys.exit(main())"
+)
+"""The program, with half a second where it has a minute."""
+WAY = "synthetic items go the whole way: pushed, stored and posted"
+STOPPED = "the synthetic item of this minute stopped at "
+
+
+@contextmanager
+def sending(
+    home: Path, database: str, *, overdue: float = 4.0, switch: str = "on"
+) -> Iterator[Hub]:
+    home.mkdir(exist_ok=True)
+    settings = {"database": database, "synthetic-item": switch}
+    with hub(home, settings, [sys.executable, "-c", QUICK.format(overdue=overdue)]) as running:
+        yield running
+
+
+def is_postgres(database: str) -> bool:
+    return database.startswith("postgresql")
+
+
+def look(database: str, sql: str) -> list[tuple[Any, ...]]:
+    store = open_store(database)
+    try:
+        return store.once(lambda db: db.execute(sql))
+    finally:
+        store.close()
+
+
+def figure(running: Hub, name: str) -> float:
+    told = call(running, "GET", "/metrics")[2]
+    found = re.findall(rf"^fieldagent_hub_{name} (\S+)$", told, re.MULTILINE)
+    assert len(found) == 1, told
+    return float(found[0])
+
+
+def entered(database: str) -> int:
+    """How many items the database has ever had."""
+    if is_postgres(database):
+        sql = "SELECT last_value FROM pg_sequences WHERE sequencename = 'item_id_seq'"
+    else:
+        sql = "SELECT seq FROM sqlite_sequence WHERE name = 'item'"
+    rows = look(database, sql)
+    return int(rows[0][0] or 0) if rows else 0
+
+
+def test_it_goes_the_whole_way_again_and_again_and_leaves_nothing(
+    database: str, tmp_path: Path
+) -> None:
+    open_store(database).close()
+    # Webhooks may not be at private addresses here: the hub reaches its own receiver all the same.
+    with sending(tmp_path, database) as running:
+        running.expect(WAY)
+        alps = Alps(database)  # the first workspace, and the only one where none is named
+        before = entered(database)
+        until(lambda: entered(database) >= before + 4)
+        alps.push(running.port, "of somebody")
+        age = figure(running, "synthetic_item_seconds")
+        until(lambda: figure(running, "synthetic_item_seconds") < age)
+        assert figure(running, "pushes_accepted_total") == 1
+        assert figure(running, "items") <= 2
+        told = call(running, "GET", "/metrics")[2]
+        assert 'webhook_posts_total{result="handed"} 0' in told
+        assert running.stop() == 0
+        lines = running.output()
+    assert len([line for line in lines if "event=push" in line]) == 1
+    assert [line for line in lines if "event=webhook" in line or STOPPED in line] == []
+    # One may be on its way as the hub ends: it is taken away ten minutes later.
+    assert look(database, "SELECT count(*) FROM item")[0][0] <= 2
+    assert look(database, "SELECT count(*) FROM audit WHERE action = 'push'")[0][0] <= 2
+    assert look(database, "SELECT count(*) FROM webhook_delivery")[0][0] <= 1
+
+
+FAILS = {
+    "sqlite": (
+        "CREATE TRIGGER stuck BEFORE UPDATE OF claimed_by ON webhook_delivery"
+        " BEGIN SELECT RAISE(ABORT, 'nobody claims anything'); END",
+        "DROP TRIGGER stuck",
+    ),
+    "postgresql": (
+        "CREATE FUNCTION stuck() RETURNS trigger AS $$ BEGIN RAISE 'nobody claims anything'; END $$"
+        " LANGUAGE plpgsql;"
+        " CREATE TRIGGER stuck BEFORE UPDATE OF claimed_by ON webhook_delivery"
+        " FOR EACH ROW EXECUTE FUNCTION stuck()",
+        "DROP TRIGGER stuck ON webhook_delivery; DROP FUNCTION stuck",
+    ),
+}
+
+
+@contextmanager
+def locked(database: str) -> Iterator[None]:
+    """Somebody else keeps what each push writes."""
+    if is_postgres(database):
+        with psycopg.connect(database) as other:
+            other.execute("LOCK TABLE item IN ACCESS EXCLUSIVE MODE")
+            yield
+        return
+    with closing(sqlite3.connect(database)) as other_program:
+        other_program.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def test_it_tells_where_it_stops_and_goes_on(database: str, tmp_path: Path) -> None:
+    Alps(database)
+    stick, release = FAILS["postgresql" if is_postgres(database) else "sqlite"]
+    with sending(tmp_path, database, overdue=20.0) as running:
+        running.expect(WAY)
+        look(database, stick)
+        running.expect(f"{STOPPED}hook: no further in 20 s: no hub has begun to post it")
+        look(database, release)
+        running.expect(WAY)
+        with locked(database):
+            running.expect(f"{STOPPED}store: ")
+        running.expect(WAY)
+        running.kill()
+    with sending(tmp_path, database) as running:
+        running.expect(WAY)
+        assert len(administer(database, "workspace", "list")) == 2
+        assert len(administer(database, "webhook", "list", "--workspace", SYNTHETIC)) == 1
+        (key,) = administer(database, "key", "list", "--workspace", SYNTHETIC)
+        administer(database, "key", "revoke", str(key["id"]), "--workspace", SYNTHETIC)
+        told = running.expect(f"{STOPPED}push: ")
+        (command,) = re.findall("`fieldagent hub (.+)`", told)
+        administer(database, *shlex.split(command))
+        running.expect(WAY)
+        assert running.stop() == 0
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_it_tells_that_the_disk_is_full(engine: str, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
+        disk = stack.enter_context(small_disk(folder / "disk"))
+        database = str(disk / "hub.sqlite3")
+        if engine == "postgresql":
+            shutil.chown(disk, ACCOUNT)
+            database = on_disk(stack.enter_context(server()), disk)
+        alps = Alps(database)
+        running = stack.enter_context(sending(tmp_path, database))
+        running.expect(WAY)
+        others = fill(disk)
+
+        def pushed() -> int:
+            headers = {"Content-Type": "application/json", **alps.proof}
+            body = json.dumps({**alps.body, "message": {"content": "m" * 5_000}})
+            return call(running, "POST", "/api/package", headers, body)[0]
+
+        until(lambda: pushed() == 507)
+        running.expect(f"{STOPPED}store: ")
+        others.unlink()
+        running.expect(WAY)
+        assert running.stop() == 0
+
+
+def test_each_of_two_hubs_sends_its_own_whichever_posts_it(postgres: str, tmp_path: Path) -> None:
+    database = new_database(postgres)
+    Alps(database)
+    with (
+        sending(tmp_path / "one", database) as one,
+        sending(tmp_path / "other", database) as other,
+    ):
+        for each in (one, other):
+            each.expect(WAY)
+        other.kill()
+        before = entered(database)
+        until(lambda: entered(database) >= before + 5)
+        assert [line for line in one.output() if STOPPED in line] == []
+        with sending(tmp_path / "third", database, switch="off") as third:
+            third.expect("another hub of this database has synthetic-item=on: set it at this one")
+            assert third.stop() == 0
+        assert one.stop() == 0
+    assert len(administer(database, "workspace", "list")) == 2
