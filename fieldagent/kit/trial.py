@@ -54,7 +54,7 @@ class Place:
         self.packages = folder / "packages"
         """Of both versions, where the program came as Debian packages."""
         self.trial = folder / outcomes.UPDATE_TRIAL
-        self.system = folder / "system.json"
+        self.system = folder / outcomes.SYSTEM_TRIAL
         """Of a whole system, which is on trial; `image` lists its pieces."""
         self.image = folder / "system.image"
         self.result = folder / outcomes.UPDATE
