@@ -34,7 +34,7 @@ OFTEN = (
         f"fieldagent/cli/hub/{name}.py"
         for name in (
             *("__init__", "action", "arguments", "caller_arguments"),
-            *("places_arguments", "radio_key_arguments"),
+            *("card_arguments", "places_arguments", "radio_key_arguments"),
         )
     ),
     *(f"fieldagent/kit/{name}.py" for name in ("__init__", "local_http")),

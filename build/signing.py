@@ -12,6 +12,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from fieldagent.system.signed_release import PROGRAM, SYSTEM
+from fieldagent.system.system_image import SUFFIX, UnreadableImage, read_image
+
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     """Whose unknown options are minisign's."""
@@ -33,7 +38,16 @@ def sign(path: Path, kind: str, version: str, days: int, options: Sequence[str])
     print(f"{path}.minisig: {text}")
 
 
+def kind_of(path: Path) -> str:
+    return SYSTEM if path.name.endswith(SUFFIX) else PROGRAM
+
+
 def version_of(program: Path) -> str:
+    if kind_of(program) == SYSTEM:
+        try:
+            return read_image(program.read_bytes()).name.version
+        except (OSError, UnreadableImage) as wrong:
+            sys.exit(f"{program}: {wrong}")
     try:
         with zipfile.ZipFile(program) as archive:
             source = archive.read("fieldagent/__init__.py").decode()

@@ -31,7 +31,7 @@ MODULES = tuple(
     f"build/{name}.py"
     for name in (
         *("api_page", "archive", "bare", "bytecode", "handbook", "program"),
-        *("signing", "version", "web_site", "world"),
+        *("signing", "system", "version", "web_site", "world"),
     )
 )
 COLLECTED = ("collection", PYTHON, "-m", "pytest", "--collect-only", "-qqq")
@@ -66,12 +66,16 @@ EXPLORED = [
     word
     for name in (
         *("http/test_openapi.py", "cli/test_root.py", "cli/test_setup.py", "cli/test_radio.py"),
-        *("cli/test_track_gpsfake.py", "agent/inbound/test_sos_first.py"),
+        *("cli/test_track_gpsfake.py", "cli/test_system_update.py"),
+        "agent/inbound/test_sos_first.py",
     )
     for word in ("--ignore", f"tests/{name}")
 ]
 """What takes minutes, and meets the same of each Python."""
-IMAGE = [f"tests/shipping/test_{name}.py" for name in ("image", "card_cuts", "pi_card")]
+IMAGE = [
+    f"tests/shipping/test_{name}.py"
+    for name in ("image", "card_cuts", "pi_card", "system_update", "card_network")
+]
 MARKED = (PYTHON, "-m", "pytest", "-m")
 HALF = ("timeout", "--signal=INT", "--kill-after=60", "1800")
 """Of an hour."""

@@ -20,8 +20,8 @@ CLOCK_OFFER = "clock.offer"
 """There too: what the time is, where the system's clock is wrong."""
 REBOOT = "reboot.ask"
 """There too: in which boot the machine is to start anew, by the hub's command."""
-UPDATE_TRIAL, SETTINGS_TRIAL = "trial.json", "settings.json"
-"""In root's folder: there while a change of the program, or of the settings, is on trial."""
+UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL = "trial.json", "settings.json", "system.json"
+"""In root's folder: there while a change of the program, the settings or the system is on trial."""
 UPDATE = "result.json"
 SETTINGS = "settings-result.json"
 PROGRAM = "offer-result.json"
@@ -43,7 +43,7 @@ def read(state_directory: Path) -> KitReport:
 def at_work(state_directory: Path) -> bool:
     """Return whether a change is on trial, whose end will be told here."""
     folder = folder_of(state_directory)
-    return (folder / UPDATE_TRIAL).exists() or (folder / SETTINGS_TRIAL).exists()
+    return any((folder / each).exists() for each in (UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL))
 
 
 def _update(path: Path) -> UpdateReport | None:

@@ -13,16 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fieldagent.kit import card_format
 from fieldagent.system.folder import put_file, rename_file
 
 GROUPS = ["adm", "dialout", "netdev", "plugdev", "sudo"]
 ORDER = ("meta-data", "network-config", "user-data")
 """The last one makes the others worth reading."""
 
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-"""RFC 1123 2.1."""
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
-_COUNTRY = re.compile(r"[A-Z]{2}")
 _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")
 """A line of a public key file; sshd(8), AUTHORIZED_KEYS FILE FORMAT."""
 
@@ -33,7 +31,7 @@ class Unfit(Exception):
 
 def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
     """Raises Unfit."""
-    if not _LABEL.fullmatch(host):
+    if not card_format.LABEL.fullmatch(host):
         raise Unfit(f"{host!r} is no host name: lower case letters, digits and - alone")
     found: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
     if not keys:
@@ -58,7 +56,7 @@ def network_config(name: str, password: str, country: str) -> dict[str, Any]:
     Unfit."""
     if not 1 <= len(name.encode()) <= 32 or not name.isprintable():
         raise Unfit(f"{name!r} is no name of a Wi-Fi: 1 to 32 bytes")
-    if not _COUNTRY.fullmatch(country):
+    if not card_format.COUNTRY.fullmatch(country):
         raise Unfit("the Wi-Fi stays off until its country is known: --country CH")
     point = {"password": _pre_shared_key(name, password)} if password else {}
     by_address = {"dhcp4": True, "dhcp6": True, "optional": True}
@@ -70,7 +68,7 @@ def _pre_shared_key(name: str, password: str) -> str:
     """Of WPA2 (IEEE 802.11, J.4): the card holds no password that is used elsewhere too."""
     if not 8 <= len(password) <= 63 or not (password.isascii() and password.isprintable()):
         raise Unfit("a Wi-Fi's password has 8 to 63 characters of ASCII")
-    return hashlib.pbkdf2_hmac("sha1", password.encode(), name.encode(), 4096, 32).hex()
+    return card_format.pre_shared_key(name, password)
 
 
 def public_keys(file: Path) -> Sequence[str]:

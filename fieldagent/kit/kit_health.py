@@ -21,6 +21,8 @@ ANSWERS = 10.0
 """Seconds in which a living agent answers."""
 SILENT = 120.0
 """Seconds after which an agent that does not answer is taken for one that does not start."""
+START = 600.0
+"""Seconds in which a machine has started."""
 LOOK = 1.0
 BOOTS = 3
 """So often a kit may start while something is on trial, before that is held to be its fault."""
@@ -61,6 +63,13 @@ def leave_at_work() -> None:
     """After what failed already: with whatever program and settings there are."""
     with suppress(OSError):
         systemctl("start", "--no-block", AGENT)
+
+
+def wait_for_start() -> None:
+    """Until the machine has started all there is, or for ten minutes: before, the agent is slow."""
+    wait = ["systemctl", "is-system-running", "--quiet", "--wait"]
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(wait, stdin=subprocess.DEVNULL, timeout=START)
 
 
 def watched(wanted: Wanted, boots: int) -> str:

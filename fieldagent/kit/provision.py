@@ -26,6 +26,9 @@ NAMES = (NAME, f"{NAME}.txt")
 """Windows' Notepad adds the second ending, and hides it."""
 RESULT = "fieldagent-result.txt"
 TAKEN = "fieldagent.taken"
+AUTHORITY, UPDATE_KEY = "hub-ca.pem", "update.pub"
+"""The hub's, and of who builds the programs: anybody may read them. On the card itself the agent's
+user cannot."""
 GROUP = "fieldagent"
 """The unit's, which reads the settings."""
 
@@ -33,7 +36,8 @@ GROUP = "fieldagent"
 def provision(given: argparse.Namespace) -> int:
     try:
         for folder in [given.card] if given.card else BOOT:
-            _erase(folder / TAKEN)
+            erase(folder / TAKEN)
+            _take_beside(folder, (given.config or INSTALLED).parent)
             for name in NAMES:
                 if (folder / name).is_file():
                     return _take(folder / name, given.config or INSTALLED, given.json)
@@ -42,6 +46,15 @@ def provision(given: argparse.Namespace) -> int:
         return IO_FAILED
     _say(given.json, None, [])
     return OK
+
+
+def _take_beside(card: Path, target: Path) -> None:
+    for name in (AUTHORITY, UPDATE_KEY):
+        if (card / name).is_file():
+            target.mkdir(parents=True, exist_ok=True)
+            put_file(target / name, (card / name).read_bytes(), mode=0o644)
+            (card / name).unlink()
+            sync_folder(card)
 
 
 def _say(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
@@ -73,7 +86,7 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
     told = f"The kit has taken what was set: {', '.join(names)}."
     told += " The file itself was erased: it held keys.\n"
     put_file(card.with_name(RESULT), told.encode())
-    _erase(card.with_name(TAKEN))
+    erase(card.with_name(TAKEN))
     _say(as_json, target, names)
     return OK
 
@@ -89,7 +102,7 @@ def put_settings(text: str, target: Path) -> None:
     put_file(target, text.encode(), mode=0o640, group=GROUP)
 
 
-def _erase(path: Path) -> None:
+def erase(path: Path) -> None:
     """Overwritten first: a deleted file can be read back from a card by anyone."""
     if not path.exists():
         return

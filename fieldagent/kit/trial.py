@@ -17,6 +17,7 @@ import json
 import time
 from dataclasses import asdict, field, replace
 from pathlib import Path
+from typing import Any
 
 from fieldagent.agent import outcomes
 from fieldagent.agent.settings import load
@@ -53,6 +54,9 @@ class Place:
         self.packages = folder / "packages"
         """Of both versions, where the program came as Debian packages."""
         self.trial = folder / outcomes.UPDATE_TRIAL
+        self.system = folder / outcomes.SYSTEM_TRIAL
+        """Of a whole system, which is on trial; `image` lists its pieces."""
+        self.image = folder / "system.image"
         self.result = folder / outcomes.UPDATE
         self.offered = folder / outcomes.PROGRAM
         """What came of what the hub has offered."""
@@ -168,39 +172,39 @@ def _go_back(place: Place, trial: Trial) -> None:
     if lost:
         complain(lost)
     kit_health.systemctl("start", "--no-block", kit_health.AGENT)
-    _tell_the_hub(trial, lost)
+    text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
+    tell_the_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
 
 
-def _tell_the_hub(trial: Trial, lost: str) -> None:
+def tell_the_hub(settings: Path, text: str) -> None:
     """As a message of this kit's, over IP alone; it waits there like any other."""
     began = time.monotonic()
-    while (status := kit_health.status(Path(trial.settings))) is None:
+    while (status := kit_health.status(settings)) is None:
         if time.monotonic() - began > kit_health.SILENT:
-            complain(
-                f"{trial.previous_version} does not answer: `journalctl -u {kit_health.AGENT}`"
-            )
+            complain(f"no agent answers: `journalctl -u {kit_health.AGENT}`")
             return
         time.sleep(kit_health.LOOK)
     if not status["channels"]["Cellular"]["configured"]:
         return
-    text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
-    body = {
-        "message": {"content": f"{text} {trial.why}{lost and f'; {lost}'}"},
-        "channels": ["Cellular"],
-    }
-    port = load(Path(trial.settings)).api_port
+    body = {"message": {"content": text}, "channels": ["Cellular"]}
+    port = load(settings).api_port
     try:
         call(port, "POST", "/api/package/async", body, timeout=kit_health.ANSWERS)
     except CallFailed as failed:
         complain(f"the hub was not told: {failed}")
 
 
-def _end(place: Place, trial: Trial) -> None:
-    put_file(place.result, json.dumps(asdict(trial)).encode(), mode=0o644)
-    place.tell(trial.offer, "back" if trial.why else "taken", trial.why)
+def end_of_trial(place: Place, result: dict[str, Any], state: Path) -> None:
+    """Leave how it ended, and remove what was kept for the way back. Raises OSError."""
+    put_file(place.result, json.dumps(result).encode(), mode=0o644)
     kit_health.restart_others()
+    trial_journal.forget(state)
+
+
+def _end(place: Place, trial: Trial) -> None:
+    end_of_trial(place, asdict(trial), _state(trial))
+    place.tell(trial.offer, "back" if trial.why else "taken", trial.why)
     place.new.unlink(missing_ok=True)
-    trial_journal.forget(_state(trial))
     place.trial.unlink()
     sync_folder(place.folder)
 

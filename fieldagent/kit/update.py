@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import time
@@ -19,22 +18,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fieldagent.agent.settings import load
-from fieldagent.kit import debian_packages, kit_health, root_units, trial, trial_journal
+from fieldagent.kit import (
+    debian_packages,
+    kit_health,
+    root_units,
+    system_trial,
+    system_update,
+    trial,
+    trial_journal,
+)
 from fieldagent.kit.debian_packages import NotAtHand
 from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
 from fieldagent.kit.settings_trial import SettingsPlace
+from fieldagent.kit.signed_file import keys_in, release_of, signed_file, tell
+from fieldagent.kit.system_slots import Slots
 from fieldagent.kit.trial import Place, Trial
+from fieldagent.kit.version_order import check_newer
+from fieldagent.system import system_image
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, OK, TAKEN
 from fieldagent.system.folder import put_file
-from fieldagent.system.lived_time import EARLIEST
 from fieldagent.system.log_lines import complain, refuse_settings
-from fieldagent.system.minisign import (
-    NotSigned,
-    TrustedKey,
-    read_keys,
-    read_signature,
-    verify,
-)
+from fieldagent.system.minisign import NotSigned, TrustedKey
 from fieldagent.system.program_delta import (
     NoDelta,
     apply_delta,
@@ -43,7 +47,7 @@ from fieldagent.system.program_delta import (
     program_of_contents,
 )
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.signed_release import DELTA, PROGRAM, Release, taken_as
+from fieldagent.system.signed_release import DELTA, PROGRAM, Release
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import ProgramOffer
@@ -59,8 +63,14 @@ def update(given: argparse.Namespace) -> int:
     place = Place(given.state)
     try:
         if given.go_on:
+            if place.system.exists():
+                return system_trial.go_on(place, Slots())
             return trial.go_on(place)
         if given.last:
+            return _last(place, given.json)
+        if given.what and given.what.endswith(system_image.SUFFIX):
+            system_update.begin(given, place, Slots())
+            system_update.follow(place)
             return _last(place, given.json)
         offered = begin(given, place)
     except NotTaken as refused:
@@ -72,11 +82,6 @@ def update(given: argparse.Namespace) -> int:
         complain(f"the update stopped: {reason_of(error)}{_as_root(error)}")
         return IO_FAILED
     return follow(place, offered, as_json=given.json)
-
-
-def _tell(text: str) -> None:
-    """How far it is; what has become of it goes to standard output."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def _as_root(error: OSError) -> str:
@@ -94,6 +99,8 @@ def begin(
     if place.trial.exists():
         version = trial.read(place).version
         raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
+    if place.system.exists():
+        raise NotTaken("a whole system is under way; `fieldagent update --last`", TAKEN)
     if SettingsPlace(given.state).trial.exists():
         raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
     root_units.make(place.folder)
@@ -106,7 +113,7 @@ def begin(
         raise NotTaken(f"{given.what} is {next_}, and {offer.version} was offered")
     if programs.signed_as not in ("", next_):
         raise NotTaken(f"{given.what} is {next_}, and was signed as {programs.signed_as}")
-    _is_newer(now, next_, older_too=given.older)
+    check_newer(now, next_, older_too=given.older)
     faults = [each for each in _faults(place.new, given.config) if each]
     known = set(_faults(place.previous, given.config)) if faults else set()
     if new := [each for each in faults if each not in known]:
@@ -131,7 +138,7 @@ def begin(
     place.result.unlink(missing_ok=True)
     trial.write(place, offered)
     _start_unit(place)
-    _tell(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
+    tell(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
     return offered
 
 
@@ -209,24 +216,12 @@ def _packaged(version: str | None, folder: Path) -> Programs:
     return Programs(packed(new), packed(before), next_, now)
 
 
-def _keys(path: Path) -> list[TrustedKey]:
-    """Raises NotTaken."""
-    try:
-        return read_keys(path.read_text())
-    except FileNotFoundError:
-        raise NotTaken(
-            f"{path} is not there: put minisign's public key of who builds your programs in it"
-        ) from None
-    except (NotSigned, UnicodeDecodeError) as wrong:
-        raise NotTaken(f"{path}: {wrong}") from None
-
-
 def _verified(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
     """Return the program and the version as which it was signed: made of `now`, which is here,
     where its maker has put the difference beside it. Raises NotTaken."""
-    keys = _keys(key)
+    keys = keys_in(key)
     changed = _by_delta(what, now, keys, place)
-    content, release = changed or _signed(what, PROGRAM, keys, place)
+    content, release = changed or signed_file(what, PROGRAM, keys, place.part)
     return content, release.version
 
 
@@ -234,7 +229,7 @@ def _brought(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
     """Return what a delta that has come makes of `now`, and its version. Raises NotTaken."""
     signature = brought.signature.text("by a command")
     try:
-        release = _release_of(brought.delta, signature, DELTA, _keys(key))
+        release = release_of(brought.delta, signature, DELTA, keys_in(key))
         return program_of_contents(apply_delta(brought.delta, contents(now))), release.version
     except (NotSigned, NoDelta) as wrong:
         raise NotTaken(f"the delta that has come: {wrong}") from None
@@ -253,48 +248,15 @@ def _by_delta(
             raise
         except NotTaken:
             return None
-        delta, release = _signed(named, DELTA, keys, place)
+        delta, release = signed_file(named, DELTA, keys, place.part)
         program = program_of_contents(apply_delta(delta, here))
     except ServerAway:
         raise
     except (NoDelta, NotTaken) as why:
-        _tell(f"the whole program is taken, as the delta from this one is of no use: {why}")
+        tell(f"the whole program is taken, as the delta from this one is of no use: {why}")
         return None
-    _tell(f"a delta of {len(delta):,} bytes has made it of the program that is here")
+    tell(f"a delta of {len(delta):,} bytes has made it of the program that is here")
     return program, release
-
-
-def _signed(
-    what: str, kind: str, keys: Sequence[TrustedKey], place: Place
-) -> tuple[bytes, Release]:
-    """Return a file and what its signature says. Raises NotTaken."""
-    content, went_on = fetched(what, place.part, _tell)
-    signature = f"{what}.minisig"
-    try:
-        return content, _release_of(content, fetched(signature).content.decode(), kind, keys)
-    except UnicodeDecodeError:
-        raise NotTaken(f"{signature}: it is no signature of minisign's") from None
-    except NotSigned as wrong:
-        if went_on:
-            # Another file may lie there by now, or a power cut has spoiled what came before.
-            return _signed(what, kind, keys, place)
-        raise NotTaken(f"{signature}: {wrong}") from None
-
-
-def _release_of(content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]) -> Release:
-    """Return what the signature of a file says. Raises NotSigned, NotTaken."""
-    try:
-        comment = verify(content, read_signature(signature), keys)
-    except FileNotFoundError:
-        raise NotTaken(
-            "openssl is missing, which verifies signatures: apt install openssl"
-        ) from None
-    now = time.time()
-    release = taken_as(kind, comment, now)
-    _tell(f"signed: {comment}")
-    if now < EARLIEST:
-        _tell("this kit's clock is not set: nobody can tell here whether it has expired")
-    return release
 
 
 def _version(program: Path) -> str:
@@ -304,29 +266,6 @@ def _version(program: Path) -> str:
         last = (done.stderr.strip().splitlines() or ["it is no fieldagent"])[-1]
         raise NotTaken(f"the new program does not start here: {last}")
     return words[1]
-
-
-def _is_newer(now: str, next_: str, *, older_too: bool) -> None:
-    if older_too or order(next_) > order(now):
-        return
-    what = "is what runs" if next_ == now else f"is older than {now}, which runs"
-    raise NotTaken(f"{next_} {what}: --older takes it all the same")
-
-
-STAGES = ("dev", "a", "b", "rc", None)
-"""Before a release, in their order (PEP 440)."""
-
-
-def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
-    """By which versions compare: 0.2.0.dev1 is before 0.2.0, and 0.2.0+1.g1a2b3c4d, a commit after
-    it, behind. Raises NotTaken."""
-    form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
-    read = re.match(form, version, re.ASCII)
-    if read is None:
-        raise NotTaken(f"{version!r} is no version: is this a fieldagent?")
-    release, stage, number, since = read.groups()
-    numbers = tuple(int(each) for each in release.split("."))
-    return numbers, STAGES.index(stage), int(number or 0), int(since or 0)
 
 
 def _faults(program: Path, settings: Path) -> list[str]:
@@ -356,7 +295,7 @@ def _channels(port: int) -> dict[str, str]:
     """How each that works does now; none where no agent runs."""
     found = kit_health.working_channels(port)
     if found is None:
-        _tell("no agent runs: it is tried whether the new one does")
+        tell("no agent runs: it is tried whether the new one does")
     return found or {}
 
 
@@ -372,11 +311,11 @@ def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
                 return ERROR
             now = trial.phase(place) or phase
             if now != phase:
-                _tell(trial.IN_WORDS[now])
+                tell(trial.IN_WORDS[now])
             phase = now
             time.sleep(LOOK)
     except KeyboardInterrupt:
-        _tell("It goes on without you: `fieldagent update --last` tells how it ended.")
+        tell("It goes on without you: `fieldagent update --last` tells how it ended.")
         raise
     return _last(place, as_json)
 
@@ -384,8 +323,9 @@ def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
 def _last(place: Place, as_json: bool) -> int:
     if as_json:
         return _last_as_json(place)
-    if now := trial.phase(place):
-        print(f"under way: {trial.IN_WORDS[now]}")
+    _, now = _under_way(place)
+    if now:
+        print(f"under way: {now}")
         return OK
     if (result := _result(place)) is None:
         print("nothing was updated yet")
@@ -393,11 +333,21 @@ def _last(place: Place, as_json: bool) -> int:
     if not result["why"]:
         print(f"{result['version']} runs (before: {result['previous_version']})")
         return OK
-    complain(
-        f"{result['version']} did not work, and {result['previous_version']} runs again:"
-        f" {escaped_lines(result['why'])}"
-    )
+    what = f"did not work, and {result['previous_version']} runs again"
+    if not result.get("starts", 1):
+        what = f"was not started, and {result['previous_version']} runs on"
+    complain(f"{result['version']} {what}: {escaped_lines(result['why'])}")
     return ERROR
+
+
+def _under_way(place: Place) -> tuple[str, str]:
+    """The phase, and what it is in words; both empty where nothing is on trial."""
+    try:
+        phase = system_trial.read(place).phase
+    except FileNotFoundError:
+        phase = trial.phase(place)
+        return phase, trial.IN_WORDS.get(phase, "")
+    return phase, system_trial.IN_WORDS[phase]
 
 
 def _result(place: Place) -> dict[str, Any] | None:
@@ -411,7 +361,7 @@ def _result(place: Place) -> dict[str, Any] | None:
 
 def _last_as_json(place: Place) -> int:
     """`phase` where it is under way; `why` where it went back."""
-    found = {"phase": trial.phase(place) or None, "version": None, "before": None, "why": None}
+    found = {"phase": _under_way(place)[0] or None, "version": None, "before": None, "why": None}
     if not found["phase"] and (result := _result(place)) is not None:
         found |= {
             "version": result["version"],

@@ -12,24 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-import subprocess
-import tempfile
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
-from fieldagent.system.wording import reason_of
+from fieldagent.system.zstd import ZstdFailed, pack, unpack
 
 BEFORE = b"#!/usr/bin/env python3\n"
 MODE = 0o100644 << 16
 MAGIC = b"fieldagent delta 1\n"
 DIGEST = 32
-WINDOW = "--long=27"
-"""Of 128 MiB: a match may be anywhere in the contents."""
-TIGHT = ("-19", "--single-thread", WINDOW)
-PATIENCE = 300.0
-"""Seconds for zstd, on a slow kit."""
 SHOWN = 16
 """Hex digits of the digest in a delta's name."""
 
@@ -92,11 +84,10 @@ def delta_name(program: str, now: bytes) -> str:
 
 def make_delta(before: bytes, after: bytes) -> bytes:
     """Return the delta between two contents. Raises NoDelta."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "before").write_bytes(before)
-        (folder / "after").write_bytes(after)
-        frame = _zstd(folder, *TIGHT, "after")
+    try:
+        frame = pack(after, before)
+    except ZstdFailed as why:
+        raise NoDelta(str(why)) from None
     digests = hashlib.sha256(before).digest() + hashlib.sha256(after).digest()
     return MAGIC + digests + frame
 
@@ -115,33 +106,10 @@ def apply_delta(body: bytes, before: bytes) -> bytes:
     delta = read_delta(body)
     if hashlib.sha256(before).digest() != delta.before:
         raise NoDelta("it is for another program than the one that is here")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "before").write_bytes(before)
-        (folder / "delta").write_bytes(delta.frame)
-        after = _zstd(folder, "-d", WINDOW, "delta")
+    try:
+        after = unpack(delta.frame, before)
+    except ZstdFailed as why:
+        raise NoDelta(str(why)) from None
     if hashlib.sha256(after).digest() != delta.after:
         raise NoDelta("what it makes is not what it says")
     return after
-
-
-def _zstd(folder: Path, *words: str) -> bytes:
-    """Return what it makes of the file that is named last."""
-    command = ["zstd", "-q", "--patch-from=before", *words, "-o", "made"]
-    try:
-        subprocess.run(
-            command,
-            cwd=folder,
-            check=True,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE,
-        )
-    except FileNotFoundError:
-        raise NoDelta("zstd is missing: apt install zstd") from None
-    except subprocess.CalledProcessError as failed:
-        told = failed.stderr.decode(errors="replace").strip().splitlines()
-        raise NoDelta(f"zstd fails: {told[-1] if told else failed.returncode}") from None
-    except (subprocess.TimeoutExpired, OSError) as error:
-        raise NoDelta(f"zstd fails: {reason_of(error)}") from None
-    return (folder / "made").read_bytes()

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from fieldagent.system.lived_time import EARLIEST
 from fieldagent.system.minisign import NotSigned
 
-PROGRAM, DELTA = "program", "delta"
-"""The second makes a program of the one that is there (`system.program_delta`)."""
+PROGRAM, DELTA, SYSTEM = "program", "delta", "system"
+"""A delta makes a program of the one that is there (`system.program_delta`); a system is all that a
+card starts (`system.system_image`)."""
 _FORM = re.compile(
     r"fieldagent ([a-z]+) ([0-9a-zA-Z.+~-]+),"
     r" signed (\d{4}-\d\d-\d\d), expires (\d{4}-\d\d-\d\d)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -74,9 +75,28 @@ def _fetched(name: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+@pytest.fixture(scope="session")
+def pc_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a board with a PC's processor; nobody writes to it, and those who test beside each other
+    share it."""
+    home = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        home = home.parent
+    folder = home / "pc-image"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        whole = folder / "whole"
+        if not whole.exists():
+            card_image("amd64", folder)
+            whole.touch()
+    return folder / "kit.img"
+
+
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    made = card_image("amd64", tmp_path_factory.mktemp("image"))
+def image(pc_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    made = tmp_path_factory.mktemp("card") / "kit.img"
+    subprocess.run(["cp", "--sparse=always", "--reflink=auto", pc_image, made], check=True)
     yield made
     made.unlink()
 

@@ -73,7 +73,7 @@ def copy(image: Path, target: Path) -> None:
 def cuts(recorded: Recorded, tmp_path: Path) -> Iterator[Iterator[list[Path]]]:
     """What is left of both partitions that are written to, one cut after the other: half of them
     aimed at where ext4 was just written to, which the settings and keys are on."""
-    boot, _, kept = partitions(recorded.before)
+    boot, *_, kept = partitions(recorded.before)
     random = Random(1)
     written = [each for each in entries(recorded.log, recorded.log.stat().st_size) if each.data]
     ext4 = [each.end for each in written if each.offset >= kept.start]
@@ -128,7 +128,7 @@ def on_a_board(recorded: Recorded, boot: Path, kept: Path, folder: Path) -> None
     folder.mkdir()
     own = folder / "card"
     copy(recorded.before, own)
-    there, _, keeps = partitions(own)
+    there, *_, keeps = partitions(own)
     put_in(own, boot, there)
     put_in(own, kept, keeps)
     board = Board(folder, own, None)

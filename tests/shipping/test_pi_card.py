@@ -46,6 +46,7 @@ FIRST_STAGES = {
 AARCH64 = 183
 """e_machine (elf(5))."""
 UNITS = {
+    "local-fs.target.requires/kit-program.service",
     "multi-user.target.wants/fieldagent.service",
     "multi-user.target.wants/ssh.service",
     "multi-user.target.wants/systemd-networkd.service",
@@ -60,7 +61,6 @@ OWNED = {
     "system/usr/lib/fieldagent/fieldagent.pyz": "644 root",
     "system/usr/lib/systemd/system/fieldagent.service": "644 root",
     "system/etc/shadow": "640 root",
-    "kept/program/fieldagent.pyz": "644 root",
     "kept/settings/agent.properties": "600 root",
     "kept/update": "700 root",
     "kept/ssh": "700 root",

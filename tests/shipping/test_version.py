@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from fieldagent.kit.update import order
+from fieldagent.kit.version_order import order
 from tests.machine import tool
 from tests.shipping.conftest import ROOT
 

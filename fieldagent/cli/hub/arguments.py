@@ -8,6 +8,7 @@ from pathlib import Path
 from fieldagent.cli.argument_types import batch, minute, minutes, tries, wait, watch_hours
 from fieldagent.cli.hub.action import action, add_listing, add_store, number
 from fieldagent.cli.hub.caller_arguments import add_callers
+from fieldagent.cli.hub.card_arguments import add_card
 from fieldagent.cli.hub.places_arguments import add_places
 from fieldagent.cli.hub.radio_key_arguments import add_key_change, add_radio_key
 from fieldagent.cli.subcommand import (
@@ -250,7 +251,7 @@ def _add_device(actions: Subparsers) -> None:
     )
     address = "with --card and --qr: where the kit finds the hub"
     add.add_argument("--address", metavar="URL", help=address)
-    _add_cloud_init(add)
+    add_card(add)
     _add_making(device)
     token = action(
         device, "token", ("cli.hub.device", "device_token"), "give a device a new link token"
@@ -329,22 +330,6 @@ def _add_satellite(device: Subparsers) -> None:
         "--given", action="store_true", help="ask for the one that the kit has, or read a line"
     )
     which.add_argument("--remove", action="store_true", help="its messages bear no tag any more")
-
-
-def _add_cloud_init(add: CommandParser) -> None:
-    files = add.add_argument_group("with --card, cloud-init's files too, as Raspberry Pi OS reads")
-    files.add_argument("--hostname", help="of the kit (the device's name)")
-    files.add_argument(
-        "--ssh-key",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="who may log in, such as ~/.ssh/id_ed25519.pub",
-    )
-    files.add_argument("--login", default="kit", help="by this name (kit)")
-    files.add_argument("--wifi", metavar="NAME", help="whose password is asked for, or read")
-    files.add_argument("--country", default="", metavar="CH", help="whose rules the Wi-Fi keeps")
 
 
 def _add_setting(device: Subparsers) -> None:

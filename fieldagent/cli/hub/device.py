@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
 from fieldagent.cli.ask_key import ask_key
-from fieldagent.cli.ask_password import ask_password
-from fieldagent.cli.hub import radio_key
+from fieldagent.cli.hub import card_files, radio_key
+from fieldagent.cli.hub.card_files import CardFiles
 from fieldagent.cli.hub.dead_letters import taking_dead_letters
 from fieldagent.cli.hub.opened_store import once, show, show_list
 from fieldagent.cli.qr_code import show_qr_code
@@ -20,13 +19,11 @@ from fieldagent.hub.operator.known import operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
 from fieldagent.hub.store.contract import Db
-from fieldagent.kit import cloud_init
 from fieldagent.kit.cloud_init import Unfit
 from fieldagent.kit.provision import card_text, write_card
 from fieldagent.system.exit_codes import OK, REFUSED
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
 
 REASON_SHOWN = 60
@@ -35,7 +32,7 @@ REASON_SHOWN = 60
 
 def device_add(given: argparse.Namespace) -> int:
     try:
-        beside = _beside(given)
+        beside = card_files.wanted(given)
         _check_operator(given)
     except (Unfit, OSError) as wrong:
         complain(f"no device was added: {reason_of(wrong)}")
@@ -62,11 +59,11 @@ def device_add(given: argparse.Namespace) -> int:
         if air_key is not None:
             text["satellite-key"] = air_key.hex()
         if given.card is not None or given.qr:
-            settings.append(_settings(given.address, text))
+            settings.append(_settings(given.address, text, beside.settings))
         if given.card is not None:
             text["card"] = _put_on(given.card, settings[-1], beside)
-            if beside:
-                text["cloudInit"] = ", ".join(beside)
+            if beside.files:
+                text["cloudInit" if beside.cloud_init else "cardFiles"] = ", ".join(beside.files)
         return [id_], text
 
     settings: list[str] = []
@@ -86,36 +83,21 @@ def _check_operator(given: argparse.Namespace) -> None:
         raise Unfit(f"there is no operator {given.operator!r}: {', '.join(operators(own))}")
 
 
-def _settings(address: str | None, told: Row) -> str:
+def _settings(address: str | None, told: Row, more: list[tuple[str, str]]) -> str:
     """Of its kit."""
     if address is None:
         raise Refused("--address is missing: the https:// address that the kit calls")
     secrets = [(name, str(told[name])) for name in ("hub-token", "satellite-key") if name in told]
     try:
-        return card_text([("hub-address", address), *secrets])
+        return card_text([("hub-address", address), *more, *secrets])
     except InvalidSettings as wrong:
         raise Refused("; ".join(wrong.faults)) from None
 
 
-def _beside(given: argparse.Namespace) -> Mapping[str, str]:
-    """cloud-init's files, where they are wished for. Raises Unfit, OSError."""
-    if not (given.hostname or given.ssh_key or given.wifi):
-        return {}
-    if given.card is None:
-        raise Unfit("--card is missing: the card's boot partition, for cloud-init's files")
-    keys = [key for file in given.ssh_key for key in cloud_init.public_keys(file)]
-    user = cloud_init.user_data(given.hostname or given.name, given.login, keys)
-    network = None
-    if given.wifi:
-        password = ask_password(f"Password of {escaped(given.wifi)}, empty for an open Wi-Fi")
-        network = cloud_init.network_config(given.wifi, password, given.country)
-    return cloud_init.texts(user, network)
-
-
-def _put_on(folder: Path, settings: str, beside: Mapping[str, str]) -> str:
+def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
     """Within the transaction: a device whose card could not be written is not there either."""
     try:
-        cloud_init.write(folder, beside)
+        card_files.write(folder, beside)
         return str(write_card(folder, settings))
     except OSError as error:
         raise Refused(f"the card cannot be written: {reason_of(error)}") from None

@@ -23,7 +23,7 @@ from fieldagent.hub.field.update_offers import Candidate, Planned
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.kit.fetching import NotTaken, fetched
-from fieldagent.kit.update import order
+from fieldagent.kit.version_order import order
 from fieldagent.system.minisign import NotSigned, read_signature
 from fieldagent.system.signed_release import program_of
 from fieldagent.wire.kit_note import is_address

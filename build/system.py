@@ -1,0 +1,108 @@
+"""Makes the image of a whole system out of a file system, in the pieces that kits fetch
+(`fieldagent/system/system_image.py`).
+
+    python3 build/system.py FILE-SYSTEM NAME TARGET.system
+
+NAME is what the system says of itself, its /usr/lib/kit/system.json. `build/sign TARGET.system`
+signs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from fieldagent.system.system_image import (
+    PIECE,
+    Read,
+    SystemImage,
+    SystemName,
+    SystemPiece,
+    UnreadableImage,
+    around,
+    delta_name,
+    digest,
+    each_piece,
+    pieces_folder,
+    read_image,
+    read_name,
+    write_image,
+)
+from fieldagent.system.zstd import ZstdFailed, pack, unpack
+
+QUICK = ("-12",)
+"""For pieces: 490 MiB of a system become 205 MB."""
+
+
+def main() -> None:
+    source, name, target = map(Path, sys.argv[1:])
+    try:
+        make(source, read_name(name.read_bytes()), target)
+    except (UnreadableImage, ZstdFailed, OSError) as why:
+        sys.exit(f"build/system.py: {why}")
+
+
+def make(source: Path, name: SystemName, target: Path) -> None:
+    """Write the list of its pieces, and those that are not there yet. Raises ZstdFailed,
+    OSError."""
+    folder = Path(pieces_folder(str(target)))
+    folder.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+
+        def packed(content: bytes) -> SystemPiece:
+            return put(folder, content, pack(content, effort=QUICK))
+
+        with ThreadPoolExecutor(os.cpu_count()) as workers:
+            pieces = [*workers.map(packed, each_piece(_reader(file.fileno()), size))]
+    target.write_bytes(write_image(SystemImage(name, size, pieces)))
+
+
+def make_delta(target: Path, before: Path) -> Path:
+    """Write the list for who has the system `before`: of its pieces those that have changed, each
+    as the difference where that is smaller. Raises UnreadableImage, ZstdFailed, OSError."""
+    new, old = (read_image(each.read_bytes()) for each in (target, before))
+    folder = Path(pieces_folder(str(target)))
+    read_new, read_old = stored(target, new), stored(before, old)
+
+    def changed(number: int) -> SystemPiece:
+        piece = new.pieces[number]
+        if number < len(old.pieces) and old.pieces[number].content == piece.content:
+            return piece
+        content = read_new(number * PIECE, new.length(number))
+        patch = pack(content, around(read_old, old.size, number), QUICK)
+        if len(patch) >= (folder / piece.file).stat().st_size:
+            return piece
+        return put(folder, content, patch, differs=True)
+
+    pieces = [changed(number) for number in range(len(new.pieces))]
+    delta = new._replace(pieces=pieces, before=old.name.id, before_size=old.size)
+    made = Path(delta_name(str(target), old.name.id))
+    made.write_bytes(write_image(delta))
+    return made
+
+
+def put(folder: Path, content: bytes, packed: bytes, *, differs: bool = False) -> SystemPiece:
+    file = digest(packed)
+    (folder / file).write_bytes(packed)
+    return SystemPiece(digest(content), file, differs)
+
+
+def stored(target: Path, image: SystemImage) -> Read:
+    """Read a system out of its pieces."""
+    folder = Path(pieces_folder(str(target)))
+    content = b"".join(unpack((folder / each.file).read_bytes()) for each in image.pieces)
+    return lambda offset, length: content[offset : offset + length]
+
+
+def _reader(file: int) -> Callable[[int, int], bytes]:
+    return lambda offset, length: os.pread(file, length, offset)
+
+
+if __name__ == "__main__":
+    main()

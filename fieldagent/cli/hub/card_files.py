@@ -1,0 +1,140 @@
+"""What `fieldagent hub device add --card` writes beside the agent's settings: in the form of a card
+of build/image, or for cloud-init where a card is another's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fieldagent.cli.ask_password import ask_password
+from fieldagent.kit import card_format, cloud_init
+from fieldagent.kit.cloud_init import Unfit
+from fieldagent.kit.provision import AUTHORITY, UPDATE_KEY
+from fieldagent.system.folder import put_file
+from fieldagent.system.minisign import NotSigned, read_keys
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.terminal import escaped
+
+OF_AN_IMAGE = {
+    "access_point": "--access-point",
+    "kit_address": "--kit-address",
+    "gateway": "--gateway",
+    "dns": "--dns",
+    "time_zone": "--time-zone",
+}
+WORDS = ("hostname", "ssh_key", "wifi", "ca_file", "update_key", *OF_AN_IMAGE)
+
+
+class CardFiles(NamedTuple):
+    files: Mapping[str, str]
+    """By name."""
+    settings: list[tuple[str, str]]
+    """Of the agent, which they need."""
+    cloud_init: bool
+
+
+def wanted(given: argparse.Namespace) -> CardFiles:
+    """Raises Unfit, OSError."""
+    if not any(getattr(given, word) for word in WORDS):
+        return CardFiles({}, [], False)
+    if given.card is None:
+        raise Unfit("--card is missing: the card's boot partition")
+    files, settings = {}, list[tuple[str, str]]()
+    if given.ca_file:
+        files[AUTHORITY] = _certificate(given.ca_file)
+        settings.append(("hub-ca-file", f"/etc/fieldagent/{AUTHORITY}"))
+    if given.update_key:
+        files[UPDATE_KEY] = _update_key(given.update_key)
+    keys = [key for file in given.ssh_key for key in cloud_init.public_keys(file)]
+    if not (given.card / card_format.MARK).exists():
+        return CardFiles({**files, **_for_cloud_init(given, keys)}, settings, True)
+    if keys:
+        files["authorized_keys"] = "".join(f"{key}\n" for key in keys)
+    files[card_format.NAME] = _properties(given)
+    if given.access_point:
+        settings += [("page-listen", card_format.CAMP_NETWORK)]
+        settings += [("page-portal-port", str(card_format.PORTAL))]
+    return CardFiles(files, settings, False)
+
+
+def _for_cloud_init(given: argparse.Namespace, keys: list[str]) -> Mapping[str, str]:
+    for word, option in OF_AN_IMAGE.items():
+        if getattr(given, word):
+            raise Unfit(
+                f"{option}: this card has no {card_format.MARK}, so that it is none of build/image,"
+                " which alone knows it"
+            )
+    if not (given.hostname or keys or given.wifi):
+        return {}
+    user = cloud_init.user_data(given.hostname or given.name, given.login, keys)
+    network = None
+    if given.wifi:
+        password = _password(given.wifi, ", empty for an open Wi-Fi")
+        network = cloud_init.network_config(given.wifi, password, given.country)
+    return cloud_init.texts(user, network)
+
+
+def _properties(given: argparse.Namespace) -> str:
+    told = {
+        "hostname": given.hostname or given.name,
+        "time-zone": given.time_zone,
+        "address": given.kit_address,
+        "gateway": given.gateway,
+        "dns": given.dns,
+        "country": given.country,
+        "wifi": given.wifi,
+        "access-point": given.access_point,
+    }
+    if given.wifi and (secret := _password(given.wifi, ", empty for an open Wi-Fi")):
+        _check({"country": "CH", "wifi": given.wifi, "wifi-password": secret})
+        told["wifi-password"] = card_format.pre_shared_key(given.wifi, secret)
+    if given.access_point:
+        # As it is: the kit shows it to phones.
+        told["access-point-password"] = _password(given.access_point, "")
+    said = {name: value for name, value in told.items() if value}
+    _check(said)
+    return _text(said)
+
+
+def _password(name: str, more: str) -> str:
+    return ask_password(f"Password of {escaped(name)}{more}")
+
+
+def _text(said: Mapping[str, str]) -> str:
+    # A properties file's own mark (java.util.Properties).
+    marked = {name: value.replace("\\", "\\\\") for name, value in said.items()}
+    return "".join(f"{name}={value}\n" for name, value in marked.items())
+
+
+def _check(said: Mapping[str, str]) -> None:
+    try:
+        card_format.parse(_text(said), Path(card_format.NAME))
+    except InvalidSettings as wrong:
+        raise Unfit("; ".join(wrong.faults)) from None
+
+
+def _certificate(file: Path) -> str:
+    text = file.read_text(errors="replace")
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        raise Unfit(f"{file} is no certificate in PEM")
+    return text
+
+
+def _update_key(file: Path) -> str:
+    text = file.read_text(errors="replace")
+    try:
+        read_keys(text)
+    except NotSigned as wrong:
+        raise Unfit(f"{file}: {wrong}") from None
+    return text
+
+
+def write(folder: Path, wished: CardFiles) -> None:
+    """Raises OSError."""
+    if wished.cloud_init:
+        cloud_init.write(folder, wished.files)
+    for name, text in wished.files.items():
+        if name not in cloud_init.ORDER:
+            put_file(folder / name, text.encode())

@@ -1,0 +1,177 @@
+"""What a card of `build/image` does with `kit.properties`: takes it off the boot partition at a
+start, hands it to Debian's programs at each start, and writes there what of it works.
+
+    python3 -m fieldagent.kit.card take     before the network
+    python3 -m fieldagent.kit.card check    once all has started
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fieldagent.agent.settings import INSTALLED
+from fieldagent.kit import card_format, kit_health
+from fieldagent.kit.card_format import ADAPTER, CAMP
+from fieldagent.kit.provision import erase
+from fieldagent.system.folder import put_file
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import InvalidSettings, read_file
+from fieldagent.system.wording import reason_of
+
+BOOT = Path("boot/firmware")
+NAMES = (card_format.NAME, f"{card_format.NAME}.txt")
+"""Windows' Notepad adds the second ending, and hides it."""
+KEPT = Path("etc/fieldagent") / card_format.NAME
+RESULT = "kit-result.txt"
+PATIENCE = 120.0
+"""Seconds in which all of it is to work."""
+LOOK = 10.0
+"""Seconds between two looks: a start keeps a slow board busy as it is."""
+
+
+def take(root: Path) -> str:
+    """Return what is wrong with what waits on the card; it is left there, and what was before
+    stays. Raises OSError."""
+    wrong = ""
+    if waiting := _waiting(root):
+        try:
+            put_file(root / KEPT, _read(waiting).encode())
+            erase(waiting)
+        except InvalidSettings as faults:
+            wrong = str(faults)
+        except OSError as error:
+            # A first partition that is damaged takes nobody his network.
+            wrong = f"{waiting}: {reason_of(error)}"
+    said = kept(root)
+    for name, content in card_format.files(said).items():
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        secret = "hostapd" in name or "wpa_supplicant" in name
+        put_file(target, content.encode(), mode=0o600 if secret else 0o644)
+    if zone := said.get("time-zone"):
+        there = root / "etc/localtime"
+        there.unlink(missing_ok=True)
+        there.symlink_to(f"/usr/share/zoneinfo/{zone}")
+    return wrong
+
+
+def _waiting(root: Path) -> Path | None:
+    return next((each for name in NAMES if (each := root / BOOT / name).is_file()), None)
+
+
+def _read(path: Path) -> str:
+    """Raises InvalidSettings."""
+    text = read_file(path, required=True).removeprefix("\ufeff")
+    card_format.parse(text, path)
+    return text
+
+
+def kept(root: Path) -> dict[str, str]:
+    """Empty where nothing was ever told, or what is kept cannot be read any more."""
+    try:
+        return card_format.parse(read_file(root / KEPT, required=True), root / KEPT)
+    except (InvalidSettings, OSError) as wrong:
+        if (root / KEPT).exists():
+            complain(str(wrong))
+        return {}
+
+
+def start(said: Mapping[str, str]) -> None:
+    if host := said.get("hostname"):
+        Path("/proc/sys/kernel/hostname").write_text(host)
+    for unit in card_format.units(said):
+        kit_health.systemctl("start", "--no-block", unit)
+
+
+def findings(said: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Return of all that was set why it does not work; empty where it does."""
+    found = {}
+    addresses = _addresses()
+    if "time-zone" in said:
+        known = (root / "usr/share/zoneinfo" / said["time-zone"]).is_file()
+        found["time-zone"] = "" if known else f"{said['time-zone']} is unknown here"
+    if own := said.get("address"):
+        there = [name for name, each in addresses.items() if own in each and name != ADAPTER]
+        found["address"] = "" if there else f"no cable has {own}"
+    if name := said.get("wifi"):
+        own = ", ".join(addresses.get(ADAPTER, []))
+        found["wifi"] = "" if own else _adapter(addresses) or f"{name} was not joined"
+    if "access-point" in said:
+        running = all(map(_is_active, card_format.units(said)))
+        works = running and CAMP in addresses.get(ADAPTER, [])
+        found["access-point"] = "" if works else _adapter(addresses) or "it does not run"
+    status = kit_health.status(root / INSTALLED.relative_to("/"))
+    found["agent"] = "" if status else "it does not answer: fieldagent.properties on the card"
+    if status and status["channels"]["Cellular"]["configured"]:
+        cellular = status["channels"]["Cellular"]
+        works = cellular["state"] in kit_health.WORKS
+        found["hub"] = "" if works else f"{cellular['state']}: {cellular['reason']}"
+    return found
+
+
+def _adapter(addresses: Mapping[str, list[str]]) -> str:
+    return "" if ADAPTER in addresses else f"there is no adapter {ADAPTER}"
+
+
+def _addresses() -> dict[str, list[str]]:
+    """IPv4 and IPv6, of each interface."""
+    told = subprocess.run(["ip", "-json", "address"], capture_output=True).stdout
+    links: list[dict[str, Any]] = json.loads(told or b"[]")
+    return {
+        each["ifname"]: [
+            f"{own['local']}/{own['prefixlen']}"
+            for own in each["addr_info"]
+            if own["scope"] == "global"
+        ]
+        for each in links
+    }
+
+
+def _is_active(unit: str) -> bool:
+    return subprocess.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0
+
+
+def result(said: Mapping[str, str], found: Mapping[str, str], wrong: str) -> str:
+    """Return what a laptop shows; nothing that is secret."""
+    lines = [f"Not taken: {wrong}"] if wrong else []
+    lines += [f"{name}: {why or 'works'}" for name, why in found.items()]
+    host = said.get("hostname")
+    return "\n".join([f"This is {host}." if host else "This kit has no name.", *lines, ""])
+
+
+def check(root: Path) -> None:
+    """Raises OSError."""
+    said, until = kept(root), time.monotonic() + PATIENCE
+    while any((found := findings(said, root)).values()) and time.monotonic() < until:
+        time.sleep(LOOK)
+    wrong = ""
+    if waiting := _waiting(root):
+        try:
+            _read(waiting)
+            wrong = f"{waiting.name} waits for the next start"
+        except InvalidSettings as faults:
+            wrong = "; ".join(faults.faults)
+    text, target = result(said, found, wrong).encode(), root / BOOT / RESULT
+    if not target.exists() or target.read_bytes() != text:
+        put_file(target, text)
+
+
+def main() -> int:
+    root = Path("/")
+    if sys.argv[1:] == ["check"]:
+        check(root)
+        return 0
+    if wrong := take(root):
+        complain(wrong)
+    start(kept(root))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""`kit.properties`, by which a card of `build/image` is told who it is and how it is connected, and
+the files of Debian's programs that follow from it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fieldagent.system.properties import InvalidSettings, Key, WrongProperty, read
+
+NAME = "kit.properties"
+MARK = "kit.txt"
+"""What such a card has in its boot partition; others have cloud-init, or nothing."""
+ADAPTER = "wlan0"
+CAMP = "192.168.4.1/24"
+"""The kit's own address in the network that it gives."""
+CAMP_NETWORK = "192.168.4.0/24"
+PORTAL = 9093
+"""The agent's `page-portal-port`."""
+
+LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+"""RFC 1123 2.1."""
+COUNTRY = re.compile(r"[A-Z]{2}")
+_ZONE = re.compile(r"[A-Za-z0-9+_-]+(/[A-Za-z0-9+_-]+)*")
+_PRE_SHARED = re.compile(r"[0-9a-f]{64}")
+
+
+def host_name(value: str) -> str:
+    if not LABEL.fullmatch(value):
+        raise WrongProperty(
+            f"is no host name: lower case letters, digits and - alone, not {value!r}"
+        )
+    return value
+
+
+def country(value: str) -> str:
+    if not COUNTRY.fullmatch(value):
+        raise WrongProperty(f"is a country in two capitals, such as CH, not {value!r}")
+    return value
+
+
+def network_name(value: str) -> str:
+    if not 1 <= len(value.encode()) <= 32 or not value.isprintable():
+        raise WrongProperty(f"is no name of a Wi-Fi: 1 to 32 bytes, not {value!r}")
+    return value
+
+
+def password(value: str) -> str:
+    """As people type it, or the key made of it (`pre_shared_key`)."""
+    if _PRE_SHARED.fullmatch(value):
+        return value
+    if not 8 <= len(value) <= 63 or not (value.isascii() and value.isprintable()):
+        raise WrongProperty("has 8 to 63 characters of ASCII")
+    return value
+
+
+def time_zone(value: str) -> str:
+    if not _ZONE.fullmatch(value):
+        raise WrongProperty(f"is a time zone such as Europe/Zurich, not {value!r}")
+    return value
+
+
+def interface(value: str) -> str:
+    try:
+        if "/" in value:
+            return str(ipaddress.ip_interface(value))
+    except ValueError:
+        pass
+    raise WrongProperty(f"is an address with its network, such as 192.168.1.5/24, not {value!r}")
+
+
+def address(value: str) -> str:
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise WrongProperty(f"is an address such as 192.168.1.1, not {value!r}") from None
+
+
+KEYS = (
+    Key("hostname", host_name, "", "Name of the kit in its network"),
+    Key("time-zone", time_zone, "", "Such as `Europe/Zurich`; UTC else"),
+    Key("address", interface, "", "Of the cable, with its network; else by DHCP"),
+    Key("gateway", address, "", "Of that network"),
+    Key("dns", address, "", "Server of names there"),
+    Key("country", country, "", "Whose rules the radio keeps"),
+    Key("wifi", network_name, "", "Name of the Wi-Fi that the kit joins"),
+    Key("wifi-password", password, "", "Its password, or the key made of it; none of an open one"),
+    Key("access-point", network_name, "", "Name of the Wi-Fi that the kit gives"),
+    Key("access-point-password", password, "", "What phones join it by"),
+)
+NEEDS = {
+    "gateway": "address",
+    "dns": "address",
+    "wifi": "country",
+    "wifi-password": "wifi",
+    "access-point": "country",
+    "access-point-password": "access-point",
+}
+
+
+def parse(text: str, path: Path) -> dict[str, str]:
+    """Return what is set, by name. Raises InvalidSettings."""
+    values, pairs, faults = read(text, path, KEYS)
+    faults += [
+        f"{name} needs {other}"
+        for name, other in NEEDS.items()
+        if name in pairs and other not in pairs
+    ]
+    if "wifi" in pairs and "access-point" in pairs:
+        faults.append("wifi and access-point are both set: one adapter does one of them")
+    if "access-point" in pairs and "access-point-password" not in pairs:
+        faults.append("access-point needs access-point-password")
+    if faults:
+        raise InvalidSettings(path, faults)
+    found: dict[str, Any] = {name: values[name.replace("-", "_")] for name in pairs}
+    return found
+
+
+def pre_shared_key(name: str, secret: str) -> str:
+    """Of WPA2 (IEEE 802.11, J.4): whoever reads it learns no password that is used elsewhere."""
+    if _PRE_SHARED.fullmatch(secret):
+        return secret
+    return hashlib.pbkdf2_hmac("sha1", secret.encode(), name.encode(), 4096, 32).hex()
+
+
+def files(said: Mapping[str, str]) -> dict[str, str]:
+    """Return what Debian's programs read, by path."""
+    made = {}
+    if host := said.get("hostname"):
+        made["etc/hostname"] = f"{host}\n"
+        made["etc/hosts"] = f"127.0.0.1 localhost\n127.0.1.1 {host}\n::1 localhost\n"
+    if own := said.get("address"):
+        lines = [f"Address={own}"]
+        lines += [f"Gateway={said['gateway']}"] if "gateway" in said else []
+        lines += [f"DNS={said['dns']}"] if "dns" in said else []
+        made["etc/systemd/network/70-kit-cable.network"] = _network("Type=ether", *lines)
+    if name := said.get("wifi"):
+        made["etc/systemd/network/70-kit-wifi.network"] = _network(f"Name={ADAPTER}", "DHCP=yes")
+        made[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _client(name, said)
+    if name := said.get("access-point"):
+        lines = [f"Address={CAMP}", "ConfigureWithoutCarrier=yes"]
+        made["etc/systemd/network/70-kit-wifi.network"] = _network(f"Name={ADAPTER}", *lines)
+        made["etc/hostapd/hostapd.conf"] = _access_point(name, said)
+        made["etc/dnsmasq.d/kit.conf"] = _NAMES
+        made["etc/nftables.conf"] = _PORTAL
+    return made
+
+
+def units(said: Mapping[str, str]) -> list[str]:
+    """What is started for it."""
+    if "access-point" in said:
+        return ["nftables.service", "hostapd.service", "dnsmasq.service"]
+    return [f"wpa_supplicant@{ADAPTER}.service"] if "wifi" in said else []
+
+
+def _network(match: str, *lines: str) -> str:
+    return "\n".join(["[Match]", match, "[Network]", *lines, ""])
+
+
+def _client(name: str, said: Mapping[str, str]) -> str:
+    secret = said.get("wifi-password")
+    key = "key_mgmt=NONE" if secret is None else f"psk={pre_shared_key(name, secret)}"
+    network = f"network={{\n\tssid={name.encode().hex()}\n\tscan_ssid=1\n\t{key}\n}}\n"
+    return f"ctrl_interface=/run/wpa_supplicant\ncountry={said['country']}\n{network}"
+
+
+def _access_point(name: str, said: Mapping[str, str]) -> str:
+    secret = said["access-point-password"]
+    kind = "wpa_psk" if _PRE_SHARED.fullmatch(secret) else "wpa_passphrase"
+    return f"""\
+interface={ADAPTER}
+country_code={said["country"]}
+ssid={name}
+utf8_ssid=1
+hw_mode=g
+channel=6
+wpa=2
+wpa_key_mgmt=WPA-PSK
+rsn_pairwise=CCMP
+{kind}={secret}
+"""
+
+
+_HOST = CAMP.partition("/")[0]
+_NAMES = f"""\
+# There is nothing else to find: every name is the kit's.
+interface={ADAPTER}
+bind-dynamic
+no-resolv
+address=/#/{_HOST}
+dhcp-range=192.168.4.20,192.168.4.200,12h
+"""
+_PORTAL = f"""\
+# Phones ask at port 80, which the agent may not open.
+table ip kit {{
+  chain portal {{
+    type nat hook prerouting priority dstnat
+    iifname "{ADAPTER}" tcp dport 80 redirect to :{PORTAL}
+  }}
+}}
+"""

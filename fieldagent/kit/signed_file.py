@@ -1,0 +1,70 @@
+"""Signed files that an update is from: fetched, verified by the keys of who builds a kit's
+programs, and read for what their signature says."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from fieldagent.kit.fetching import NotTaken, fetched
+from fieldagent.system.lived_time import EARLIEST
+from fieldagent.system.minisign import (
+    NotSigned,
+    TrustedKey,
+    read_keys,
+    read_signature,
+    verify,
+)
+from fieldagent.system.signed_release import Release, taken_as
+
+
+def tell(text: str) -> None:
+    """How far it is; what has become of it goes to standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def keys_in(path: Path) -> list[TrustedKey]:
+    """Raises NotTaken."""
+    try:
+        return read_keys(path.read_text())
+    except FileNotFoundError:
+        raise NotTaken(
+            f"{path} is not there: put minisign's public key of who builds your programs in it"
+        ) from None
+    except (NotSigned, UnicodeDecodeError) as wrong:
+        raise NotTaken(f"{path}: {wrong}") from None
+
+
+def signed_file(
+    what: str, kind: str, keys: Sequence[TrustedKey], part: Path
+) -> tuple[bytes, Release]:
+    """Return a file and what its signature says. Raises NotTaken."""
+    content, went_on = fetched(what, part, tell)
+    signature = f"{what}.minisig"
+    try:
+        return content, release_of(content, fetched(signature).content.decode(), kind, keys)
+    except UnicodeDecodeError:
+        raise NotTaken(f"{signature}: it is no signature of minisign's") from None
+    except NotSigned as wrong:
+        if went_on:
+            # Another file may lie there by now, or a power cut has spoiled what came before.
+            return signed_file(what, kind, keys, part)
+        raise NotTaken(f"{signature}: {wrong}") from None
+
+
+def release_of(content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]) -> Release:
+    """Return what the signature of a file says. Raises NotSigned, NotTaken."""
+    try:
+        comment = verify(content, read_signature(signature), keys)
+    except FileNotFoundError:
+        raise NotTaken(
+            "openssl is missing, which verifies signatures: apt install openssl"
+        ) from None
+    now = time.time()
+    release = taken_as(kind, comment, now)
+    tell(f"signed: {comment}")
+    if now < EARLIEST:
+        tell("this kit's clock is not set: nobody can tell here whether it has expired")
+    return release

@@ -1,0 +1,302 @@
+"""A whole system is on trial: kernel, Debian and program, in the card's other slot.
+
+    write    pieces are fetched and written, while what runs goes on; a cut begins where it was
+    boot     the boot loader is to try it, once
+    watch    it has started: its agent must answer, and bring up each channel that worked before
+    back     only where it does not: the loader has the system before, and so has the journal
+    end      how it ended is left for the agent
+
+Each step can be taken again from its beginning, and is on disk before the next begins. The program
+before takes them all, in the new system too. What has not come as far as `watch`, the loader has
+left by itself: then the system before finds it spent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, field, replace
+from pathlib import Path
+
+from fieldagent.agent.settings import load
+from fieldagent.kit import kit_health, root_units, trial_journal
+from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
+from fieldagent.kit.kit_health import Wanted
+from fieldagent.kit.root_units import alone
+from fieldagent.kit.signed_file import keys_in, signed_file, tell
+from fieldagent.kit.system_slots import Slots
+from fieldagent.kit.trial import Place, end_of_trial, tell_the_hub
+from fieldagent.system.exit_codes import ERROR, OK
+from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.signed_release import SYSTEM
+from fieldagent.system.system_image import (
+    PIECE,
+    Read,
+    SystemImage,
+    SystemPiece,
+    UnreadableImage,
+    around,
+    digest,
+    pieces_folder,
+    read_image,
+)
+from fieldagent.system.wording import reason_of
+from fieldagent.system.zstd import ZstdFailed, unpack
+
+UNIT = "fieldagent-system.service"
+IN_WORDS = {
+    "write": "the new system is written",
+    "boot": "the machine starts anew, with the new system",
+    "watch": "the new system is on trial",
+    "back": "it does not work: the machine starts anew, with the system before",
+    "end": "it has ended",
+}
+PAUSES = (30.0, 120.0, 600.0)
+"""Seconds before each further try to fetch; the last one again and again."""
+STARTS = 2
+"""So often the loader may pass over what it is to try."""
+NEVER_STARTED = "it did not start, or the power failed while it was on trial"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTrial:
+    version: str
+    previous_version: str
+    what: str
+    """Path or address of the image."""
+    slot: str
+    settings: str
+    key: str
+    channels: dict[str, str] = field(default_factory=dict)
+    """Those that worked, each with its state."""
+    journal_version: int = 0
+    minutes: float = 15.0
+    steady: float = 30.0
+    phase: str = "write"
+    written: int = 0
+    """Pieces, of so many:"""
+    pieces: int = 0
+    starts: int = 0
+    why: str = ""
+    """Why it goes back."""
+
+
+def read(place: Place) -> SystemTrial:
+    """Raises OSError."""
+    return root_units.read_trial(place.system, SystemTrial)
+
+
+def write(place: Place, trial: SystemTrial) -> None:
+    put_file(place.system, json.dumps(asdict(trial)).encode())
+
+
+def go_on(place: Place, slots: Slots) -> int:
+    """Take the steps that are left, up to the next start of the machine. Raises OSError, NotTaken,
+    InvalidSettings: at the next start they are taken again, and the agent goes on meanwhile."""
+    while place.system.exists() and read(place).phase == "write":
+        # Hours, maybe: who else changes something of the kit meanwhile may.
+        write(place, _written(place, slots))
+    with alone(place.folder):
+        try:
+            return _take_steps(place, slots)
+        except (OSError, NotTaken, InvalidSettings):
+            kit_health.leave_at_work()
+            raise
+
+
+def _take_steps(place: Place, slots: Slots) -> int:
+    while place.system.exists():
+        trial = read(place)
+        match trial.phase, slots.running() == trial.slot:
+            case "boot", False:
+                if (trial := _booted(slots, trial)).phase == "boot":
+                    write(place, trial)
+                    return _start_anew()
+            case "boot", True:
+                trial = replace(trial, phase="watch")
+            case "watch", True:
+                trial = _watched(slots, trial)
+            case "watch", False:
+                trial = replace(trial, phase="back", why=trial.why or NEVER_STARTED)
+            case "back", True:
+                # The system before puts back what is to be put back.
+                slots.clear(trial.slot)
+                kit_health.systemctl("stop", kit_health.AGENT)
+                return _start_anew()
+            case "back", False:
+                _go_back(slots, trial)
+                trial = replace(trial, phase="end")
+            case _:
+                _end(place, trial)
+                return ERROR if trial.why else OK
+        write(place, trial)
+    return OK
+
+
+def _start_anew() -> int:
+    kit_health.systemctl("reboot")
+    return OK
+
+
+def _booted(slots: Slots, trial: SystemTrial) -> SystemTrial:
+    """Have the loader try it at the next start, where it has not yet."""
+    state = slots.state(trial.slot)
+    if state == "spent" or trial.starts >= STARTS:
+        return replace(trial, phase="back", why=NEVER_STARTED)
+    try:
+        kit_health.systemctl("stop", kit_health.AGENT)
+        trial_journal.keep(_state(trial), trial.journal_version)
+        if state == "absent":
+            slots.arm(trial.slot)
+    except OSError as failed:
+        # A full disk stays full: the agent is not to be stopped for this at each start.
+        return replace(trial, phase="back", why=reason_of(failed))
+    return replace(trial, starts=trial.starts + 1)
+
+
+def _watched(slots: Slots, trial: SystemTrial) -> SystemTrial:
+    wanted = Wanted(
+        Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady
+    )
+    kit_health.wait_for_start()
+    why = kit_health.watched(wanted, boots=1)
+    if why:
+        complain(f"system {trial.version} does not work: {why}")
+        return replace(trial, phase="back", why=why)
+    slots.keep(trial.slot)
+    return replace(trial, phase="end")
+
+
+def _go_back(slots: Slots, trial: SystemTrial) -> None:
+    kit_health.systemctl("stop", kit_health.AGENT)
+    slots.clear(trial.slot)
+    lost = trial_journal.put_back(_state(trial), trial.journal_version, trial.version)
+    if lost:
+        complain(lost)
+    kit_health.systemctl("start", "--no-block", kit_health.AGENT)
+    text = f"system {trial.version} did not work here, {trial.previous_version} runs again:"
+    tell_the_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
+
+
+def _end(place: Place, trial: SystemTrial) -> None:
+    end_of_trial(place, asdict(trial), _state(trial))
+    for each in (place.image, place.part, place.system):
+        each.unlink(missing_ok=True)
+    sync_folder(place.folder)
+
+
+def _state(trial: SystemTrial) -> Path:
+    return load(Path(trial.settings)).state_directory
+
+
+def _written(place: Place, slots: Slots) -> SystemTrial:
+    """Raises OSError; what nobody can take or store ends it, and what runs is as it was."""
+    trial = read(place)
+    try:
+        _write_pieces(place, slots, trial)
+        slots.put_kernel(trial.slot)
+    except (NotTaken, OSError) as refused:
+        why = reason_of(refused)
+        complain(f"system {trial.version} is not taken: {why}")
+        return replace(read(place), phase="end", why=why)
+    return replace(read(place), phase="boot")
+
+
+def _write_pieces(place: Place, slots: Slots, trial: SystemTrial) -> None:
+    """Raises NotTaken, OSError."""
+    slots.clear(trial.slot)
+    try:
+        image = read_image(place.image.read_bytes())
+    except UnreadableImage as wrong:
+        raise NotTaken(f"{place.image}: {wrong}") from None
+    with (
+        opened(slots.device(slots.running()), os.O_RDONLY) as here,
+        opened(slots.device(trial.slot), os.O_RDWR) as there,
+    ):
+        read_here, fetched_bytes = reader(here), 0
+        for number, piece in enumerate(image.pieces):
+            length = image.length(number)
+            if digest(reader(there)(number * PIECE, length)) != piece.content:
+                content = read_here(number * PIECE, length)
+                if digest(content) != piece.content:
+                    content, packed = _piece(place, trial, image, number, read_here)
+                    fetched_bytes += packed
+                os.pwrite(there, content, number * PIECE)
+                os.fdatasync(there)
+            write(place, replace(trial, written=number + 1))
+            tell(f"{number + 1} of {len(image.pieces)} pieces are written")
+    tell(f"{fetched_bytes:,} bytes were fetched for it")
+
+
+def _piece(
+    place: Place, trial: SystemTrial, image: SystemImage, number: int, here: Read
+) -> tuple[bytes, int]:
+    """Return it, and how many bytes came for it. Raises NotTaken."""
+    piece, before = image.pieces[number], around(here, image.before_size, number)
+    for differs in (piece.differs, False):
+        if differs != piece.differs:
+            piece = _whole(place, trial, number)
+        packed = _fetched(place, trial, piece)
+        try:
+            content = unpack(packed, before if piece.differs else None)
+        except ZstdFailed as why:
+            tell(f"piece {number + 1}: {why}")
+            continue
+        if digest(content) == piece.content:
+            return content, len(packed)
+    raise NotTaken(f"piece {number + 1} of {trial.what} does not become what was signed")
+
+
+def _whole(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
+    """The same piece of the image that is no difference. Raises NotTaken."""
+    content, _ = signed_file(trial.what, SYSTEM, keys_in(Path(trial.key)), place.part)
+    try:
+        return read_image(content).pieces[number]
+    except (UnreadableImage, IndexError) as wrong:
+        raise NotTaken(f"{trial.what}: {wrong}") from None
+
+
+def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
+    """Wait for the server, as long as it takes. Raises NotTaken."""
+    name = f"{pieces_folder(trial.what)}/{piece.file}"
+    away = 0
+    while True:
+        try:
+            found = fetched(name, place.part, tell)
+        except NotTaken as why:
+            if not isinstance(why, ServerAway) and not _is_unplugged(name):
+                raise
+            pause = PAUSES[min(away, len(PAUSES) - 1)]
+            complain(f"{why}; it is tried again in {pause:g} s")
+            time.sleep(pause)
+            away += 1
+            continue
+        if digest(found.content) == piece.file:
+            return found.content
+        # A power cut may have spoiled what came before.
+        if not found.went_on:
+            raise NotTaken(f"{name} is not the file that was signed: it was changed, or cut short")
+
+
+def _is_unplugged(name: str) -> bool:
+    """Whether it lies on what may be put in again, such as a stick."""
+    return name.startswith("/") and not Path(name).exists()
+
+
+def reader(file: int) -> Read:
+    return lambda offset, length: os.pread(file, length, offset)
+
+
+@contextmanager
+def opened(path: Path, how: int) -> Iterator[int]:
+    file = os.open(path, how | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)

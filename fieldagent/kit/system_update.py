@@ -1,0 +1,173 @@
+"""`fieldagent update NAME.system`: a whole signed system is written beside the one that runs, tried
+once, and left again where it does not work.
+
+Here its signature is verified, and whether it is for this card; what follows is `system_trial`'s,
+in a unit of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from fieldagent import __version__
+from fieldagent.agent.settings import load
+from fieldagent.kit import kit_health, root_units, system_trial, trial_journal
+from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
+from fieldagent.kit.settings_trial import SettingsPlace
+from fieldagent.kit.signed_file import keys_in, signed_file, tell
+from fieldagent.kit.system_slots import Slots
+from fieldagent.kit.system_trial import SystemTrial
+from fieldagent.kit.trial import Place
+from fieldagent.kit.version_order import check_newer
+from fieldagent.system.exit_codes import TAKEN
+from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.system.minisign import TrustedKey
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.signed_release import SYSTEM
+from fieldagent.system.system_image import (
+    SystemImage,
+    SystemName,
+    UnreadableImage,
+    delta_name,
+    read_image,
+    write_image,
+)
+
+LOOK = 0.5
+
+
+def begin(given: argparse.Namespace, place: Place, slots: Slots) -> SystemTrial:
+    """Another system that is only being written gives way, once this one may be taken. Raises
+    NotTaken, OSError."""
+    now, slot = slots.about(), slots.other()
+    _check_nothing_else(given, place)
+    root_units.make(place.folder)
+    under_way = place.system.exists()
+    if under_way:
+        # Both fetch into the same file.
+        kit_health.systemctl("stop", system_trial.UNIT)
+    try:
+        # It may have come further meanwhile.
+        _check_nothing_else(given, place)
+        image, trial = _may_be_taken(given, place, slots, now, slot)
+    except (NotTaken, OSError):
+        if under_way:
+            _start_unit()
+        raise
+    # From here to the last line nothing is under way: a power cut mixes no two systems.
+    place.system.unlink(missing_ok=True)
+    sync_folder(place.folder)
+    # It takes the steps: it is known to work.
+    put_file(place.previous, given.program.read_bytes(), mode=0o644)
+    put_file(place.image, write_image(image))
+    place.result.unlink(missing_ok=True)
+    system_trial.write(place, trial)
+    if not _start_unit():
+        place.system.unlink()
+        raise NotTaken(f"{system_trial.UNIT} cannot be started: its message is above")
+    tell(
+        f"{now.version} → {trial.version}: {system_trial.UNIT} writes it, starts it, and goes back"
+        " if it does not work"
+    )
+    return trial
+
+
+def _start_unit() -> bool:
+    start = ["systemctl", "start", "--no-block", system_trial.UNIT]
+    return subprocess.run(start, stdin=subprocess.DEVNULL).returncode == 0
+
+
+def _may_be_taken(
+    given: argparse.Namespace, place: Place, slots: Slots, now: SystemName, slot: str
+) -> tuple[SystemImage, SystemTrial]:
+    """Raises NotTaken, OSError."""
+    keys = keys_in(given.key)
+    image = _image(given.what, keys, place, now.id)
+    if image.name.board != now.board:
+        raise NotTaken(f"{given.what} is for {image.name.board}, and this is {now.board}")
+    for version in (now.version, __version__):
+        # The program of the card's system may have been updated alone since.
+        check_newer(version, image.name.version, older_too=given.older)
+    with system_trial.opened(slots.device(slot), os.O_RDONLY) as device:
+        room = os.lseek(device, 0, os.SEEK_END)
+    if image.size > room:
+        raise NotTaken(
+            f"{given.what} has {image.size:,} bytes, and this card has room for {room:,}"
+        )
+    try:
+        settings = load(given.config)
+    except InvalidSettings as wrong:
+        raise NotTaken(f"{wrong}\nCorrect the settings first") from None
+    return image, SystemTrial(
+        version=image.name.version,
+        previous_version=now.version,
+        what=_absolute(given.what),
+        slot=slot,
+        settings=str(given.config),
+        key=str(given.key),
+        channels=kit_health.working_channels(settings.api_port) or {},
+        journal_version=trial_journal.version(settings.state_directory),
+        minutes=given.within,
+        steady=given.steady,
+        pieces=len(image.pieces),
+    )
+
+
+def _absolute(what: str) -> str:
+    return what if what.startswith(("https://", "http://")) else str(Path(what).absolute())
+
+
+def _check_nothing_else(given: argparse.Namespace, place: Place) -> None:
+    """Raises NotTaken, OSError."""
+    if place.trial.exists() or SettingsPlace(given.state).trial.exists():
+        raise NotTaken("another change is on trial; `fieldagent update --last`", TAKEN)
+    if not place.system.exists():
+        return
+    under_way = system_trial.read(place)
+    if under_way.phase != "write":
+        raise NotTaken(f"system {under_way.version} is on trial; `fieldagent update --last`", TAKEN)
+
+
+def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
+    """The difference from the system that runs, where there is one. Raises NotTaken."""
+    for name in (delta_name(what, now), what):
+        if name != what:
+            try:
+                fetched(f"{name}.minisig")
+            except ServerAway:
+                raise
+            except NotTaken:
+                continue
+        content, release = signed_file(name, SYSTEM, keys, place.part)
+        try:
+            image = read_image(content)
+        except UnreadableImage as wrong:
+            raise NotTaken(f"{name}: {wrong}") from None
+        if image.name.version != release.version:
+            raise NotTaken(f"{name} is {image.name.version}, and was signed as {release.version}")
+        return image
+    raise NotTaken(f"{what} cannot be read")
+
+
+def follow(place: Place) -> None:
+    """Until the machine starts anew, which the unit has it do; or until it has ended before."""
+    last = ""
+    try:
+        while place.system.exists():
+            under_way = system_trial.read(place)
+            words = system_trial.IN_WORDS[under_way.phase]
+            if under_way.phase == "write":
+                words += f": {under_way.written} of {under_way.pieces} pieces"
+            if words != last:
+                tell(words)
+            last = words
+            time.sleep(LOOK)
+    except FileNotFoundError:
+        pass
+    except KeyboardInterrupt:
+        tell("It goes on without you: `fieldagent update --last` tells how it ended.")
+        raise

@@ -1,0 +1,31 @@
+"""Which of two versions is the newer one, and whether it may take the other's place."""
+
+from __future__ import annotations
+
+import re
+
+from fieldagent.kit.fetching import NotTaken
+
+
+def check_newer(now: str, next_: str, *, older_too: bool) -> None:
+    """Raises NotTaken."""
+    if older_too or order(next_) > order(now):
+        return
+    what = "is what runs" if next_ == now else f"is older than {now}, which runs"
+    raise NotTaken(f"{next_} {what}: --older takes it all the same")
+
+
+STAGES = ("dev", "a", "b", "rc", None)
+"""Before a release, in their order (PEP 440)."""
+
+
+def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
+    """By which versions compare: 0.2.0.dev1 is before 0.2.0, and 0.2.0+1.g1a2b3c4d, a commit after
+    it, behind. Raises NotTaken."""
+    form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
+    read = re.match(form, version, re.ASCII)
+    if read is None:
+        raise NotTaken(f"{version!r} is no version: is this a fieldagent?")
+    release, stage, number, since = read.groups()
+    numbers = tuple(int(each) for each in release.split("."))
+    return numbers, STAGES.index(stage), int(number or 0), int(since or 0)

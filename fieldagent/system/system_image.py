@@ -1,0 +1,131 @@
+"""The image of a whole system, kernel, Debian and program in one file system, in pieces of 16 MiB.
+
+    NAME.system             which pieces it has: JSON, which is signed (`build/sign`)
+    NAME.system.from-ID     the same for who has the system ID: pieces may be differences from that
+    NAME.system.pieces/…    the files, each named by its own SHA-256: a piece packed by zstd
+
+A piece is known by the SHA-256 of its content, so that what is there already, be it of an earlier
+system or of a try that was broken off, is neither fetched nor written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+PIECE = 16 << 20
+FORMAT = 1
+SUFFIX = ".system"
+MOST_BYTES = 4 << 30
+
+
+class UnreadableImage(Exception):
+    """The text says why."""
+
+
+class SystemName(NamedTuple):
+    """What a system says of itself, in /usr/lib/kit/system.json."""
+
+    board: str
+    version: str
+    id: str
+
+
+class SystemPiece(NamedTuple):
+    content: str
+    """SHA-256, in hex."""
+    file: str
+    """The file's SHA-256, which is its name."""
+    differs: bool = False
+    """Whether the file is a difference from what the system before has `around` the place."""
+
+
+class SystemImage(NamedTuple):
+    name: SystemName
+    size: int
+    pieces: list[SystemPiece]
+    before: str = ""
+    """Id of the system that it is a difference from,"""
+    before_size: int = 0
+    """and how large that is."""
+
+    def length(self, number: int) -> int:
+        """Bytes of that piece: the last one may be shorter."""
+        return min(PIECE, self.size - number * PIECE)
+
+
+Read = Callable[[int, int], bytes]
+"""Offset and length, to the bytes that are there; fewer at the end."""
+
+
+def read_name(text: bytes) -> SystemName:
+    """Raises UnreadableImage."""
+    try:
+        found = json.loads(text)
+        return SystemName(*(str(found[name]) for name in SystemName._fields))
+    except (ValueError, KeyError, TypeError):
+        raise UnreadableImage("it does not say board, version and id") from None
+
+
+def read_image(text: bytes) -> SystemImage:
+    """Raises UnreadableImage."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        if found["format"] != FORMAT:
+            raise UnreadableImage(f"it has format {found['format']}, this program knows {FORMAT}")
+        pieces = [
+            SystemPiece(str(each[0]), str(each[1]), bool(each[2])) for each in found["pieces"]
+        ]
+        size, before = int(found["size"]), str(found["before"])
+        before_size = int(found["before_size"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        raise UnreadableImage("it is no list of a system's pieces: build/image makes one") from None
+    if not 0 < size <= MOST_BYTES or len(pieces) != -(-size // PIECE):
+        raise UnreadableImage(f"{len(pieces)} pieces do not make {size} bytes")
+    if not all(_is_digest(each.content) and _is_digest(each.file) for each in pieces):
+        raise UnreadableImage("a piece of it is named by no SHA-256")
+    return SystemImage(read_name(text), size, pieces, before, before_size)
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == 64 and not text.strip("0123456789abcdef")
+
+
+def write_image(image: SystemImage) -> bytes:
+    said = {
+        "format": FORMAT,
+        **image.name._asdict(),
+        "size": image.size,
+        "before": image.before,
+        "before_size": image.before_size,
+        "pieces": image.pieces,
+    }
+    return json.dumps(said, indent=0).encode() + b"\n"
+
+
+def pieces_folder(name: str) -> str:
+    """Return where the pieces of that image lie, by its path or address."""
+    return f"{name.partition(f'{SUFFIX}.from-')[0].removesuffix(SUFFIX)}{SUFFIX}.pieces"
+
+
+def delta_name(name: str, id_: str) -> str:
+    return f"{name}.from-{id_}"
+
+
+def around(read: Read, size: int, number: int) -> bytes:
+    """Return what a system of that size has at the place of a piece, and one piece before and
+    behind: as far as files move between two builds."""
+    begin = max(0, number - 1) * PIECE
+    end = min(size, (number + 2) * PIECE)
+    return read(begin, end - begin) if begin < end else b""
+
+
+def each_piece(read: Read, size: int) -> Iterator[bytes]:
+    for begin in range(0, size, PIECE):
+        yield read(begin, min(PIECE, size - begin))
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

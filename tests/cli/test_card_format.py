@@ -1,0 +1,156 @@
+"""One form for a card of build/image: what a hub writes, a kit takes, and Debian's programs
+read."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fieldagent.kit import card, card_format
+from fieldagent.system.properties import InvalidSettings
+from tests.processes import MODULE, administer
+from tests.signer import Signer
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA5Zb0yZ1cV3 ada@laptop"
+CA = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Path:
+    """Its root, with the card's boot partition in it."""
+    (tmp_path / "kit/boot/firmware").mkdir(parents=True)
+    (tmp_path / "kit/boot/firmware/kit.txt").write_text("of build/image\n")
+    (tmp_path / "kit/etc/fieldagent").mkdir(parents=True)
+    return tmp_path / "kit"
+
+
+def added(home: Path, boot: Path, *words: str, given: str) -> subprocess.CompletedProcess[str]:
+    database = str(home / "hub.sqlite3")
+    if not Path(database).exists():
+        administer(database, "init", "Alps")
+        administer(database, "user", "add", "ada")
+    command = [*MODULE, "hub", "device", "add", "kit-ada", "--user", "ada", "--database", database]
+    command += ["--card", str(boot), "--address", "https://hub.example.org", *words]
+    return subprocess.run(command, input=given, capture_output=True, text=True)
+
+
+def test_what_a_hub_writes_a_kit_takes(kit: Path, tmp_path: Path) -> None:
+    boot = kit / "boot/firmware"
+    (tmp_path / "id.pub").write_text(f"{KEY}\n")
+    (tmp_path / "ca.pem").write_text(CA)
+    (tmp_path / "update").write_text(Signer(tmp_path / "keys").public)
+    words = ["--ssh-key", str(tmp_path / "id.pub"), "--ca-file", str(tmp_path / "ca.pem")]
+    words += ["--update-key", str(tmp_path / "update"), "--time-zone", "Europe/Zurich"]
+    words += ["--access-point", "camp Ädä", "--country", "CH", "--kit-address", "10.1.2.3/24"]
+    done = added(tmp_path, boot, *words, given="four words\n")
+    assert done.returncode == 0, done.stderr
+    assert (boot / "authorized_keys").read_text() == f"{KEY}\n"
+    settings = (boot / "fieldagent.properties").read_text()
+    assert "hub-ca-file=/etc/fieldagent/hub-ca.pem" in settings
+    assert "page-listen=192.168.4.0/24\npage-portal-port=9093" in settings
+    assert not (boot / "user-data").exists()
+
+    provision = [*MODULE, "provision", "--card", str(boot)]
+    config = ["--config", str(kit / "etc/fieldagent/agent.properties")]
+    subprocess.run([*provision, *config], check=True, capture_output=True)
+    assert (kit / "etc/fieldagent/hub-ca.pem").read_text() == CA
+    assert (kit / "etc/fieldagent/hub-ca.pem").stat().st_mode & 0o777 == 0o644
+    assert card.take(kit) == ""
+    assert {each.name for each in boot.iterdir()} == {
+        *("kit.txt", "authorized_keys", "fieldagent-result.txt")
+    }
+    assert (kit / "etc/hostname").read_text() == "kit-ada\n"
+    assert "Address=10.1.2.3/24" in (kit / "etc/systemd/network/70-kit-cable.network").read_text()
+    access_point = kit / "etc/hostapd/hostapd.conf"
+    assert access_point.stat().st_mode & 0o777 == 0o600
+    assert "ssid=camp Ädä\n" in access_point.read_text()
+    shown = subprocess.check_output(
+        [*MODULE, "page", f"--wifi={access_point}", *config], text=True, stderr=subprocess.STDOUT
+    )
+    assert "four words" in shown
+    assert (kit / "etc/localtime").readlink() == Path("/usr/share/zoneinfo/Europe/Zurich")
+    # The next start has it from what the kit keeps.
+    access_point.unlink()
+    assert card.take(kit) == ""
+    assert "four words" in access_point.read_text()
+
+
+def test_a_wi_fi_to_join_bears_no_password_that_is_used_elsewhere(
+    kit: Path, tmp_path: Path
+) -> None:
+    boot = kit / "boot/firmware"
+    done = added(tmp_path, boot, "--wifi", "IEEE", "--country", "CH", given="password\n")
+    assert done.returncode == 0, done.stderr
+    told = (boot / "kit.properties").read_text()
+    # IEEE 802.11-2020, J.4.2, test vector 1.
+    assert "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e" in told
+    assert "=password\n" not in told
+    card.take(kit)
+    joined = (kit / "etc/wpa_supplicant/wpa_supplicant-wlan0.conf").read_text()
+    assert "ssid=49454545" in joined
+    assert card_format.units(card.kept(kit)) == ["wpa_supplicant@wlan0.service"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("hostname=Kit Ada", "hostname is no host name"),
+        ("address=10.0.0.1", "address is an address with its network"),
+        ("gateway=10.0.0.1", "gateway needs address"),
+        ("wifi=HUT", "wifi needs country"),
+        ("country=CH\naccess-point=camp", "access-point needs access-point-password"),
+        ("country=Ch", "country is a country in two capitals"),
+        ("time-zone=../../etc/shadow", "time-zone is a time zone"),
+        ("wfi=HUT", "'wfi' is not a setting; the nearest is wifi"),
+        (
+            "country=CH\nwifi=HUT\naccess-point=camp\naccess-point-password=four words",
+            "one adapter does one of them",
+        ),
+    ],
+)
+def test_what_is_wrong_stays_on_the_card_and_changes_nothing(
+    kit: Path, text: str, fault: str
+) -> None:
+    (kit / "etc/fieldagent/kit.properties").write_text("hostname=before\n")
+    (kit / "boot/firmware/kit.properties").write_text(f"{text}\n")
+    assert fault in card.take(kit)
+    assert (kit / "boot/firmware/kit.properties").exists()
+    assert (kit / "etc/hostname").read_text() == "before\n"
+
+
+def test_a_value_ends_at_its_line(kit: Path) -> None:
+    """Whatever is said in kit.properties, it becomes no second line of another program's file."""
+    text = "country=CH\naccess-point=camp\\nignore_broadcast_ssid=1\naccess-point-password=12345678"
+    with pytest.raises(InvalidSettings, match="is no name of a Wi-Fi"):
+        card_format.parse(text, kit / "kit.properties")
+
+
+def test_of_another_card_an_access_point_is_refused(tmp_path: Path) -> None:
+    (boot := tmp_path / "bootfs").mkdir()
+    words = ("--access-point", "camp", "--country", "CH")
+    done = added(tmp_path, boot, *words, given="four words\n")
+    assert done.returncode == 65
+    assert "this card has no kit.txt" in done.stderr
+    assert list(boot.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--gateway", "--dns"])
+def test_what_needs_an_address_is_not_passed_over(kit: Path, tmp_path: Path, option: str) -> None:
+    done = added(tmp_path, kit / "boot/firmware", option, "10.0.0.1", given="")
+    assert done.returncode == 65
+    assert f"{option[2:]} needs address" in done.stderr
+
+
+def test_what_a_laptop_shows_tells_what_works(kit: Path) -> None:
+    found = {"address": "", "wifi": "HUT was not joined"}
+    told = card.result({"hostname": "kit-ada"}, found, "")
+    assert told == "This is kit-ada.\naddress: works\nwifi: HUT was not joined\n"
+
+
+def test_what_notepad_has_named_is_taken(kit: Path) -> None:
+    (kit / "boot/firmware/kit.properties.txt").write_text("\ufeffhostname=of-a-laptop\r\n")
+    assert card.take(kit) == ""
+    assert (kit / "etc/hostname").read_text() == "of-a-laptop\n"
+    assert not (kit / "boot/firmware/kit.properties.txt").exists()

@@ -1,0 +1,359 @@
+"""A whole system is written into the slot that does not run, of what is there and what is served,
+and its boot loader told: slots are files, systemd is stood in for, the web server is real."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fieldagent.kit import fetching, kit_health, system_trial, system_update, trial_journal
+from fieldagent.kit.fetching import FetchedFile, NotTaken
+from fieldagent.kit.system_slots import PARTITIONS, Slots
+from fieldagent.kit.trial import Place
+from fieldagent.system.system_image import PIECE, pieces_folder, read_image
+from tests.file_server import file_server
+from tests.machine import tool
+from tests.signer import BUILD, Signer
+
+ENTRY = "title @SLOT@\nversion @TURN@\noptions root=PARTUUID=@ROOT@ kit.slot=@SLOT@ ro\n"
+SLOT = 4 * PIECE
+
+
+def file_system(folder: Path, target: Path, kernel: bytes) -> Path:
+    tree = folder / "tree"
+    own = tree / "usr/lib/kit/slot"
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "vmlinuz").write_bytes(kernel)
+    (own / "initrd.img").write_bytes(b"initrd")
+    (own / "entry.conf").write_text(ENTRY)
+    (tree / "data").write_bytes(random.Random(1).randbytes(3 << 20))
+    made = ["-q", "-t", "ext4", "-O", "^has_journal", "-U", "6b697400-0000-4000-8000-000000000000"]
+    seed = ["-E", "hash_seed=6b697400-0000-4000-8000-000000000000", "-d", str(tree)]
+    target.unlink(missing_ok=True)
+    subprocess.run([tool("mke2fs", "e2fsprogs"), *made, *seed, target, "40M"], check=True)
+    return target
+
+
+def named(version: str) -> str:
+    return json.dumps({"board": "amd64", "version": version, "id": f"id{version}"})
+
+
+class Maker:
+    """Who builds systems, and serves them."""
+
+    def __init__(self, folder: Path) -> None:
+        tool("zstd", "zstd")
+        self.folder, self.served = folder, folder / "served"
+        self.served.mkdir()
+        self.signer = Signer(folder / "keys")
+        self.old = file_system(folder, folder / "1.0.0.part", b"kernel 1")
+        self.make("1.0.0", self.old)
+        kernel = b"kernel 2" + random.Random(2).randbytes(100_000)
+        self.new = file_system(folder, folder / "2.0.0.part", kernel)
+        self.make("2.0.0", self.new)
+
+    @cached_property
+    def with_difference(self) -> Path:
+        """What is served by who has made that from 1 to 2, too."""
+        folder = self.folder / "with difference"
+        shutil.copytree(self.served, folder)
+        command = [BUILD / "delta", folder / "2.0.0.system", folder / "1.0.0.system"]
+        subprocess.run([*command, "-s", self.folder / "keys/secret"], check=True)
+        return folder
+
+    def make(self, version: str, part: Path) -> None:
+        made, name = self.served / f"{version}.system", self.folder / "name"
+        name.write_text(named(version))
+        script = [sys.executable, BUILD / "system.py", part, name, made]
+        subprocess.run(list(map(str, script)), check=True)
+        self.signer.release(made)
+
+
+class Card:
+    """It runs slot a, of version 1."""
+
+    def __init__(self, maker: Maker, folder: Path) -> None:
+        tool("debugfs", "e2fsprogs")
+        self.maker, self.folder, self.root = maker, folder, folder / "root"
+        self.entries = self.root / "boot/firmware/loader/entries"
+        for each in (self.entries, self.root / "proc", self.root / "usr/lib/kit"):
+            each.mkdir(parents=True)
+        (self.root / "dev/disk/by-partuuid").mkdir(parents=True)
+        (self.root / "var/lib/kit/program-b").mkdir(parents=True)
+        self.slots = Slots(self.root)
+        self.runs("a")
+        (self.root / "usr/lib/kit/system.json").write_text(named("1.0.0"))
+        (self.entries / "system-a.conf").write_text("title a\nversion 7\n")
+        for slot in PARTITIONS:
+            self.slots.device(slot).write_bytes(maker.old.read_bytes() if slot == "a" else b"")
+            subprocess.run(["truncate", "-s", str(SLOT), self.slots.device(slot)], check=True)
+        self.place = Place(folder / "update")
+        self.served = folder / "served"
+        shutil.copytree(maker.served, self.served)
+        self.new = self.served / "2.0.0.system"
+        (folder / "update.pub").write_text(maker.signer.public)
+        (folder / "agent.properties").write_text(f"state-directory={folder}/state\n")
+        (folder / "state").mkdir()
+        (folder / "own.pyz").write_bytes(b"the program before")
+
+    def runs(self, slot: str) -> None:
+        (self.root / "proc/cmdline").write_text(f"root=x kit.slot={slot} ro\n")
+
+    def has_written_it(self) -> bool:
+        part = self.maker.new.read_bytes()
+        return self.slots.device("b").read_bytes()[: len(part)] == part
+
+    def serve_difference(self) -> None:
+        shutil.copytree(self.maker.with_difference, self.served, dirs_exist_ok=True)
+
+    def begin(self, what: str | Path, *, older: bool = False) -> None:
+        given = argparse.Namespace(
+            what=str(what),
+            older=older,
+            key=self.folder / "update.pub",
+            config=self.folder / "agent.properties",
+            program=self.folder / "own.pyz",
+            state=self.place.folder,
+            within=3.0,
+            steady=1.0,
+        )
+        system_update.begin(given, self.place, self.slots)
+
+    def go_on(self) -> int:
+        return system_trial.go_on(self.place, self.slots)
+
+    def names(self) -> set[str]:
+        return {each.name for each in self.entries.iterdir()}
+
+    def result(self) -> str:
+        return str(json.loads(self.place.result.read_bytes())["why"])
+
+    def loader_starts_it(self) -> None:
+        """What systemd-boot does to the name of what it tries."""
+        (self.entries / "system-b+1.conf").rename(self.entries / "system-b+0-1.conf")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """What systemd is told."""
+    said: list[str] = []
+    monkeypatch.setattr(kit_health, "systemctl", lambda *words: said.append(" ".join(words)))
+    monkeypatch.setattr(system_trial, "tell_the_hub", lambda _, text: said.append(text))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "systemctl").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    return said
+
+
+@pytest.fixture(scope="module")
+def maker(tmp_path_factory: pytest.TempPathFactory) -> Maker:
+    return Maker(tmp_path_factory.mktemp("maker"))
+
+
+@pytest.fixture
+def card(maker: Maker, tmp_path: Path, told: list[str]) -> Card:
+    return Card(maker, tmp_path)
+
+
+@pytest.fixture
+def server(card: Card) -> Iterator[str]:
+    with file_server(card.served) as address:
+        yield address
+
+
+def test_it_is_written_and_armed_and_the_machine_starts_anew(card: Card, told: list[str]) -> None:
+    card.begin(card.new)
+    assert card.go_on() == 0
+    assert card.has_written_it()
+    assert card.names() == {"system-a.conf", "system-b+1.conf"}
+    entry = (card.entries / "system-b+1.conf").read_text()
+    assert "version 8" in entry
+    assert f"root=PARTUUID={PARTITIONS['b']} kit.slot=b ro kit.trial" in entry
+    assert (card.root / "boot/firmware/b/vmlinuz").read_bytes().startswith(b"kernel 2")
+    # The other system's own program of before, if there was one, is not this one's.
+    assert not (card.root / "var/lib/kit/program-b").exists()
+    assert told == ["stop fieldagent.service", "reboot"]
+
+
+def test_what_works_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    card.begin(card.new)
+    card.go_on()
+    card.loader_starts_it()
+    card.runs("b")
+    monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "")
+    assert card.go_on() == 0
+    assert card.names() == {"system-a.conf", "system-b.conf"}
+    assert "kit.trial" not in (card.entries / "system-b.conf").read_text()
+    assert card.result() == ""
+    assert not card.place.system.exists()
+
+
+def test_what_does_not_work_goes_back(
+    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card.begin(card.new)
+    card.go_on()
+    card.loader_starts_it()
+    card.runs("b")
+    monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "no agent answers")
+    card.go_on()
+    assert card.names() == {"system-a.conf"}
+    assert told[-1] == "reboot"
+    card.runs("a")
+    assert card.go_on() == 1
+    assert card.result() == "no agent answers"
+    assert "system 2.0.0 did not work here, 1.0.0 runs again: no agent answers" in told
+
+
+def test_what_did_not_start_is_found_spent(card: Card) -> None:
+    card.begin(card.new)
+    card.go_on()
+    card.loader_starts_it()
+    assert card.go_on() == 1
+    assert card.result() == system_trial.NEVER_STARTED
+    assert card.names() == {"system-a.conf"}
+
+
+def test_a_loader_that_passes_over_it_is_asked_twice(card: Card) -> None:
+    card.begin(card.new)
+    assert [card.go_on() for _ in range(3)] == [0, 0, 1]
+    assert card.names() == {"system-a.conf"}
+
+
+def test_a_power_cut_while_it_is_written_begins_where_it_was(
+    card: Card, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card.begin(f"{server}/2.0.0.system")
+    written = system_trial.write
+    fetched: list[str] = []
+
+    def fetch(what: str, *how: Any) -> FetchedFile:
+        fetched.append(what)
+        return fetching.fetched(what, *how)
+
+    monkeypatch.setattr(system_trial, "fetched", fetch)
+
+    def cut(place: Place, trial: system_trial.SystemTrial) -> None:
+        written(place, trial)
+        if trial.written == 1:
+            raise KeyboardInterrupt("the power fails")
+
+    monkeypatch.setattr(system_trial, "write", cut)
+    with pytest.raises(KeyboardInterrupt, match="the power fails"):
+        card.go_on()
+    assert card.names() == {"system-a.conf"}
+    monkeypatch.setattr(system_trial, "write", written)
+    card.go_on()
+    first = read_image(card.new.read_bytes()).pieces[0].file
+    assert [each.rpartition("/")[2] for each in fetched].count(first) == 1
+    assert card.names() == {"system-a.conf", "system-b+1.conf"}
+
+
+def test_the_difference_alone_is_fetched(
+    card: Card, server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card.serve_difference()
+    for each in read_image(card.new.read_bytes()).pieces:
+        (Path(pieces_folder(str(card.new))) / each.file).unlink()
+    card.begin(f"{server}/2.0.0.system")
+    card.go_on()
+    assert card.has_written_it()
+    told = capsys.readouterr().err
+    fetched = int(told.partition(" bytes were fetched")[0].split()[-1].replace(",", ""))
+    # The new kernel is 100 kB, which nothing before had.
+    assert 100_000 < fetched < 200_000
+
+
+def test_a_difference_that_does_not_fit_gives_way_to_the_whole(card: Card) -> None:
+    card.serve_difference()
+    with card.slots.device("a").open("r+b") as running:
+        running.write(bytes(40 << 20))
+    card.begin(card.new)
+    card.go_on()
+    assert card.has_written_it()
+
+
+def test_a_full_disk_ends_it_and_the_agent_goes_on(
+    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(trial_journal, "keep", full)
+    card.begin(card.new)
+    assert card.go_on() == 1
+    assert card.result() == "no space left on device"
+    assert card.names() == {"system-a.conf"}
+    assert "start --no-block fieldagent.service" in told
+    assert "reboot" not in told
+
+
+def test_the_agent_goes_on_whatever_stops_the_trial(
+    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(_: Slots, __: str) -> str:
+        raise OSError("the card does not answer")
+
+    card.begin(card.new)
+    monkeypatch.setattr(Slots, "state", failed)
+    with pytest.raises(OSError, match="does not answer"):
+        card.go_on()
+    assert told[-1] == "start --no-block fieldagent.service"
+
+
+def test_an_order_that_is_refused_leaves_the_one_before_at_work(
+    card: Card, told: list[str]
+) -> None:
+    card.begin(card.new)
+    with pytest.raises(NotTaken, match="cannot be read"):
+        card.begin(card.served / "3.0.0.system")
+    assert told == ["stop fieldagent-system.service"]
+    card.go_on()
+    assert card.has_written_it()
+
+
+def test_a_piece_that_was_changed_is_not_written(card: Card) -> None:
+    piece = read_image(card.new.read_bytes()).pieces[0].file
+    (Path(pieces_folder(str(card.new))) / piece).write_bytes(b"another's")
+    card.begin(card.new)
+    assert card.go_on() == 1
+    assert "is not the file that was signed" in card.result()
+    assert card.names() == {"system-a.conf"}
+
+
+def test_what_is_no_newer_of_another_board_or_too_large_is_refused(card: Card) -> None:
+    with pytest.raises(NotTaken, match="is what runs"):
+        card.begin(card.served / "1.0.0.system")
+    subprocess.run(["truncate", "-s", "1M", card.slots.device("b")], check=True)
+    with pytest.raises(NotTaken, match="this card has room for"):
+        card.begin(card.new)
+    name = card.root / "usr/lib/kit/system.json"
+    name.write_text(name.read_text().replace("amd64", "riscv"))
+    with pytest.raises(NotTaken, match="is for amd64, and this is riscv"):
+        card.begin(card.new)
+
+
+def test_a_stranger_s_is_refused(card: Card) -> None:
+    Signer(card.folder / "stranger").release(card.new)
+    with pytest.raises(NotTaken, match="it was signed by key"):
+        card.begin(card.new)
+    assert not card.place.system.exists()
+
+
+def test_a_card_with_one_system_says_what_to_do(card: Card) -> None:
+    (card.root / "proc/cmdline").write_text("root=LABEL=system ro\n")
+    with pytest.raises(NotTaken, match="write a card of the newer image"):
+        card.begin(card.new)
