@@ -39,9 +39,10 @@ TO_PROGRAMS = (
     *("hub/field/ip_link", "hub/escalation/sms", "hub/escalation/twilio", "hub/escalation/imap"),
     *("hub/settings.py", "hub/contract.py", "agent/mqtt/", "hub/escalation/answer_page.py"),
     *("store/group.py", "hub/store/postgres.py", "hub/store/postgres_schema.py"),
-    *("hub/records/usage_file.py", "hub/field/calling_in.py"),
+    *("hub/records/usage_file.py", "hub/field/calling_in.py", "hub/service/synthetic_item"),
 )
-"""These speak to operators, services, trackers and programs on phones, or to who starts the hub."""
+"""These speak to operators, services, trackers and programs on phones, to the hub itself, or to who
+starts it."""
 FOR_PROGRAMS = re.compile(
     r"""
     ^must\ be\ (a\ )?(string|JSON|GeoJSON)|^must\ be\ an\ (array|integer|object)
