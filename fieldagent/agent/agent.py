@@ -158,7 +158,8 @@ class Agent:
         return {**dead_letters.tally(journal)._asdict(), "latest": found[0] if found else None}
 
     def _faults(self) -> list[dict[str, Any]]:
-        """Of every part that failed since the agent began the last, as people are told it."""
+        """Return the last failure of every part that has failed since the agent began, as people
+        are told it."""
         now = trio.current_time()
         return [
             {
@@ -229,7 +230,7 @@ class Agent:
         ]
 
     def stuck(self) -> str | None:
-        """What only a restart of the whole agent may mend."""
+        """Return what only a restart of the whole agent may mend."""
         journal = self.parts.journal
         if journal.failed is not None:
             return f"{journal.failed}; check the disk and restart the agent"
@@ -495,7 +496,7 @@ async def _keep_room(agent: Agent) -> None:
 
 
 def _in_memory_alone(agent: Agent) -> bool:
-    """Whether something waits that only the journal in memory has."""
+    """Return whether something waits that only the journal in memory has."""
     handed = agent.parts.journal.read("SELECT 1 FROM handover WHERE state = 'waiting' LIMIT 1")
     return bool(handed or agent.status()["sos"]["active"])
 

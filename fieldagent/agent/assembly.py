@@ -270,7 +270,7 @@ def air_keys(masters: Sequence[bytes]) -> list[bytes]:
 
 
 def secrets_of(settings: Settings) -> list[bytes]:
-    """What this kit and the hub alone share."""
+    """Return what this kit and the hub alone share."""
     secrets = [*settings.satellite_key]
     if settings.hub_token is not None:
         secrets.append(token_digest(settings.hub_token))
@@ -300,7 +300,7 @@ def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
 
 
 def _channels(settings: Settings) -> frozenset[Channel]:
-    """Those that are configured."""
+    """Return those that are configured."""
     places = {
         Channel.SATELLITE: settings.satellite_port,
         Channel.CELLULAR: settings.hub_address,

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def in_brief(status: dict[str, Any]) -> str:
-    """Of what `GET /api/status` answers."""
+    """Return in one line what `GET /api/status` answers."""
     told = _sos(status["sos"])
     links = {name: link for name, link in status["channels"].items() if link["configured"]}
     told += [_link(name, link) for name, link in links.items()] or ["no channel is configured"]

@@ -16,7 +16,7 @@ class Progress:
         self._turned: dict[str, float] = {}
 
     def watch(self, loop: str) -> Callable[[], None]:
-        """What that loop calls whenever it turns."""
+        """Return what that loop calls whenever it turns."""
 
         def turn() -> None:
             self._turned[loop] = self._clock()

@@ -185,7 +185,7 @@ class _Run:
             )
 
     def _advice(self, cost: FleetCost) -> list[str]:
-        """What limited the run, and what to do about it."""
+        """Return what limited the run, and what to do about it."""
         refused, links = self.told["links"]["refused"], self.told["links"]
         found = []
         if any(reason.endswith(_error(errno.EMFILE)) for reason in refused):

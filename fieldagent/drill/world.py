@@ -137,7 +137,8 @@ class World:
         return self._chance()
 
     def lending(self) -> list[tuple[object, str, object]]:
-        """What the agent and the hub are lent: lines, links, clock, chance, and no thread."""
+        """Return what the agent and the hub are lent: lines, links, clock, chance, and no
+        thread."""
         chance: list[tuple[object, str, object]] = [
             (module, "random", self)
             if hasattr(module, "random")

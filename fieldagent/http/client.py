@@ -117,8 +117,8 @@ class _ClientConnection:
     idle_since: float = 0.0
 
     def is_alive(self) -> bool:
-        """Whether it may be used again. Where there is something to read, the other side has closed
-        it, or talks without being asked."""
+        """Return whether it may be used again. Where there is something to read, the other side has
+        closed it, or talks without being asked."""
         look = select.poll()
         look.register(self.transport.socket.fileno(), select.POLLIN)
         return not look.poll(0)

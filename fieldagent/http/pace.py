@@ -175,7 +175,7 @@ class CpuPace(trio.abc.Instrument):
         return door is not None and door.waiting >= IN_LINE
 
     def account_of(self, head: Request) -> Tab:
-        """Who pays for this request."""
+        """Return who pays for this request."""
         if head.path in self._probes:
             return self.account(PROBE, self._source(head))
         digest = self._digest(head)

@@ -144,7 +144,7 @@ class _Server:
                 connection.peer.look_for()
 
     def _welcome(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
-        """What is to be done for it. Raises OSError for a peer that has left."""
+        """Return what is to be done for it. Raises OSError for a peer that has left."""
         peer.setblocking(False)
         if peer.family == socket.AF_UNIX:
             return self._connection(peer, "").run

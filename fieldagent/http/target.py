@@ -29,8 +29,8 @@ def decode(text: str) -> str:
 
 
 def origin_form(target: str, host: str, options: bool) -> str:
-    """What an absolute-form asks of this server (RFC 9112 3.2.2); 400 for one that asks another, as
-    a proxy would be asked."""
+    """Return what an absolute-form asks of this server (RFC 9112 3.2.2); 400 for one that asks
+    another, as a proxy would be asked."""
     authority, slash, rest = _AFTER_AUTHORITY.split(target.partition("://")[2], maxsplit=1)
     if not host or authority.lower() != host.lower():
         raise Problem(400, f"the request target names {authority!r}, and Host {host!r}")

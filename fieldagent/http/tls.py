@@ -25,7 +25,8 @@ def trust(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def fault(error: BaseException | None, ca_setting: str = "") -> str | None:
-    """What is wrong with the TLS of a peer and may mend it; None where the connection just ended.
+    """Return what is wrong with the TLS of a peer and may mend it; None where the connection just
+    ended.
 
     `ca_setting` is what names a private authority's file, if anything does.
     """

@@ -87,7 +87,8 @@ class Mailbox(Protocol):
         """Seconds after which time alone may bring `load` something; infinity for never."""
 
     async def load(self, room: int) -> OutgoingMessage | None:
-        """What waits next, in at most `room` bytes, and is not already loaded on this way."""
+        """Return what waits next, in at most `room` bytes, and is not already loaded on this
+        way."""
 
     async def stored(self, outgoing: OutgoingMessage) -> None:
         """The agent has it on disk: this delivery has ended, and its sender gets a receipt."""

@@ -326,7 +326,7 @@ _TOGETHER = (("tls-certificate", "tls-key"),)
 
 
 def is_behind_tls(settings: HubSettings) -> bool:
-    """Whether browsers reach it by TLS: its own, or a proxy's."""
+    """Return whether browsers reach it by TLS: its own, or a proxy's."""
     own = settings.tls_certificate is not None
     return own or bool(settings.trusted_proxies) or settings.socket_listen is not None
 

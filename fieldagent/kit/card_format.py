@@ -121,7 +121,8 @@ def parse(text: str, path: Path) -> dict[str, str]:
 
 
 def pre_shared_key(name: str, secret: str) -> str:
-    """Of WPA2 (IEEE 802.11, J.4): whoever reads it learns no password that is used elsewhere."""
+    """Return the key of WPA2 (IEEE 802.11, J.4): whoever reads it learns no password that is used
+    elsewhere."""
     if _PRE_SHARED.fullmatch(secret):
         return secret
     return hashlib.pbkdf2_hmac("sha1", secret.encode(), name.encode(), 4096, 32).hex()
@@ -151,7 +152,7 @@ def files(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def units(said: Mapping[str, str]) -> list[str]:
-    """What is started for it."""
+    """Return what is started for it."""
     if "access-point" in said:
         return ["nftables.service", "hostapd.service", "dnsmasq.service"]
     return [f"wpa_supplicant@{ADAPTER}.service"] if "wifi" in said else []

@@ -52,8 +52,8 @@ def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def network_config(name: str, password: str, country: str) -> dict[str, Any]:
-    """Of a Wi-Fi, beside a cable where there is one; without a password it is an open one. Raises
-    Unfit."""
+    """Return the settings of a Wi-Fi, beside a cable where there is one; without a password it is
+    an open one. Raises Unfit."""
     if not 1 <= len(name.encode()) <= 32 or not name.isprintable():
         raise Unfit(f"{name!r} is no name of a Wi-Fi: 1 to 32 bytes")
     if not card_format.COUNTRY.fullmatch(country):
@@ -65,14 +65,15 @@ def network_config(name: str, password: str, country: str) -> dict[str, Any]:
 
 
 def _pre_shared_key(name: str, password: str) -> str:
-    """Of WPA2 (IEEE 802.11, J.4): the card holds no password that is used elsewhere too."""
+    """Return the key of WPA2 (IEEE 802.11, J.4): the card holds no password that is used elsewhere
+    too."""
     if not 8 <= len(password) <= 63 or not (password.isascii() and password.isprintable()):
         raise Unfit("a Wi-Fi's password has 8 to 63 characters of ASCII")
     return card_format.pre_shared_key(name, password)
 
 
 def public_keys(file: Path) -> Sequence[str]:
-    """Those of a file such as `id_ed25519.pub`. Raises Unfit, OSError."""
+    """Return those of a file such as `id_ed25519.pub`. Raises Unfit, OSError."""
     try:
         lines = file.read_text().splitlines()
     except UnicodeDecodeError:

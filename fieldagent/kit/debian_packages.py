@@ -74,7 +74,8 @@ def installed() -> str:
 
 
 def newest() -> str:
-    """Of those that apt's lists have, by its preferences. Raises NotAtHand."""
+    """Return the newest version of those that apt's lists have, by its preferences. Raises
+    NotAtHand."""
     policy = _run("apt-cache", "policy", NAMES[-1]).stdout
     found = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
     if found is None:

@@ -117,7 +117,8 @@ def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> Fetc
 
 
 def _mark(answer: Any) -> str:
-    """Of the very bytes that are served (RFC 9110, 8.8); empty where they have none."""
+    """Return the mark of the very bytes that are served (RFC 9110, 8.8); empty where they have
+    none."""
     tag: str = answer.headers.get("ETag", "")
     if tag.startswith('"'):
         return tag

@@ -68,7 +68,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def explain(status: int, body: bytes) -> str:
-    """What a problem document says, for people; what else a server may answer, too."""
+    """Return what a problem document says, for people; what else a server may answer, too."""
     try:
         return _told(status, json.loads(body or b"null"))
     except ValueError:

@@ -107,7 +107,7 @@ def _stays(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str
 
 
 def _can_tell(seat: DeviceSeat, before: Mapping[str, str]) -> bool:
-    """Whether the device that is set would say which it is."""
+    """Return whether the device that is set would say which it is."""
     named = _said(seat, before)
     if seat.kind and named not in seat.names:
         return False

@@ -115,7 +115,7 @@ def erase(path: Path) -> None:
 
 
 def card_text(pairs: Sequence[tuple[str, str]]) -> str:
-    """What `provision` takes from a card. Raises InvalidSettings."""
+    """Return what `provision` takes from a card. Raises InvalidSettings."""
     text = "".join(f"{name}={value}\n" for name, value in pairs)
     parse(text, Path(NAME))
     return text

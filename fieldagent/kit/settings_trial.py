@@ -146,8 +146,8 @@ def _last_number(place: SettingsPlace) -> int:
 
 
 def _to_work_again(meant: Settings, *, by_satellite: bool) -> dict[str, str]:
-    """Those that work now and are still configured; the hub's link in any case, unless they came by
-    satellite to a kit whose link does not work: then the modem."""
+    """Return those that work now and are still configured; the hub's link in any case, unless they
+    came by satellite to a kit whose link does not work: then the modem."""
     configured = {"Satellite": meant.satellite_port, "Radio": meant.radio_port}
     now = kit_health.working_channels(meant.api_port) or {}
     again = {name: now[name] for name in now if configured.get(name)}

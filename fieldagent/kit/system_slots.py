@@ -59,7 +59,7 @@ class Slots:
         return "b" if self.running() == "a" else "a"
 
     def about(self) -> SystemName:
-        """What runs says of itself. Raises NotTaken."""
+        """Return what runs says of itself. Raises NotTaken."""
         try:
             return read_name(self._about.read_bytes())
         except FileNotFoundError:

@@ -285,7 +285,7 @@ def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
 
 
 def _is_unplugged(name: str) -> bool:
-    """Whether it lies on what may be put in again, such as a stick."""
+    """Return whether it lies on what may be put in again, such as a stick."""
     return name.startswith("/") and not Path(name).exists()
 
 

@@ -88,7 +88,7 @@ def _taken(given: argparse.Namespace, place: Place, body: bytes, state: Path) ->
 
 
 def _brought(state: Path) -> SignedDelta:
-    """What the agent has left beside its offer. Raises NotTaken, OSError."""
+    """Return what the agent has left beside its offer. Raises NotTaken, OSError."""
     try:
         return read_payload(read_left(state / PROGRAM_DELTA) or b"")
     except ValueError as wrong:

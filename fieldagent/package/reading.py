@@ -340,7 +340,7 @@ def read_person(value: Any) -> Person:
 
 
 def read_receipt(value: Any) -> bool:
-    """Whether a person's reading is to be told: the one thing that may be asked for."""
+    """Return whether a person's reading is to be told: the one thing that may be asked for."""
     if value != "read":
         raise WrongValue('may only be "read"; leave it out to ask for nothing')
     return True

@@ -61,8 +61,8 @@ def _feature(each: Placed) -> dict[str, Any]:
 
 
 def gpx(found: Sequence[Placed], pause: float = inf) -> str:
-    """What was marked, and a track for each device, or member who has none; each in the order of
-    time. After more than `pause` seconds without a position a new segment begins."""
+    """Return what was marked, and a track for each device, or member who has none; each in the
+    order of time. After more than `pause` seconds without a position a new segment begins."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<gpx version="1.1" creator="fieldagent" xmlns="http://www.topografix.com/GPX/1/1">',

@@ -157,7 +157,7 @@ class SharedAir:
         return min(ends, self._arrivals[0].at if self._arrivals else inf)
 
     def arrived(self, now: float) -> list[tuple[int, bytes]]:
-        """Who hears what, of all that has ended by now."""
+        """Return who hears what, of all that has ended by now."""
         for flight in sorted(self.flights, key=lambda each: each.ends):
             if flight.ends <= now:
                 self._end(flight)

@@ -50,7 +50,7 @@ def answer(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> A
 
 
 def indications(state: ModemState) -> tuple[str, ...]:
-    """What +CIER has it say unasked."""
+    """Return what +CIER has it say unasked."""
     if not state.volatile.indications:
         return ()
     return (f"+CIEV:0,{state.signal}", f"+CIEV:1,{int(state.service)}")

@@ -14,7 +14,7 @@ class Gateway(Protocol):
     def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None: ...
 
     def next_mobile_terminated(self) -> bytes | None:
-        """What waits first; it stays until `taken`."""
+        """Return what waits first; it stays until `taken`."""
 
     def taken(self) -> None: ...
 

@@ -144,7 +144,7 @@ class Pages:
         return bytes(payload), end
 
     def _roots(self) -> list[tuple[str, int]]:
-        """Of every table and index, the schema itself first."""
+        """Return the roots of every table and index, the schema itself first."""
         self._follow(1, "sqlite_schema", 0)
         roots = []
         for number in [number for number, owner in self._owners.items() if owner]:

@@ -36,7 +36,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
-    """What people are told of an error that is no damage."""
+    """Return what people are told of an error that is no damage."""
     if isinstance(error, WrongVersion):
         return OfOtherVersion(error.of(str(path)))
     what, remedy = _reason(path, error)
@@ -44,7 +44,7 @@ def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether its disk has no room for what SQLite needs to begin."""
+    """Return whether its disk has no room for what SQLite needs to begin."""
     with suppress(OSError):
         disk = os.statvfs(folder)
         return disk.f_bavail * disk.f_frsize < FULL_BYTES
@@ -60,7 +60,7 @@ _LOCKED = ("another program holds it", "End that program, then start again")
 
 
 def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
-    """What is wrong, and what to do."""
+    """Return what is wrong, and what to do."""
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _FULL

@@ -16,7 +16,7 @@ def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> P
 
 
 def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """What systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
+    """Return what systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
     if given := environ.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
     return xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
@@ -27,7 +27,7 @@ LOCK = "agent.lock"
 
 
 def is_held(directory: Path) -> bool | None:
-    """Whether an agent uses this state directory; None where this user may not know."""
+    """Return whether an agent uses this state directory; None where this user may not know."""
     try:
         # Of a FIFO in its place, nobody waits for the other end.
         lock = os.open(directory / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -161,7 +161,7 @@ class LivedTime:
         return Base(seen.boot, seen.since_boot, self._lived(seen), self._offset, trusted)
 
     def due(self) -> Base | None:
-        """What should be written down anew; None where that has time."""
+        """Return what should be written down anew; None where that has time."""
         base = self.base()
         if self._kept is not None and base.since_boot - self._kept < KEEP_EVERY:
             return None

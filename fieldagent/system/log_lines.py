@@ -18,8 +18,8 @@ PIECE = 1024
 
 
 def has_room(stream: TextIO) -> bool:
-    """Whether a line can be written at once. A pipe that nobody reads is full at some time, and
-    to wait for its reader would stop everything else."""
+    """Return whether a line can be written at once. A pipe that nobody reads is full at some time,
+    and to wait for its reader would stop everything else."""
     watch = select.poll()
     watch.register(stream, select.POLLOUT)
     return bool(watch.poll(0))
@@ -62,7 +62,8 @@ def emit(line: str) -> None:
 
 
 def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the journal reads it: JOURNAL_STREAM names its device and inode, systemd.exec(5)."""
+    """Return whether the journal reads it: JOURNAL_STREAM names its device and inode,
+    systemd.exec(5)."""
     try:
         at = os.fstat(stream.fileno())
     except (OSError, ValueError):  # it was closed, or is none of the system's

@@ -47,7 +47,7 @@ class Signature(NamedTuple):
 
 
 def read_keys(text: str) -> list[TrustedKey]:
-    """Of a file with one key or several, each as `minisign -G` writes it: what else there is, is
+    """Read a file with one key or several, each as `minisign -G` writes it: what else there is, is
     comment. Raises NotSigned where there is none."""
     found = []
     for line in text.splitlines():

@@ -165,7 +165,7 @@ def read(
 
 
 def no_setting(name: str, known: Mapping[str, Key]) -> str:
-    """Of a name that is unknown, in words."""
+    """Return in words that no setting has that name."""
     import difflib  # who has no typo does without it
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0)

@@ -49,7 +49,7 @@ class PartFault:
     """Of those in a row; trio's clock."""
 
     def is_down(self, now: float) -> bool:
-        """Whether it does not recover."""
+        """Return whether it does not recover."""
         steady = now - self.last >= STEADY
         return bool(self.in_a_row) and not steady and self.last - self.first >= DOWN_AFTER
 
@@ -97,7 +97,7 @@ class Supervisor:
             await waits.sleep(pause)
 
     def notes(self, name: str) -> Note:
-        """What a part calls that goes on when one of its calls fails."""
+        """Return what a part calls that goes on when one of its calls fails."""
         fault = self._faults.setdefault(name, PartFault(name))
 
         def note(error: BaseException, doing: str) -> None:

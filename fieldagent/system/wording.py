@@ -11,8 +11,8 @@ def counted(number: int, unit: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """What it says, without the number that the system has for it. urllib hangs the reason below
-    an error of its own."""
+    """Return what it says, without the number that the system has for it. urllib hangs the reason
+    below an error of its own."""
     reason = getattr(error, "reason", None)
     cause = reason if isinstance(reason, OSError) else error
     if not isinstance(cause, OSError) or not cause.strerror:

@@ -77,7 +77,7 @@ class Spool(Protocol):
     """
 
     def heads(self, limit: int) -> list[Delivery]:
-        """Of each lane the oldest delivery that waits; the soonest `not_before` first."""
+        """Return the oldest delivery that waits of each lane; the soonest `not_before` first."""
 
     def news(self) -> trio.Event:
         """Set at the next arrival or replay after this call."""

@@ -90,7 +90,7 @@ def read(frame: Frame) -> AprsHeard:
 
 
 def _third_party(text: str) -> AprsHeard:
-    """Of `SOURCE>DESTINATION,PATH:information`; a gateway has it from elsewhere."""
+    """Read `SOURCE>DESTINATION,PATH:information`; a gateway has it from elsewhere."""
     found = re.fullmatch(r"([A-Z0-9]{1,9}(?:-[A-Z0-9]{1,2})?)>([A-Z0-9-]+)([^:]*):(.*)", text, re.S)
     if found is None:
         raise RemoteProtocolError("a third party's packet without a head")
@@ -143,7 +143,7 @@ def _utf_8(text: str) -> str:
 
 
 def _object(text: str) -> AprsObject:
-    """Of `;NAME     *111111z` or `)NAME!`, and a position. Raises RemoteProtocolError."""
+    """Read `;NAME *111111z` or `)NAME!`, and a position. Raises RemoteProtocolError."""
     found = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
     if found is None:
         raise RemoteProtocolError("an object without a name")
@@ -202,7 +202,7 @@ def _course(degrees: int) -> float | None:
 
 
 def _degrees(text: str, whole: int) -> float:
-    """Of `DDMM.mm`; blanks are the last digits, left out, and stand for their middle."""
+    """Read `DDMM.mm`; blanks are the last digits, left out, and stand for their middle."""
     if " " in text[:whole] or " " in text.replace(".", "").rstrip(" "):
         raise RemoteProtocolError("a position that leaves out other digits than the last")
     minutes = text[whole:]

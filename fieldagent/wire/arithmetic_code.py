@@ -21,7 +21,7 @@ class Encoder:
         self._low, self._range, self._bytes = 0, 1 << _BITS, _BITS // 8
 
     def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Of so many, each of its weight, this one."""
+        """Choose, of so many, each of its weight, this one."""
         unit = self._range // sum(weights)
         self._low += unit * sum(weights[:chosen])
         self._range = unit * weights[chosen]

@@ -13,7 +13,7 @@ SEVERAL_MAX = 64
 
 
 def write_bitmap(arrived: Set[int], count: int, digest: bytes) -> bytes:
-    """Of so many fragments; of items where `count` is 0."""
+    """Write the bitmap of so many fragments; of items where `count` is 0."""
     bits = sum(1 << index for index in arrived)
     shortest = -(-bits.bit_length() // 8)
     size = -(-count // 8) or shortest

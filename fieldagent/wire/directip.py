@@ -148,7 +148,7 @@ def read_mobile_terminated(elements: bytes) -> DirectIpMt:
 
 
 def read_confirmation(elements: bytes) -> Confirmation:
-    """Of an MT message. Raises RemoteProtocolError."""
+    """Read the confirmation of an MT message. Raises RemoteProtocolError."""
     client_id, imei, reference, status = _unpack(
         _MT_CONFIRMATION, _split(elements), MT_CONFIRMATION
     )
@@ -156,7 +156,7 @@ def read_confirmation(elements: bytes) -> Confirmation:
 
 
 def read_mo_confirmation(elements: bytes) -> bool:
-    """Whether the hub has the MO message. Raises RemoteProtocolError."""
+    """Return whether the hub has the MO message. Raises RemoteProtocolError."""
     return _unpack(struct.Struct(">B"), _split(elements), MO_CONFIRMATION)[0] == 1
 
 

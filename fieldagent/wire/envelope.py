@@ -308,12 +308,12 @@ def fingerprint(entry: Entry) -> bytes:
 
 
 def digest_of(entry: Entry) -> bytes:
-    """What a confirmation of it bears: the start of its fingerprint."""
+    """Return what a confirmation of it bears: the start of its fingerprint."""
     return fingerprint(entry)[:DIGEST_BYTES]
 
 
 def digest_of_slices(slices: Iterable[bytes]) -> bytes:
-    """What a confirmation of some fragments bears: a digest of their slices, in order."""
+    """Return what a confirmation of some fragments bears: a digest of their slices, in order."""
     return hashlib.blake2b(b"".join(slices), digest_size=8).digest()[:DIGEST_BYTES]
 
 
@@ -392,7 +392,7 @@ def _read_person(value: Any) -> Person:
 
 
 def _read_packed(entry: Any, base: int) -> list[Entry] | None:
-    """What an entry with packed text, or a track, says; None of any other."""
+    """Return what an entry with packed text, or a track, says; None of any other."""
     match entry:
         case [2, sequence, time, bytes(body)] if not is_position(body):
             try:

@@ -35,7 +35,7 @@ def split(envelope: bytes, room: int) -> list[Fragment]:
 
 
 def guarded(envelope: bytes) -> bytes:
-    """What is cut: it, and a CRC-32 of it."""
+    """Return what is cut: it, and a CRC-32 of it."""
     return envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
 
 

@@ -292,7 +292,7 @@ class MoMessage:
         """The segment with its end was given: from here on it may leave."""
 
     def __len__(self) -> int:
-        """Of all that goes over the serial line: the CRC counts."""
+        """Return the bytes of all that goes over the serial line: the CRC counts."""
         return len(self._whole)
 
     def segment(self, wanted: SegmentWanted) -> bytes:

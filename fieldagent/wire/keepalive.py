@@ -152,7 +152,7 @@ class Keepalive:
         return max(SHORTEST if cut.exact else SHORTEST_GUESS, MARGIN * cut.idle)
 
     def note(self) -> str:
-        """What people are to know of the path; empty where nothing is."""
+        """Return what people are to know of the path; empty where nothing is."""
         if self.cut is None:
             return ""
         when = "after" if self.cut.exact else "within"

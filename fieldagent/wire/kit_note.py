@@ -294,7 +294,7 @@ def _program(found: list[Any]) -> ProgramOffer:
 
 
 def is_address(url: str) -> bool:
-    """Whether a program may be offered from there."""
+    """Return whether a program may be offered from there."""
     plain = url.isascii() and url.isprintable() and " " not in url
     return plain and len(url) <= WORDS_MAX and url.startswith(("https://", "http://"))
 

@@ -445,8 +445,8 @@ def write_channel(channel: CompanionChannel) -> bytes:
 
 
 def is_private(channel: CompanionChannel) -> bool:
-    """Whether a channel's key is one that a group has chosen: neither public, nor none, nor made of
-    the channel's own name."""
+    """Return whether a channel's key is one that a group has chosen: neither public, nor none, nor
+    made of the channel's own name."""
     of_its_name = sha256(channel.name.encode()).digest()[:CHANNEL_KEY_BYTES]
     return any(channel.key) and channel.key not in (PUBLIC_KEY, of_its_name)
 

@@ -84,7 +84,7 @@ def read_word(content: bytes) -> MeshcoreWord | None:
 
 
 def answers(word: MeshcoreWord, command: MeshcoreCommand) -> bool:
-    """Whether a modem's word ends what was asked by `command`."""
+    """Return whether a modem's word ends what was asked by `command`."""
     if word.code in (MeshcoreSaid.OK, MeshcoreSaid.ERROR):
         return True
     return word.code == command | ANSWER
@@ -107,6 +107,6 @@ def read_signal(content: bytes) -> PacketSignal | None:
 
 
 def read_number(content: bytes) -> int | None:
-    """Of two or four bytes; None where it is something else."""
+    """Read a number of two or four bytes; None where it is something else."""
     form = {_SHORT.size: _SHORT, _LONG.size: _LONG}.get(len(content))
     return None if form is None else int(form.unpack(content)[0])

@@ -492,7 +492,8 @@ def expanded_key(key: bytes) -> bytes:
 
 
 def is_private(settings: ChannelSettings) -> bool:
-    """Whether a channel's key is one that a group has chosen: of 16 or 32 bytes, and not public."""
+    """Return whether a channel's key is one that a group has chosen: of 16 or 32 bytes, and not
+    public."""
     key = expanded_key(settings.key)
     return len(key) in (16, 32) and key[:-1] != DEFAULT_KEY[:-1] and any(key)
 

@@ -176,7 +176,7 @@ class NodeLink:
         return 0 if self.peer is None else self.peer.window - len(self._unacknowledged)
 
     def holds(self, content: Numbered) -> bool:
-        """Whether it waits for its acknowledgement, and is sent again if need be."""
+        """Return whether it waits for its acknowledgement, and is sent again if need be."""
         return any(each is content for _, each in self._unacknowledged)
 
     def send(self, content: Numbered, now: float) -> None:

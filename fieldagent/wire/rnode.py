@@ -115,7 +115,7 @@ def settings_words(settings: LoraSettings, power: int) -> list[RnodeWord]:
 
 
 def agrees(asked: RnodeWord, answer: bytes) -> bool:
-    """Whether what a radio says back is what was set."""
+    """Return whether what a radio says back is what was set."""
     if asked.command == RnodeCommand.FREQUENCY:
         off = int.from_bytes(answer, "big") - int.from_bytes(asked.content, "big")
         return len(answer) == len(asked.content) and abs(off) <= FREQUENCY_OFF
@@ -142,7 +142,7 @@ def is_provisioned(memory: bytes) -> bool | None:
 
 
 def starts_by_itself(memory: bytes) -> bool:
-    """Whether it has settings stored, with which its radio is on as soon as it has power."""
+    """Return whether it has settings stored, with which its radio is on as soon as it has power."""
     return memory[OWN_SETTINGS : OWN_SETTINGS + 1] == bytes([SET])
 
 

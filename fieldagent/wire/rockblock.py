@@ -67,7 +67,7 @@ def read_mobile_originated(signed: Mapping[str, Any], *, now: float) -> RockBloc
 
 
 def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
-    """What RockBLOCK has signed, these very members among it. Raises RemoteProtocolError."""
+    """Return what RockBLOCK has signed, these very members among it. Raises RemoteProtocolError."""
     claims = verify(str(form.get("JWT", "")), key)
     if claims.get("iss") != ISSUER:
         raise RemoteProtocolError("the token is not theirs")

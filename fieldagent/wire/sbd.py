@@ -332,7 +332,7 @@ def parse_session(reply: ModemReply) -> SessionResult:
 
 
 def parse_status(reply: ModemReply) -> BufferStatus:
-    """Of +SBDSX, or of +SBDS, which tells of no ring."""
+    """Read the answer to +SBDSX, or to +SBDS, which tells of no ring."""
     numbers = _numbers(reply, "+SBDSX", r"\+SBDSX?", 4)
     return BufferStatus(*numbers, *[0] * (6 - len(numbers)))
 
@@ -390,5 +390,5 @@ def _numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int
 
 
 def _shown(reply: ModemReply) -> str:
-    """What the modem answered, for people."""
+    """Return what the modem answered, for people."""
     return " ".join(repr(line) for line in (*reply.lines, "OK" if reply.ok else "ERROR"))

@@ -125,7 +125,7 @@ def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
 
 
 def _message_zeroed(whole: bytes) -> bytes:
-    """Of the answer to +SBDRB: echo and line ends stay, and the length."""
+    """Return the answer to +SBDRB without its message: echo and line ends stay, and the length."""
     head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", whole)
     start = head.end() if head else 0
     if len(whole) < start + 2 or whole[start] >= 0x09:

@@ -12,7 +12,8 @@ from fieldagent.package.package import Channel
 
 
 async def forecasts(parts: Parts, request: Request) -> Response:
-    """Of each channel that is configured; null where too little is known."""
+    """Answer with what each channel that is configured is expected to do; null where too little is
+    known."""
     told = {}
     for channel in parts.outboxes:
         legs, now = _past(parts, channel)
@@ -24,7 +25,7 @@ async def forecasts(parts: Parts, request: Request) -> Response:
 
 
 def expected(parts: Parts, channel: Channel) -> dict[str, Any] | None:
-    """Of a Package that is accepted now."""
+    """Return what is expected of a Package that is accepted now."""
     return _in_json(forecast(*_past(parts, channel)))
 
 

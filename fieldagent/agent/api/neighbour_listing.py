@@ -68,8 +68,8 @@ def _lacks(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:
 def lacking(
     journal: Journal, station: Station | None, sequence: int, legs: Mapping[Channel, Leg]
 ) -> list[dict[str, Any]]:
-    """Who was heard within the last hour and has not confirmed a Package that goes on the air, or
-    goes round there still."""
+    """Return who was heard within the last hour and has not confirmed a Package that goes on the
+    air, or goes round there still."""
     leg = legs.get(Channel.RADIO)
     if station is None or leg is None:
         return []

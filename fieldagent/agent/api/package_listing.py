@@ -35,7 +35,7 @@ async def page(
     before: int,
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Those before that place; and the place before which there may be others."""
+    """Return those before that place; and the place before which there may be others."""
     found: list[dict[str, Any]] = []
     place = before
     for _ in range(0, LOOKED_AT_MAX, AT_ONCE):

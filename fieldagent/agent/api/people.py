@@ -22,7 +22,7 @@ from fieldagent.system.sentence import sentence
 
 
 async def people(parts: Parts, request: Request) -> Response:
-    """Who is in the directory, with what `to` is for each."""
+    """Return who is in the directory, with what `to` is for each."""
     refuse_others(request, ())
     journal = parts.journal
     listed = [

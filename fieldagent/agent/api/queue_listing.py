@@ -26,7 +26,7 @@ AT_ONCE = 50
 async def page(
     journal: Journal, waiting: WaitReasons, channels: Collection[Channel], after: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Those behind the place `after`; and the place behind which others follow."""
+    """Return those behind the place `after`; and the place behind which others follow."""
     listed: list[dict[str, Any]] = []
     sequences = listing.waiting_behind(journal, channels, after, limit + 1)
     for begin in range(0, min(limit, len(sequences)), AT_ONCE):

@@ -355,7 +355,7 @@ async def _commands(parts: Parts, request: Request) -> Response:
 
 
 async def _trace(parts: Parts, request: Request) -> Response:
-    """What went over a channel's serial line last: what a fault left on disk, and what is in
+    """Return what went over a channel's serial line last: what a fault left on disk, and what is in
     memory."""
     refuse_others(request, ("channel", "payloads"))
     channel = Channel(one_of(request, "channel", tuple(Channel)) or Channel.SATELLITE)

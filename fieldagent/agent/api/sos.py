@@ -68,7 +68,7 @@ class IncidentApi:
         return json_response(self._told(found), 201 if raised else 200)
 
     async def words(self, request: Request) -> Response:
-        """What is said often, and costs one or two bytes on the air."""
+        """Return what is said often, and costs one or two bytes on the air."""
         refuse_others(request, ())
         return json_response(
             {

@@ -117,7 +117,7 @@ def _in_json(told: TrackerPace) -> dict[str, Any]:
 
 
 async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
-    """What a day of that interval takes on each channel, at rest and in motion all day."""
+    """Return what a day of that interval takes on each channel, at rest and in motion all day."""
     refuse_others(request, ("interval",))
     interval = number(request, "interval", 0, range(SHORTEST, LONGEST + 1))
     if not interval:
@@ -194,7 +194,7 @@ async def _put(tracking: Tracking, interval: int | None) -> None:
 
 
 async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
-    """What a tracker tells of itself; the answer is what was chosen for it."""
+    """Take what a tracker tells of itself; answer with what was chosen for it."""
     body = _object(request)
     faults = [
         (sentence("must be {words}", words=words), f"/{name}")

@@ -107,8 +107,8 @@ class AirPace:
             self._vain, self._vain_at = self._vain + 1, now
 
     def take_hastening(self) -> bool:
-        """Whether what waits for its next try may go at once, as somebody is heard again. Not
-        towards who hears nothing of us, time after time."""
+        """Return whether what waits for its next try may go at once, as somebody is heard again.
+        Not towards who hears nothing of us, time after time."""
         hastens = self._missed and self._vain < PRODS
         self._missed = False
         return hastens

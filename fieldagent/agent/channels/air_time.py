@@ -78,8 +78,8 @@ class AirTime:
         return max(0.0, self._allowed() - self.spent())
 
     def allows(self, seconds: float, *, urgent: bool) -> bool:
-        """Whether a packet may go that takes so long. Says so where it is an SOS that goes beyond
-        what any other may."""
+        """Return whether a packet may go that takes so long. Says so where it is an SOS that goes
+        beyond what any other may."""
         times = URGENT_SHARE if urgent else 1.0
         dwell = self.limit.dwell
         if dwell is not None and self._within(dwell) + seconds > dwell.seconds * times:
@@ -105,7 +105,7 @@ class AirTime:
             self.grown = trio.Event()
 
     def is_to_be_saved(self) -> bool:
-        """Whether so much is not written down that it is worth a write."""
+        """Return whether so much is not written down that it is worth a write."""
         return self.is_limited() and self._unsaved >= UNSAVED * self._allowed()
 
     def unsaved(self) -> dict[int, float]:

@@ -88,7 +88,8 @@ def _apart(one: int | None, other: int | None, least: int) -> bool:
 def _heard_otherwise(
     told: Mapping[str, Sequence[int | None]], found: Mapping[str, Sequence[int | None]]
 ) -> bool:
-    """Whether the hour that is whole now was another than the one that ran as it was told."""
+    """Return whether the hour that is whole now was another than the one that ran as it was
+    told."""
     if told.keys() != found.keys():
         return True
     return any(_apart(told[name][-1], found[name][-2], BARS) for name in found)

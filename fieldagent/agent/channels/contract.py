@@ -166,7 +166,7 @@ class Outbox(Protocol):
         """Just before `load`: where the clock is not trusted, dates were open until here."""
 
     def load(self, room: int) -> Transmission | None:
-        """What is due, packed into at most `room` bytes; None when nothing is.
+        """Return what is due, packed into at most `room` bytes; None when nothing is.
 
         Its Packages are in flight from here until `settle`.
         """
@@ -200,9 +200,9 @@ class Outbox(Protocol):
         bearer or another of the channel, and whoever has it already drops the second."""
 
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        """What is left of today's budget, in the tariff's units, None without one; `urgent` may use
-        the reserve, and a check of the `mailbox` nothing that is kept for what the kit itself has
-        to say, unless it is for the answer to an SOS."""
+        """Return what is left of today's budget, in the tariff's units, None without one; `urgent`
+        may use the reserve, and a check of the `mailbox` nothing that is kept for what the kit
+        itself has to say, unless it is for the answer to an SOS."""
 
     def held_back(self) -> str:
         """Why nothing leaves although something waits, for people; empty where nothing does."""

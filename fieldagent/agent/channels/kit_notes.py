@@ -158,7 +158,7 @@ class KitNotes:
         )
 
     def _waiting(self, file: str) -> OfferReport | None:
-        """What root's unit has not taken yet."""
+        """Return what root's unit has not taken yet."""
         offer = _read(self._left(file))
         return None if offer is None else OfferReport(offer.number, "waiting")
 

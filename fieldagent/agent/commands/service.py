@@ -130,7 +130,7 @@ def _mistake(known: KnownCommand, error: Exception) -> CommandAnswer:
 
 
 async def _after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
-    """What is known of one that was begun before the agent began."""
+    """Return what is known of one that was begun before the agent began."""
     name = verb_of(known.command).name
     if name == "restart":
         return _told(known, CommandOutcome.DONE, "the agent has started anew")

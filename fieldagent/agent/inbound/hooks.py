@@ -58,7 +58,7 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
 
 
 def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> list[str]:
-    """What of what came in no hook has, for people."""
+    """Return what of what came in no hook has, for people."""
     told = [
         f"the {hook.name} is not used any more: {hook.gone}; correct it, and restart the agent"
         for hook in hooks

@@ -31,7 +31,7 @@ class Lines:
             yield f"[more than {OUTPUT_MAX} bytes: the rest is not printed]"
 
     def end(self) -> Iterator[str]:
-        """What stood after the last line's end."""
+        """Yield what stood after the last line's end."""
         yield from self._split(self._decoder.decode(b"", final=True))
         if self._line:
             yield self._line

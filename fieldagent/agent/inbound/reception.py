@@ -457,7 +457,7 @@ def _copy(origin: int, entry: Entry, taken: Taken) -> bytes:
 
 
 def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) -> dict[str, Any]:
-    """What the envelope says of that item, as members of its event."""
+    """Return what the envelope says of that item, as members of its event."""
     sequence = entry.sequence
     contact = taken.contacts.get(sequence, Contact())
     told: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
@@ -503,7 +503,7 @@ def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken, at: float) -> None:
 
 
 def confirms(db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: Taken) -> bool:
-    """Whether it is about the Package that has this number now."""
+    """Return whether it is about the Package that has this number now."""
     try:
         known = outbound.package_in(db, sequence)
     except DamagedPackage:

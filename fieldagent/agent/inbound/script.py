@@ -104,7 +104,7 @@ def environment(
 
 
 def judge(status: int) -> HandoverResult:
-    """What an exit status means; negative is a signal, as in `subprocess`."""
+    """Return what an exit status means; negative is a signal, as in `subprocess`."""
     if status == 0:
         return HandoverResult(HandoverOutcome.HANDED)
     if status == EX_TEMPFAIL:

@@ -35,7 +35,7 @@ def oldest(journal: Journal) -> int:
 
 
 def is_known(journal: Journal, place: int) -> bool:
-    """Whether all that came after that place is still there."""
+    """Return whether all that came after that place is still there."""
     ((first, last),) = journal.read("SELECT min(number), max(number) FROM event")
     return bool(first - 1 <= place <= last)
 
@@ -57,6 +57,6 @@ def since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[C
 
 
 def payload(journal: Journal, number: int) -> Any:
-    """What came in, as JSON text; None where it is not kept any more."""
+    """Return what came in, as JSON text; None where it is not kept any more."""
     rows = journal.read("SELECT body FROM inbound WHERE number = ?", number)
     return rows[0][0] if rows else None

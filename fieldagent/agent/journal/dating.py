@@ -21,7 +21,7 @@ from fieldagent.system.lived_time import SET
 
 
 def foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int]:
-    """Of those that wait on that channel."""
+    """Return the foremost without a date of those that wait on that channel."""
     rows = journal.read(
         "SELECT sequence FROM undated CROSS JOIN leg USING (sequence)"
         " WHERE channel = ? AND status IS NULL ORDER BY -priority, sequence LIMIT ?",

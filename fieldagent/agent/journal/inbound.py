@@ -93,7 +93,7 @@ def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
 
 
 def knows_anybody(journal: Journal) -> bool:
-    """Whether somebody was introduced."""
+    """Return whether somebody was introduced."""
     return bool(journal.read("SELECT 1 FROM identity LIMIT 1"))
 
 
@@ -105,7 +105,7 @@ def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
 
 
 def station_names(journal: Journal) -> dict[int, str]:
-    """Of those that have told it; in `identity` a station counts below zero."""
+    """Return the names of those that have told it; in `identity` a station counts below zero."""
     return {
         -origin: name
         for origin, name in journal.read("SELECT origin, name FROM identity WHERE origin < 0")
@@ -347,7 +347,7 @@ def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) 
 
 
 def incomplete(journal: Journal) -> dict[FragmentedItem, float]:
-    """What lacks fragments, and when the last one of it came."""
+    """Return what lacks fragments, and when the last one of it came."""
     rows = journal.read(
         "SELECT origin, sequence, count, max(at) FROM slice GROUP BY origin, sequence, count"
     )
@@ -360,7 +360,7 @@ def slices_there(journal: Journal, item: FragmentedItem) -> dict[int, bytes]:
 
 
 def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
-    """Of each lane the oldest payload that waits, those due first first."""
+    """Return the oldest payload of each lane that waits, those due first first."""
     return journal.read(
         "SELECT request_id, lane, body, received, attempts, not_before FROM (SELECT number,"
         " sender AS lane, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"

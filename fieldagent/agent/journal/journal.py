@@ -108,7 +108,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             raise self.fail(f"the journal is damaged: {error}") from error
 
     async def read_aside(self, sql: str) -> list[Any]:
-        """What may take a while, without holding up who else reads."""
+        """Read what may take a while, without holding up who else reads."""
 
         def ask() -> list[Any]:
             with closing(reader(self.path)) as aside:

@@ -34,8 +34,8 @@ def newest(journal: Journal, before: int, limit: int) -> Batch:
 
 
 def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[tuple[str, int]]]:
-    """Of each Package what each that left with something of it cost, in the words of its story, and
-    how often."""
+    """Return, of each Package, what each that left with something of it cost, in the words of its
+    story, and how often."""
     found: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
     for sequence, detail, times in journal.read(
         "SELECT sequence, detail, times FROM story WHERE event = 'sent'"

@@ -80,7 +80,7 @@ def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
 
 
 def delivered_lately(journal: Journal, *, since: float) -> set[int]:
-    """Of the newest Packages those that another station has since that lived time."""
+    """Return those of the newest Packages that another station has since that lived time."""
     rows = journal.read(
         "SELECT sequence FROM leg WHERE sequence > (SELECT coalesce(max(sequence), 0) FROM package)"
         " - 500 AND channel = ? AND status = 'Delivered' AND ended > ?",
@@ -91,7 +91,7 @@ def delivered_lately(journal: Journal, *, since: float) -> set[int]:
 
 
 def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
-    """Whether the hub has it, by a channel that leads there."""
+    """Return whether the hub has it, by a channel that leads there."""
     return any(
         leg.status is Status.DELIVERED and channel is not Channel.RADIO
         for channel, leg in outbound.legs(journal, sequence).items()
@@ -99,7 +99,7 @@ def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
 
 
 def is_relayed(journal: Journal, sequence: int) -> bool:
-    """Whether a neighbour has brought it to the hub."""
+    """Return whether a neighbour has brought it to the hub."""
     return relayed_at(journal, sequence) is not None
 
 
@@ -137,7 +137,8 @@ def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) ->
 
 
 def brought(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:
-    """Whether the hub has this item of a neighbour's, by us; `digest` is how its own begins."""
+    """Return whether the hub has this item of a neighbour's, by us; `digest` is how its own
+    begins."""
     row = db.execute(
         "SELECT 1 FROM carried JOIN package USING (sequence) WHERE origin = ?"
         " AND origin_sequence = ? AND status = 'Delivered' AND substr(digest, 1, ?) = ?",

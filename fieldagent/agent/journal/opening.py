@@ -68,7 +68,7 @@ def open_journal(path: Path) -> Opened:
 
 
 def damage(path: Path) -> str:
-    """What a look through all of it finds; empty where it is whole. Changes nothing."""
+    """Return what a look through all of it finds; empty where it is whole. Changes nothing."""
     try:
         with closing(reader(path)) as looker:
             _look_through(looker)
@@ -145,7 +145,7 @@ def _take_back(path: Path) -> None:
 
 
 def _is_behind(looker: sqlite3.Connection, mark: HighWater) -> bool:
-    """Whether it has not come as far as was written down beside it."""
+    """Return whether it has not come as far as was written down beside it."""
     numbers: dict[str, int | None] = {}
     if looker.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").fetchall():
         numbers = dict(looker.execute("SELECT name, seq FROM sqlite_sequence").fetchall())

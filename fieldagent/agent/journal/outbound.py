@@ -67,7 +67,7 @@ def package(journal: Journal, sequence: int) -> Accepted | None:
 
 
 def packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted | Known]:
-    """What is known of each still, where it is damaged: a list that left it out would hide a
+    """Return what is known of each still, where it is damaged: a list that left it out would hide a
     loss."""
     rows = journal.read(
         f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_AMONG}", json.dumps(sequences)
@@ -132,7 +132,7 @@ def next_id(journal: Journal) -> int:
 
 
 def journal_number(journal: Journal) -> int:
-    """What names the journal to others."""
+    """Return what names the journal to others."""
     ((number,),) = journal.read("SELECT number FROM beginning")
     return int(number)
 
@@ -364,7 +364,7 @@ def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
 
 
 def with_ends(operation: Operation[int], ended: Sequence[EndedLeg], now: float) -> Operation[int]:
-    """What comes in, and what it replaces, in one commit."""
+    """Return an operation that enters a Package and ends what that replaces, in one commit."""
     if not ended:
         return operation
     note_ends = end(ended, now)
@@ -425,7 +425,7 @@ def fragments_held(
 
 
 def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
-    """Whether somebody has every fragment: what several have among them helps nobody."""
+    """Return whether somebody has every fragment: what several have among them helps nobody."""
     rows = journal.read(
         "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
         " GROUP BY holder, count HAVING count(*) = count LIMIT 1",

@@ -22,7 +22,7 @@ def note(path: Path) -> None:
 
 
 def use_note(path: Path) -> bool:
-    """Whether it is as it was left; the note is gone then."""
+    """Return whether it is as it was left; the note is gone then."""
     place = _place(path)
     try:
         stamp = place.read_text(errors="replace")

@@ -49,7 +49,8 @@ class KeyChange:
             each.key = None
 
     def name_of(self, key: int | None) -> str | None:
-        """Of one that a packet was tagged with: `old` or `new`; None where there are not two."""
+        """Return which key a packet was tagged with: `old` or `new`; None where there are not
+        two."""
         if self.step is KeyStep.NONE or key is None:
             return None
         return "new" if (key == 0) is (self.step is KeyStep.SENDS_NEW) else "old"
@@ -65,7 +66,7 @@ class KeyChange:
         return {"keyChange": {"step": int(self.step), **found}}
 
     def notice(self) -> str:
-        """What needs attention until it is over; empty before and after."""
+        """Return what needs attention until it is over; empty before and after."""
         change = self.facts().get("keyChange")
         return in_words(self.step, change["old"], change["new"]) if change else ""
 

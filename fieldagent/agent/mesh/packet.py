@@ -216,7 +216,7 @@ class PacketReception:
         return packet
 
     def _is_asked(self, entry: Entry, envelope: Envelope) -> bool:
-        """Whether it asks us to bring the items there. An SOS asks whoever hears it."""
+        """Return whether it asks us to bring the items there. An SOS asks whoever hears it."""
         request = entry.content
         if not isinstance(request, RelayRequest):
             return False
@@ -398,7 +398,7 @@ def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
 
 
 def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part: Fragment) -> Ack:
-    """Of all that is there of its item."""
+    """Return the Ack of all that is there of its item."""
     slices = inbound.slices_of(db, inbound.FragmentedItem(-station, sequence, part.count))
     if slices:
         digest = digest_of_slices(slices.values())
@@ -426,7 +426,7 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
 
 
 def of_each_sender(envelope: Envelope) -> list[Envelope]:
-    """What is repeated in it by itself, as if it came alone and bore who repeats it."""
+    """Return what is repeated in it by itself, as if it came alone and bore who repeats it."""
     found: list[list[Entry]] = [[]]
     whose = [envelope.origin]
     for entry in envelope.entries:
@@ -443,7 +443,7 @@ def of_each_sender(envelope: Envelope) -> list[Envelope]:
 
 
 def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own: int) -> bool:
-    """Of one under our number whether it is no echo, and no recording, of our own. What we repeat
+    """Return whether one under our number is no echo, and no recording, of our own. What we repeat
     of others is here."""
     origin = envelope.origin
     items = [entry for entry in envelope.entries if isinstance(entry.content, Item)]

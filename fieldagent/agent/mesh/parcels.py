@@ -62,7 +62,7 @@ class Parcels:
         return self._enter(db, [Entry(0, answer, at)], now, at)
 
     def can_tell(self) -> bool:
-        """Whether the hub would believe what goes up."""
+        """Return whether the hub would believe what goes up."""
         return bool(self._secrets)
 
     def tell(self, db: sqlite3.Connection, now: float) -> list[Accepted]:

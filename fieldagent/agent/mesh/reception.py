@@ -92,7 +92,7 @@ class RadioReception:
     async def _take_in(
         self, envelope: Envelope, rssi: int | None, snr: int | None
     ) -> dict[int, Ack]:
-        """What is to be acknowledged of it, by its number."""
+        """Return what is to be acknowledged of it, by its number."""
         now = self._endings.clock()
         if not self._neighbours.in_earshot():
             self._packets.catching_up_until = now + CATCHES_UP

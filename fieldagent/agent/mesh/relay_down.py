@@ -77,7 +77,7 @@ class RelayDown:
 
 
 def _is_urgent(parcel: Parcel) -> bool:
-    """Whether there is an SOS in it."""
+    """Return whether there is an SOS in it."""
     try:
         return any(entry.sos for entry in decode(parcel.body).entries)
     except RemoteProtocolError:

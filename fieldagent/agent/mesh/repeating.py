@@ -192,7 +192,7 @@ class Repeating:
             self._intake.queue_relayed(accepted)
 
     def _is_carried(self) -> bool:
-        """Whether a neighbour is the way to the hub."""
+        """Return whether a neighbour is the way to the hub."""
         return self._words.asks_for_relay() and self._words.ways.next_hop() is not None
 
     async def _tell_hub(self) -> None:

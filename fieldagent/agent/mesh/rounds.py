@@ -73,7 +73,7 @@ Key = tuple[int, int, bytes]
 
 
 def goes_round(parts: int, packet_bytes: int) -> bool:
-    """Whether what is no SOS does, in so many packets."""
+    """Return whether what is no SOS goes round, in so many packets."""
     return 0 < parts <= max(PARTS_MAX, PARTS_BYTES // packet_bytes)
 
 
@@ -260,8 +260,8 @@ class Rounds:
         return self.items.get((ack.station, sequence, ack.digest))
 
     def is_asked(self, station: int, number: int, digest: bytes) -> bool:
-        """Whether its sender wants to know how far that item comes; also where nobody here knows
-        it any more."""
+        """Return whether its sender wants to know how far that item comes; also where nobody here
+        knows it any more."""
         item = self.items.get((station, number, digest))
         return item is None or item.entry.asks or item.entry.sos
 
@@ -292,12 +292,12 @@ class Rounds:
         return min(moments, default=inf)
 
     def missing(self, item: OnItsWay) -> list[int]:
-        """Who was heard lately and has not confirmed it."""
+        """Return who was heard lately and has not confirmed it."""
         knows = item.has | {item.station, self.station}
         return [number for number in self.neighbours.in_earshot() if number not in knows]
 
     def take(self, now: float) -> list[Repeat]:
-        """What is to be transmitted now, the newest of what is no SOS first."""
+        """Return what is to be transmitted now, the newest of what is no SOS first."""
         for item in [each for each in self.items.values() if each.until < now]:
             self.drop(item)
         found: list[Repeat] = []
@@ -345,7 +345,7 @@ class Rounds:
         return again
 
     def _goes_again(self, item: OnItsWay, now: float) -> tuple[bool, list[int]]:
-        """Whether an SOS does, and which stations are known to lack it."""
+        """Return whether an SOS goes again, and which stations are known to lack it."""
         item.due = inf
         lacking = self.missing(item)
         blind = not lacking and self._goes_blindly(item)
@@ -365,11 +365,11 @@ class Rounds:
         return not enough, lacking
 
     def _may_go(self, item: OnItsWay) -> bool:
-        """Whether one more transmission of it is allowed."""
+        """Return whether one more transmission of it is allowed."""
         return item.station == self.station or item.hops < self._hops
 
     def _goes_blindly(self, item: OnItsWay) -> bool:
-        """Whether it goes again although nobody is known to lack it."""
+        """Return whether it goes again although nobody is known to lack it."""
         return item.entry.sos and item.tries < (SOS_BLIND if item.answers else SOS_ALONE)
 
     def _asks_again(self, item: OnItsWay, now: float) -> bool:

@@ -104,7 +104,7 @@ class Station:
         return beyond | dict.fromkeys(self.neighbours.in_earshot(), 1)
 
     def notices(self, date: Callable[[float], float]) -> list[str]:
-        """What needs attention; `date` tells the wall clock's time of a lived one."""
+        """Return what needs attention; `date` tells the wall clock's time of a lived one."""
         waits = self.relay.notice() if self.relay is not None else ""
         changes = self.key_change.notice()
         return [*self.troubles.notices(date), *(each for each in (changes, waits) if each)]
@@ -117,7 +117,7 @@ def words_of(
     asks_for_relay: Callable[[], bool],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
-    """What the station says beside Packages."""
+    """Return what the station says beside Packages."""
     me = Identity(str(terms.number), terms.name or f"station {terms.number}", "Device")
     spare = terms.packet_bytes - _introduction_bytes(terms, me)
     if spare < 0:
@@ -126,7 +126,7 @@ def words_of(
         me = replace(me, name=short)
 
     def brings() -> int | None:
-        """What it costs to bring something to the hub, in credits."""
+        """Return what it costs to bring something to the hub, in credits."""
         if Channel.CELLULAR in terms.relays_over and not asks_for_relay():
             return 0
         return 1 if Channel.SATELLITE in terms.relays_over else None

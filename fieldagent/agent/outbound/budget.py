@@ -117,7 +117,7 @@ class Budget:
         return self._limits.get(self._tariff().unit, NO_LIMIT).reserve
 
     def left(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        """What may still be spent today, in the tariff's units; None without a budget.
+        """Return what may still be spent today, in the tariff's units; None without a budget.
 
         `urgent` may use the reserve. A check of the `mailbox` leaves half of the day's credits to
         what the kit itself has to say; an `urgent` one, for the answer to an SOS, half of the
@@ -138,7 +138,7 @@ class Budget:
         return room if left is None else min(room, self._tariff().affordable(left))
 
     def in_words(self) -> str:
-        """What is spent, for people."""
+        """Return what is spent, for people."""
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
         by_bytes = self._tariff().unit == "byte"
         used = str(self.spent().bytes) if by_bytes else credits_from_to(self.spent())

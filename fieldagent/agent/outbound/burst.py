@@ -21,7 +21,7 @@ class Bursts(dict[int, Burst]):
     """By the sequence of the Package."""
 
     def open(self) -> list[int]:
-        """Of which Packages more goes before what is under way is settled."""
+        """Return the Packages of which more goes before what is under way is settled."""
         return [sequence for sequence, burst in self.items() if burst.waiting]
 
     def launch(self, piece: Piece, positions: list[int]) -> None:

@@ -90,7 +90,8 @@ class Cancellation:
                 await settled.wait()
 
     async def _take_out(self, sequences: list[int], channel: Channel | None) -> list[trio.Event]:
-        """What waits has ended once this returns; events tell when the end of the rest is known."""
+        """Take out what waits: it has ended once this returns. The events that come back tell when
+        the end of the rest is known."""
         await self._all_is_back()
         canceled, in_flight = [], []
         for queue in self._of(channel):

@@ -160,7 +160,7 @@ class ChannelQueue:
     # What packing and the driver do with it.
 
     def foremost(self, now: float) -> int | None:
-        """What goes next: of a Package that is under way another fragment may."""
+        """Return what goes next: of a Package that is under way another fragment may."""
         keys = [
             sequence
             for sequence in self.bursts.open()
@@ -199,7 +199,7 @@ class ChannelQueue:
         self.held.discard(sequence)
 
     def ends(self, sequences: Iterable[int]) -> list[EndedLeg]:
-        """Of Packages in flight those that `put_back` would end, as things stand now."""
+        """Return those of the Packages in flight that `put_back` would end, as things stand now."""
         legs: dict[int, Leg] = {}
         for sequence in sequences:
             if sequence in self._withdrawn and sequence in self._queue:

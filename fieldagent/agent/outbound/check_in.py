@@ -15,7 +15,7 @@ TO_HUB = frozenset({Channel.SATELLITE, Channel.CELLULAR})
 
 
 def to_ask(within: int | None, configured: frozenset[Channel]) -> Package | None:
-    """What is to be sent; None where no channel leads to the hub."""
+    """Return what is to be sent; None where no channel leads to the hub."""
     channels = configured & TO_HUB
     priority = KINDS["checkIn"][1]
     if not channels:

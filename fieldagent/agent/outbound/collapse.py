@@ -13,7 +13,7 @@ Kind = tuple[int, bool]
 
 
 def yields(older: Kind | None, newer: Kind) -> bool:
-    """Whether a Package of that kind is replaced by a newer one of the other."""
+    """Return whether a Package of that kind is replaced by a newer one of the other."""
     return older is not None and older[0] == newer[0] and newer[1] >= older[1]
 
 
@@ -30,7 +30,7 @@ class CollapseIndex:
             del self._newest[kind]
 
     def replaceable(self, kind: Kind | None, taken: Collection[int]) -> list[int]:
-        """What a new Package of that kind replaces: nothing that is taken."""
+        """Return what a new Package of that kind replaces: nothing that is taken."""
         if kind is None:
             return []
         collapse_key, sos = kind

@@ -32,18 +32,18 @@ class Draft:
         self.entries, self.body = [entry], body
 
     def encoded(self, *more: Entry) -> bytes:
-        """What it would be with these as well."""
+        """Return what it would be with these as well."""
         entries = [*self.entries, *more]
         if self._sealed and self._key is not None:
             return seal(encode(entries, origin=self.origin, packed=self._packed), self._key)
         return encode(entries, origin=self.origin, key=self._key, packed=self._packed)
 
     def add(self, entry: Entry, room: int) -> bool:
-        """Whether it still fits into `room` bytes; then it is in."""
+        """Return whether it still fits into `room` bytes; then it is in."""
         return self.add_all([entry], room)
 
     def add_all(self, entries: Sequence[Entry], room: int) -> bool:
-        """Whether all of them still fit into `room` bytes; then they are in."""
+        """Return whether all of them still fit into `room` bytes; then they are in."""
         body = self.encoded(*entries)
         if len(body) > room:
             return False

@@ -56,7 +56,7 @@ class Endings:
         self._stopped = False
 
     def fan_out_of(self, package: Package, *, relayed: bool) -> FanOut:
-        """What becomes of the other channels once one has it: nothing is paid twice for a
+        """Return what becomes of the other channels once one has it: nothing is paid twice for a
         neighbour or for what has time, and what is urgent takes every channel."""
         if package.urgent:
             return FanOut.EVERY
@@ -92,20 +92,21 @@ class Endings:
         return found
 
     def _matters(self, ended: EndedLeg) -> bool:
-        """Whether anything depends on which Package ended so."""
+        """Return whether anything depends on which Package ended so."""
         if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
             return True
         others = (queue for name, queue in self._queues.items() if name is not ended.channel)
         return any(ended.sequence in queue for queue in others)
 
     def _dearer(self, channel: Channel) -> list[ChannelQueue]:
-        """Those that cost more than one over which the hub itself confirms what it has."""
+        """Return those that cost more than one over which the hub itself confirms what it has."""
         if channel is not Channel.CELLULAR or Channel.SATELLITE not in self._queues:
             return []
         return [self._queues[Channel.SATELLITE]]
 
     def _superfluous(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> list[EndedLeg]:
-        """What the other channels need not send any more; where this one failed, they hurry."""
+        """Return what the other channels need not send any more; where this one failed, they
+        hurry."""
         package = known.get(ended.sequence)
         if package is None or package.package.urgent:
             return []

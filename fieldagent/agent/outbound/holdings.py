@@ -136,7 +136,7 @@ class Holdings:
         return sorted(mine - numbers)
 
     def digest(self, station: int, number: int) -> bytes | None:
-        """Of that item, if it is here and one of the newest."""
+        """Return the digest of that item, if it is here and one of the newest."""
         known = self._stations.get(station)
         return None if known is None else known.here.get(number)
 
@@ -194,7 +194,7 @@ class Holdings:
         self._beacon = [each for each in self._beacon if each != station]
 
     def holding(self, station: int) -> Entry | None:
-        """What is here of it; None where nothing is, and nothing is known to lack."""
+        """Return what is here of it; None where nothing is, and nothing is known to lack."""
         known = self._stations.get(station)
         if known is None:
             return None
@@ -223,11 +223,11 @@ class Holdings:
 
 
 def numbers_of(holding: Entry) -> list[int]:
-    """Those that are said to be there, in order."""
+    """Return those that are said to be there, in order."""
     assert isinstance(holding.content, Ack)
     return [holding.sequence + index for index in sorted(holding.content.arrived)]
 
 
 def confirmed_by(holding: Entry) -> list[int]:
-    """Those of them that its digest is of."""
+    """Return those of them that its digest is of."""
     return numbers_of(holding)[-CONFIRMS:]

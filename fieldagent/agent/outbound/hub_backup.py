@@ -118,7 +118,7 @@ def _last_got(journal: Journal) -> Held:
 
 
 def _is_kept(known: Accepted) -> bool:
-    """Whether the hub keeps such a thing."""
+    """Return whether the hub keeps such a thing."""
     item = known.package.item
     if isinstance(item, IncidentWord):
         return item.says is not Said.OPEN

@@ -302,7 +302,7 @@ class ChannelOutbox:
 
 
 def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:
-    """Whether it is an SOS of which nothing has left here: it goes, whatever was spent."""
+    """Return whether it is an SOS of which nothing has left here: it goes, whatever was spent."""
     number = incident.incident_of(journal, sequence)
     items = [sequence] if number is None else incident.items(journal, number)
     return queue.is_urgent(sequence) and not history.has_left(journal, queue.channel, items)

@@ -133,7 +133,7 @@ class Packing:
         self._prepared = None
 
     def pack(self, now: float, room: int, ordinary: int, piggyback: Piggyback) -> Packed | None:
-        """What is due, in at most `room` bytes; its Packages are taken out of the queue.
+        """Return what is due, in at most `room` bytes; its Packages are taken out of the queue.
 
         All that is no SOS stays within `ordinary` bytes, or in what the SOS's last credit leaves:
         the credits that are kept for an SOS pay for nothing else.
@@ -194,7 +194,8 @@ class Packing:
         return Packed(draft.body, pieces, words, tries, more)
 
     def _goes_alone(self, tries: int) -> bool:
-        """Whether nothing else joins an SOS where bytes cost: a short message gets through."""
+        """Return whether nothing else joins an SOS where bytes cost: a short message gets
+        through."""
         return self._terms.tariff.units(1) > 0 and tries < SOS_ALONE
 
     def _tell_end(self, draft: Draft, room: int, follow: int) -> None:
@@ -204,7 +205,7 @@ class Packing:
             draft.add(Entry(0, Source(self._station, follow)), room)
 
     def _is_busy(self, now: float) -> bool | None:
-        """Whether a Package of ours goes next; None where an SOS does."""
+        """Return whether a Package of ours goes next; None where an SOS does."""
         foremost = self.queue.foremost(now)
         if foremost is None:
             return False
@@ -246,7 +247,8 @@ class Packing:
         return Packed(body, [], Piggybacked()) if len(body) <= room else None
 
     def _joins(self, found: _Next, whose: int, draft: Draft, room: int) -> bool:
-        """Whether it rides along: all of it, of the same sender, and no more than is worth it."""
+        """Return whether it rides along: all of it, of the same sender, and no more than is worth
+        it."""
         lone = found.piece.sequence in self.queue.alone or found.origin != whose
         if found.piece.count > 1 or lone:
             return False

@@ -106,14 +106,15 @@ class Piggyback(Protocol):
         """Something came from somebody who was not introduced."""
 
     def is_worth_sending(self) -> bool:
-        """Whether there is something to say that does not wait for a Package to ride with."""
+        """Return whether there is something to say that does not wait for a Package to ride
+        with."""
 
     def fill(self, draft: Draft, room: int) -> Piggybacked:
         """Add to `draft` what still fits into `room` bytes."""
 
     def next_repeat(self, *, busy: bool | None) -> Repeat | None:
-        """What goes in a packet of its own before anything else. While a Package waits (`busy`) an
-        SOS does alone, and nothing while that is one itself (None)."""
+        """Return what goes in a packet of its own before anything else. While a Package waits
+        (`busy`) an SOS does alone, and nothing while that is one itself (None)."""
 
     def joining(self) -> Repeat | None:
         """Another that goes in the same packet if there is room."""
@@ -184,7 +185,8 @@ class HubPiggyback:
         return lacks or told or free or self._names_incident()
 
     def _names_incident(self) -> bool:
-        """Whether the open incident is to be named though nothing else goes: where it is free."""
+        """Return whether the open incident is to be named though nothing else goes: where it is
+        free."""
         if self._tariff.units(1) or incident.open_one(self._journal) is None:
             return False
         return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_EVERY
@@ -354,7 +356,7 @@ class RadioPiggyback:
         self._repeats.remove(repeat)
 
     def asks_for_relay(self) -> bool:
-        """Whether ours are to be brought to the hub by neighbours."""
+        """Return whether ours are to be brought to the hub by neighbours."""
         return self._asks_for_relay()
 
     def request(self, *, sos: bool = False, but: Collection[int] = ()) -> Entry | None:
@@ -503,7 +505,7 @@ class RadioPiggyback:
                     del self._acks[key]
 
     def _fill_holding(self, station: int, draft: Draft, room: int) -> bool:
-        """Whether it fits, or stands there already."""
+        """Return whether it fits, or stands there already."""
         holding = self.holdings.holding(station)
         if holding is None or holding in draft.entries:
             return True

@@ -71,8 +71,8 @@ class Queue:
         return self._entries[key][:_COLLAPSE]
 
     def hold(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
-        """What a Package that is about to be added replaces. It is not taken meanwhile: `add` of
-        that Package forgets it, `release` lets it wait again."""
+        """Return what a Package that is about to be added replaces. It is not taken meanwhile:
+        `add` of that Package forgets it, `release` lets it wait again."""
         held = self._collapse.replaceable(
             None if collapse_key is None else (collapse_key, sos), self.taken()
         )
@@ -139,7 +139,7 @@ class Queue:
         self._bound()
 
     def foremost(self, now: float) -> int | None:
-        """What `take` would take."""
+        """Return what `take` would take."""
         self._promote(now)
         entry = self._ready.first()
         return None if entry is None else entry[_KEY]
@@ -155,12 +155,12 @@ class Queue:
         return entry[_KEY]
 
     def taken(self) -> set[int]:
-        """Those in flight."""
+        """Return those in flight."""
         return self._taken - self._held
 
     def is_superseded(self, key: int) -> bool:
-        """Whether a newer Package has its collapseKey, or had it and arrived: `put_back` would
-        forget it."""
+        """Return whether a newer Package has its collapseKey, or had it and arrived: `put_back`
+        would forget it."""
         collapse = _kind(self._entries.get(key))
         return key in self._overtaken or self._collapse.newer(collapse, key) is not None
 
@@ -274,6 +274,6 @@ def due(queue: Queue, key: int) -> float:
 
 
 def sizes(queue: Queue) -> Sizes:
-    """Of all that grows with what waits."""
+    """Return the sizes of all that grows with what waits."""
     heaps = (queue._ready, queue._delayed, queue._expiries)
     return Sizes(len(queue), tuple(len(heap) for heap in heaps))

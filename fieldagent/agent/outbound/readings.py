@@ -202,7 +202,7 @@ class Readings:
                 word.rides = min(word.rides, now)
 
     def is_due(self, now: float) -> bool:
-        """Whether something goes by itself."""
+        """Return whether something goes by itself."""
         return any(word.due <= now for word in self._words())
 
     def next_due(self, now: float) -> float:
@@ -210,7 +210,7 @@ class Readings:
         return min((word.due for word in self._words() if word.due > now), default=inf)
 
     def to_say(self, now: float, *, beside: bool) -> list[AirWord]:
-        """What goes in the next packet, `beside` something else if that goes anyway."""
+        """Return what goes in the next packet, `beside` something else if that goes anyway."""
         if not (beside or self.is_due(now)):
             return []
         found = [word for word in self._words() if min(word.rides, word.due) <= now]

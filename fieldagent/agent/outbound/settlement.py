@@ -74,13 +74,13 @@ def after_failure(
 
 
 def _over(queue: ChannelQueue, pieces: list[Piece], *, sent: bool) -> dict[Piece, Burst]:
-    """Those with which nothing of their Package is under way any more."""
+    """Return those with which nothing of their Package is under way any more."""
     bursts = {piece: queue.bursts.land(piece, sent=sent) for piece in pieces}
     return {piece: burst for piece, burst in bursts.items() if burst is not None}
 
 
 def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
-    """Whether its Package is at the far side once this piece is."""
+    """Return whether its Package is at the far side once this piece is."""
     if piece.sequence not in queue:
         # Another fragment has brought the news.
         return False

@@ -28,7 +28,7 @@ class Standing(NamedTuple):
 
 
 def standing(journal: Journal, id_: int) -> Standing:
-    """Of the newest Package with that id. Raises UnknownPackage."""
+    """Return the standing of the newest Package with that id. Raises UnknownPackage."""
     known = outbound.by_id(journal, id_)
     if known is None:
         raise UnknownPackage(

@@ -28,7 +28,7 @@ class SweptHeap(Generic[Entry]):
         """In this sweep: an entry that is there twice is moved once."""
 
     def __len__(self) -> int:
-        """Those that live, and the dead among them."""
+        """Return those that live, and the dead among them."""
         return len(self._heap) + len(self._old)
 
     def push(self, entry: Entry) -> None:

@@ -28,7 +28,7 @@ class Timers:
         return entry is not None and entry[self._place] == timer[0]
 
     def __len__(self) -> int:
-        """Of the heap, the dead among them."""
+        """Return the length of the heap, the dead among them."""
         return len(self._heap)
 
     def add(self, timer: Timer) -> None:

@@ -52,7 +52,7 @@ class Ways:
         return before is None and self.next_hop() is not None
 
     def brings(self) -> bool:
-        """Whether we bring to the hub what we are asked to."""
+        """Return whether we bring to the hub what we are asked to."""
         return self._brings() is not None
 
     def known(self) -> dict[int, int]:
@@ -72,7 +72,7 @@ class Ways:
         return each.cost, each.hops, -each.since
 
     def ours(self) -> Way | None:
-        """What we say of ours; None without one."""
+        """Return what we say of ours; None without one."""
         cost = self._brings()
         if cost is not None:
             return Way(0, 0, cost)

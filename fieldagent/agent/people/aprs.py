@@ -331,7 +331,7 @@ def _id(number: int) -> str:
 
 
 def is_handle(handle: str) -> bool:
-    """Whether a handle is a call, in lower case."""
+    """Return whether a handle is a call, in lower case."""
     return re.fullmatch(r"[a-z0-9]{1,9}(?:-[a-z0-9]{1,2})?", handle) is not None
 
 

@@ -389,7 +389,8 @@ def _charge(volts: float) -> int | None:
 
 
 def is_handle(handle: str) -> bool:
-    """Whether a handle is a MeshCore radio's: a public key, its beginning, or a channel's name."""
+    """Return whether a handle is a MeshCore radio's: a public key, its beginning, or a channel's
+    name."""
     return re.fullmatch(f"{ON_CHANNEL}.*|[0-9a-f]{{12,64}}", handle, re.S) is not None
 
 

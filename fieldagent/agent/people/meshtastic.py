@@ -138,7 +138,8 @@ class MeshtasticPeople:
 
 
 def _known_before(node: NodeInfo) -> FromHandheld | None:
-    """What the radio tells of a node when it is greeted: it heard that at some time before."""
+    """Return what the radio tells of a node when it is greeted: it heard that at some time
+    before."""
     if node.user is None:
         return None
     return FromHandheld(
@@ -181,7 +182,7 @@ def _powered(metrics: wire.DeviceMetrics | None) -> Powered | None:
 
 
 def is_handle(handle: str) -> bool:
-    """Whether a handle is a Meshtastic node's: `!a1b2c3d4`."""
+    """Return whether a handle is a Meshtastic node's: `!a1b2c3d4`."""
     return re.fullmatch(r"![0-9a-f]{8}", handle) is not None
 
 

@@ -31,7 +31,7 @@ def action(
 
 
 def number(text: str) -> int:
-    """Of a row: no database takes more than 64 bits."""
+    """Return the number of a row: no database takes more than 64 bits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise ValueError
     return int(text)

@@ -84,7 +84,7 @@ def _check_operator(given: argparse.Namespace) -> None:
 
 
 def _settings(address: str | None, told: Row, more: list[tuple[str, str]]) -> str:
-    """Of its kit."""
+    """Return the settings of its kit."""
     if address is None:
         raise Refused("--address is missing: the https:// address that the kit calls")
     secrets = [(name, str(told[name])) for name in ("hub-token", "satellite-key") if name in told]

@@ -70,7 +70,7 @@ def _check(version: str, url: str, now: float) -> None:
 
 
 def _version_in(program: bytes) -> str:
-    """Of a zipapp, without running it; empty where it is none of ours."""
+    """Return the version of a zipapp, without running it; empty where it is none of ours."""
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
             text = archive.read("fieldagent/__init__.py").decode()

@@ -72,7 +72,7 @@ def check(given: argparse.Namespace) -> int:
 
 
 def _as_the_agent(settings: Settings) -> Iterator[Finding]:
-    """What the agent's user finds: root opens nothing in a folder of theirs."""
+    """Yield what the agent's user finds: root opens nothing in a folder of theirs."""
     try:
         become_owner_of(settings.state_directory)
     except OSError as error:
@@ -286,7 +286,8 @@ def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
 
 
 def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
-    """Whether strangers can read what is sent, and whether all of the group keep to the same."""
+    """Yield whether strangers can read what is sent, and whether all of the group keep to the
+    same."""
     seals = settings.radio_seal == "on"
     if seals:
         yield Finding(True, "radio-seal=on: only who has radio-key can read what this kit sends")

@@ -101,7 +101,7 @@ class _Tracker:
             time.sleep(AGAIN)
 
     def _fixes(self) -> Iterator[Fix]:
-        """Those that gpsd reports, until it goes away."""
+        """Yield those that gpsd reports, until it goes away."""
         where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE) as line:

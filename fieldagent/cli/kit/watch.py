@@ -121,7 +121,7 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
 
 
 def _waits(package: dict[str, Any]) -> list[str]:
-    """What it waits for, and until when."""
+    """Return what it waits for, and until when."""
     return [
         escaped(f"{'':>10}  {name} waits: {leg['reason']}")
         for name, leg in package["channels"].items()

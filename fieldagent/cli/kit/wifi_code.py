@@ -25,7 +25,7 @@ class WifiNetwork(NamedTuple):
 
 
 def network_of(text: str) -> WifiNetwork:
-    """Of the text of hostapd.conf. Raises NoNetwork."""
+    """Return the network of the text of hostapd.conf. Raises NoNetwork."""
     told: dict[str, str] = {}
     for line in text.splitlines():
         name, is_set, value = line.partition("=")

@@ -32,7 +32,7 @@ def too_many(what: str, wait: float) -> Problem:
 
 
 def blocked(db: Db, source: str, now: float) -> Problem | None:
-    """Whether an address has failed too often of late."""
+    """Return the refusal where an address has failed too often of late."""
     _, problem = _admit(db, source, BY_ADDRESS, now)
     return problem
 

@@ -71,8 +71,8 @@ class Authentication:
         return found
 
     async def _signed_in(self, head: Request, token: str, purpose: Purpose, now: float) -> Caller:
-        """Who has signed in at the console. A cookie proves nothing of a call that another site has
-        made the browser send."""
+        """Return who has signed in at the console. A cookie proves nothing of a call that another
+        site has made the browser send."""
         if head.method not in ("GET", "HEAD") and not sessions.is_same_site(head):
             raise Problem(403, "the console's cookie is for the console's own calls")
         caller = await self._store.read(lambda db: sessions.caller(db, token, now))

@@ -53,7 +53,7 @@ def read_body(
 
 
 def wrong(detail: str, member: str) -> Problem:
-    """What only the directory can tell of one member."""
+    """Return what only the directory can tell of one member."""
     return Problem(
         409,
         sentence("{member} {detail}", member=member, detail=detail),

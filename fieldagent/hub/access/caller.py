@@ -127,8 +127,8 @@ def basic_of(headers: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def address_of(request: Request, trusted: Sequence[Network]) -> str:
-    """Who is at the other end: what a trusted proxy says, or the connection's own address. By a
-    Unix socket, which has none, nobody else comes than who may open its file."""
+    """Return who is at the other end: what a trusted proxy says, or the connection's own address.
+    By a Unix socket, which has none, nobody else comes than who may open its file."""
     address = request.peer
     hops = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",")]
     while hops and hops[-1] and (not address or is_in(address, trusted)):
@@ -346,7 +346,8 @@ Place = tuple[int, int]
 
 
 def not_allowed(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:
-    """Whether somebody who was `admitted` may push this item, in that name, to that target."""
+    """Return the refusal where somebody who was `admitted` may not push this item, in that name, to
+    that target."""
     if push.workspace != caller.workspace:
         return Problem(
             403, sentence("the key is not for workspace {workspace}", workspace=push.workspace)

@@ -181,7 +181,7 @@ def set_password(
 
 
 def must_choose_password(db: Db, member: int) -> bool:
-    """Whether theirs is for one sign-in."""
+    """Return whether theirs is for one sign-in."""
     return _one(db, "SELECT 1 FROM member WHERE id = ? AND password_until IS NOT NULL", member)
 
 

@@ -23,7 +23,7 @@ def new_password() -> str:
 
 
 def lookup(secret: str) -> str:
-    """What is stored of a key or token."""
+    """Return what is stored of a key or token."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 

@@ -50,7 +50,7 @@ def forget(db: Db, now: float) -> None:
 
 
 def caller(db: Db, token: str, now: float) -> Caller | None:
-    """Who has signed in; None where the session is over, or the user was disabled."""
+    """Return who has signed in; None where the session is over, or the user was disabled."""
     rows = db.execute(
         "SELECT credential.id, credential.workspace, member.id, type, member.name, role, may_push"
         " FROM credential JOIN member ON member.id = credential.member JOIN membership"
@@ -67,7 +67,7 @@ def caller(db: Db, token: str, now: float) -> Caller | None:
 
 
 def workspaces_of(db: Db, member: int) -> list[int]:
-    """Of a User; nobody else signs in."""
+    """Return the workspaces of a User; nobody else signs in."""
     rows = db.execute(
         "SELECT workspace FROM membership JOIN member ON member.id = membership.member"
         " WHERE member = ? AND type = 'User' AND disabled IS NULL ORDER BY workspace",
@@ -81,7 +81,8 @@ def token_of(request: Request) -> str | None:
 
 
 def is_same_site(request: Request) -> bool:
-    """Whether a page of ours made the browser send it. Browsers tell where a POST comes from."""
+    """Return whether a page of ours made the browser send it. Browsers tell where a POST comes
+    from."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"

@@ -44,7 +44,7 @@ def devices_of(db: Db, subject: Subject) -> list[int]:
 
 
 def workspaces_of(db: Db, subject: Subject) -> list[int | None]:
-    """Those that its deletion is told in; a workspace's, in none that is left."""
+    """Return those that its deletion is told in; a workspace's, in none that is left."""
     sql = {
         "user": "SELECT workspace FROM membership WHERE member = ?",
         "device": "SELECT workspace FROM device WHERE id = ?",

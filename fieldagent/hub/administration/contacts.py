@@ -170,7 +170,7 @@ class ContactsApi:
         return json_response({"quiet": found or NEVER})
 
     async def change_quiet(self, request: Request, caller: Caller) -> Response:
-        """Those of all contacts that have none of their own."""
+        """Change those of all contacts that have none of their own."""
         refuse_others(request, ())
         given = read_body(request, _QUIET)["quiet"]
         hours = "" if given == NEVER else given

@@ -33,7 +33,7 @@ GIVEN = "what kits and webhooks were given: it is theirs"
 
 
 def plan(db: Db, subject: Subject) -> dict[str, Any]:
-    """What goes, and what stays. Raises Refused while there is an SOS to be answered."""
+    """Return what goes, and what stays. Raises Refused while there is an SOS to be answered."""
     unanswered = db.execute(
         f"SELECT id FROM sos WHERE state <> 'closed' AND device IN ({subject.devices}) ORDER BY id"
     )
@@ -97,8 +97,8 @@ Step = Callable[[Db], Any]
 def steps(
     subject: Subject, linked: bool, clock: Callable[[], float], by: str = ADMINISTRATION
 ) -> Generator[Step | Pause, Any, None]:
-    """What follows `begin`, whose result is `linked`: each step is a transaction of its own, whose
-    result is sent here."""
+    """Yield what follows `begin`, whose result is `linked`: each step is a transaction of its own,
+    whose result is sent here."""
     if linked:
         yield LINKS_END
     place: int | None = 0
@@ -126,7 +126,8 @@ def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> boo
 
 
 def delete_items(db: Db, subject: Subject, after: int) -> int | None:
-    """Of the next items behind that number those that go; the last that was looked at."""
+    """Delete, of the next items behind that number, those that go; return the last that was looked
+    at."""
     if subject.kind == "device":
         return None
     ((last,),) = db.execute(

@@ -38,8 +38,8 @@ class ExportedItem(NamedTuple):
 
 
 def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int | None]:
-    """Of the next items behind that number those that are the subject's; and the last that was
-    looked at, None where there was none."""
+    """Return, of the next items behind that number, those that are the subject's; and the last that
+    was looked at, None where there was none."""
     passed = [
         number
         for (number,) in db.execute(
@@ -133,7 +133,7 @@ def _dead_letters(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
-    """What they did themselves."""
+    """Return what they did themselves."""
     rows = db.execute(
         "SELECT at, action, detail FROM audit WHERE actor = ? ORDER BY id", str(subject.id)
     )
@@ -176,12 +176,12 @@ def _fences(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _routes(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Those under way, and the newest that have ended."""
+    """Return those under way, and the newest that have ended."""
     return routes.listing(db, subject.id)
 
 
 def _radios(db: Db, subject: Subject, now: float) -> list[Row]:
-    """What people carry, by the ids on its own air."""
+    """Return what people carry, by the ids on its own air."""
     column = "workspace" if subject.kind == "workspace" else "member"
     rows = db.execute(
         f"SELECT workspace, member, handle FROM handle WHERE {column} = ? ORDER BY handle",

@@ -27,7 +27,7 @@ class ReportsApi:
         return [self._acts.route("GET", "/api/devices/{id}/report", self.report)]
 
     async def report(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Of this week, unless another is asked for."""
+        """Answer with the report of this week, unless another is asked for."""
         refuse_others(request, ("week", "format"))
         now = self._acts.clock()
         named = one_of(request, "format", ("json", *FORMATS)) or "json"

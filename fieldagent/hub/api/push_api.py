@@ -96,7 +96,7 @@ class HubApi:
         ]
 
     async def judge(self, head: Request) -> Caller:
-        """Who calls, told by the head alone: nothing of a stranger's body is read."""
+        """Return who calls, told by the head alone: nothing of a stranger's body is read."""
         with self._counted():
             return await self._authentication.caller(head, Purpose.PUSH)
 
@@ -108,7 +108,8 @@ class HubApi:
         return Response(200, headers=headers)
 
     async def cost(self, request: Request, caller: Caller) -> Response:
-        """What the same body would take, if it were pushed now. Nothing is entered or counted."""
+        """Return what the same body would take, if it were pushed now. Nothing is entered or
+        counted."""
         parsed = _parsed(request)
 
         def look(db: Db) -> Problem | list[dict[str, Any]]:

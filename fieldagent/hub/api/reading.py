@@ -469,7 +469,7 @@ def _device(row: Sequence[Any], caller: Caller, now: float) -> dict[str, Any]:
 def users(
     db: Db, caller: Caller, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Who is in the workspace, and how many devices of theirs are in use."""
+    """Return who is in the workspace, and how many devices of theirs are in use."""
     rows = db.execute(
         "SELECT member.id, name, type, role, email, over_satellite, disabled, (SELECT count(*)"
         " FROM device WHERE device.member = member.id AND device.workspace = membership.workspace"

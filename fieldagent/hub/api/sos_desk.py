@@ -146,7 +146,7 @@ def who_has(db: Db, found: Sos) -> str:
 
 
 def dispatchers(db: Db, workspace: int) -> list[int]:
-    """Who may acknowledge one."""
+    """Return who may acknowledge one."""
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE membership.workspace = ? AND role IN (?, ?) AND type = 'User' AND disabled IS NULL"

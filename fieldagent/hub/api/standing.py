@@ -87,7 +87,8 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 
 def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
-    """Of what is in its workspace's log, with the devices that have not come for it yet."""
+    """Return the standings of what is in its workspace's log, with the devices that have not come
+    for it yet."""
     rows = db.execute(
         "SELECT device.id, device.name, device.member, delivery.state, delivery.way,"
         f" delivery.ended, {WHY} FROM delivery JOIN device ON device.id = delivery.device"

@@ -157,7 +157,7 @@ class Console:
         return await self._entered(request, member, begin)
 
     async def _enter(self, request: Request, member: int, workspace: str) -> Response:
-        """Who has proved who they are by a passkey."""
+        """Let in who has proved who they are by a passkey."""
         await self._authentication.devices.load()
         return await self._entered(request, member, lambda db: self._begin(db, member, workspace))
 

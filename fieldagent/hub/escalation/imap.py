@@ -210,7 +210,7 @@ def _header(mail: EmailMessage, name: str) -> str:
 
 
 def _is_automatic(mail: EmailMessage) -> bool:
-    """Whether a machine sent it by itself (RFC 3834, 5; RFC 3464)."""
+    """Return whether a machine sent it by itself (RFC 3834, 5; RFC 3464)."""
     submitted = _header(mail, "Auto-Submitted").strip().lower()
     precedence = _header(mail, "Precedence").strip().lower()
     bounced = _header(mail, "Return-Path").strip() == "<>"
@@ -284,8 +284,8 @@ def _own_lines(lines: list[str]) -> Iterator[str]:
 
 
 def _introduces(lines: list[str], place: int) -> bool:
-    """Whether the quote is introduced from that line on: in up to three lines, which a mail program
-    has broken one into."""
+    """Return whether the quote is introduced from that line on: in up to three lines, which a mail
+    program has broken one into."""
     for size in range(1, 4):
         block = lines[place : place + size]
         behind = [each for each in lines[place + size : place + size + 2] if each.strip()]

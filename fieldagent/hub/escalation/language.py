@@ -38,7 +38,7 @@ def unworded(language: str, text: str) -> str:
 
 
 def _words(language: str) -> dict[str, str]:
-    """Those of the console's catalogue: what is read at the desk is read in a mail."""
+    """Return those of the console's catalogue: what is read at the desk is read in a mail."""
     found: dict[str, str] = _loaded("fieldagent.hub.console", language).get("words", {})
     return found
 

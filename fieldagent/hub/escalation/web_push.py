@@ -120,7 +120,7 @@ async def send(
 
 
 def _written(notice: Notice) -> bytes:
-    """What the console's service worker shows. A test has no SOS to open."""
+    """Return what the console's service worker shows. A test has no SOS to open."""
     told: dict[str, Any] = {"title": notice.subject, "body": notice.said[:WORDS]}
     if notice.sos:
         told |= {"sos": notice.sos, "device": notice.device}

@@ -52,7 +52,7 @@ class OperatorCall:
 
 
 def is_due(db: Db, now: float) -> bool:
-    """Whether `pack` or `claim` would find something."""
+    """Return whether `pack` or `claim` would find something."""
     return bool(due(db, now, lock=False) or _callable(db, now, lock=False))
 
 
@@ -228,7 +228,7 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
 
 
 def needed(db: Db, call: OperatorCall) -> bool:
-    """Whether something in the message still waits: the IP link may have been quicker."""
+    """Return whether something in the message still waits: the IP link may have been quicker."""
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
     pieces = [piece for (listed,) in rows for piece in json.loads(listed)]
     return not pieces or any(

@@ -28,8 +28,8 @@ _ADDRESSED = (
 
 
 def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Of each device that is to have it: whether it is linked, when it costs nothing, and what
-    satellite messages with nothing else in them would."""
+    """Return, of each device that is to have it, whether it is linked, when it costs nothing, and
+    what satellite messages with nothing else in them would."""
     whom, members = _whom(posting)
     rows = db.execute(
         _ADDRESSED.format(whom=whom),

@@ -84,7 +84,7 @@ def assign(db: Db, device: int) -> None:
 
 
 def of_device(db: Db, device: Device) -> list[Letter]:
-    """Those that are its; the oldest first."""
+    """Return those that are its; the oldest first."""
     rows = db.execute(
         "SELECT id, body, way FROM dead_letter WHERE device = ? ORDER BY id", device.id
     )

@@ -125,8 +125,8 @@ class Space:
 def waiting(
     db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
 ) -> list[Waiting]:
-    """What waits for `device` and has not expired, the most urgent first. `due` is a condition of
-    deliveries."""
+    """Return what waits for `device` and has not expired, the most urgent first. `due` is a
+    condition of deliveries."""
     # Of what waits, however much, only the items that are taken are looked up.
     rows = db.execute(
         "SELECT item.id, first.sequence, item.sender, item.body, item.source_device,"
@@ -247,7 +247,8 @@ def _add(db: Db, device: Device, load: Load, member: int, added: list[Entry], ro
 def introduction(
     db: Db, device: Device, member: int, already: Collection[int] = ()
 ) -> list[tuple[tuple[int, bytes], Entry]]:
-    """Who `member` is, as a mark for `mark_introduced` and an entry; empty when that is known."""
+    """Return who `member` is, as a mark for `mark_introduced` and an entry; empty when that is
+    known."""
     if member == THE_HUB or member in already:
         return []
     digest, entry = named(db, member, device.workspace)
@@ -258,7 +259,8 @@ def introduction(
 
 
 def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
-    """What names `member` to a device, and its digest, by which it is known who was told it."""
+    """Return what names `member` to a device, and its digest, by which it is known who was told
+    it."""
     entry = Entry(member, Introduction(identity_of(db, member, workspace)))
     return hashlib.blake2b(encode([entry]), digest_size=8).digest(), entry
 

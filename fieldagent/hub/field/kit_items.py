@@ -135,7 +135,7 @@ def take_in(
 
 
 def _new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
-    """Those that have not come before. From now on they have."""
+    """Return those that have not come before. From now on they have."""
     rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
     found = insert(db, "arrived", _ARRIVED, rows, "device, sequence, digest", conflict="DO NOTHING")
     return {(device, sequence, bytes(digest)) for device, sequence, digest in found}

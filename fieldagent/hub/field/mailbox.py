@@ -257,7 +257,7 @@ class IpMailbox:
         return people.directory_for(db, workspace, self.device.member)
 
     def _note(self, db: Db, report: KitReport) -> list[str]:
-        """What to warn of."""
+        """Return what to warn of."""
         now = self._clock()
         kit_report.note(db, self.device.id, report, now)
         if report.program is None:
@@ -277,7 +277,7 @@ class _Stored:
 
 
 def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
-    """Of many devices at one moment."""
+    """Settle what many devices have confirmed at one moment."""
     now = max(each.at for each in stored)
     pairs = [(item, each.device) for each in stored for item in each.load.items]
     confirm_all(db, pairs, Bearer.IP, now)
@@ -305,7 +305,7 @@ def _have_sos(db: Db, devices: Sequence[int]) -> list[bool]:
 
 
 def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
-    """What each is to be told of."""
+    """Return what each is to be told of."""
     kinds: list[dict[int, Offer]] = [
         {**kit_report.offers(db, devices)},
         {**update_offers.offers(db, devices)},

@@ -471,7 +471,7 @@ def _tell(device: Device, items: int, duplicates: int, way: Bearer) -> None:
 
 
 def _in_words(error: RemoteProtocolError) -> tuple[str, str]:
-    """What is wrong with a key, if that is it; and why the message is kept."""
+    """Return what is wrong with a key, if that is it; and why the message is kept."""
     if not isinstance(error, Unauthenticated):
         return "", f"it cannot be read: {error}"
     trouble = NOT_TAGGED if error.missing else OTHER_KEY

@@ -147,7 +147,7 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
 
 
 def _space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
-    """What the credits that are left today are enough for."""
+    """Return what the credits that are left today are enough for."""
     ordinary = _room(account, allowance(db, account, now, urgent=False))
     room = _room(account, allowance(db, account, now, urgent=True)) if urgent else ordinary
     return Space(room, ordinary, _tag_bytes(account))

@@ -134,7 +134,7 @@ def stop(db: Db, workspace: int, now: float) -> int | None:
 
 
 def offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
-    """Those that these have not taken yet."""
+    """Return those that these have not taken yet."""
     rows = db.execute(
         "SELECT kit.device, number, version, url FROM update_offer_kit AS kit"
         " JOIN update_offer ON number = kit.offer"
@@ -287,7 +287,8 @@ def listing(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
 
 
 def kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
-    """Of that offer, or of the last, as they are told; none where there is no such offer."""
+    """Return the kits of that offer, or of the last, as they are told; none where there is no such
+    offer."""
     rows = db.execute(
         "SELECT number, version FROM update_offer WHERE workspace = ? AND number >= ?"
         " AND number <= ? ORDER BY number DESC LIMIT 1",

@@ -153,7 +153,7 @@ def unlike(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
 
 
 def _fixed(kit: KitFigures) -> Iterable[Unlike]:
-    """What is judged by itself alone."""
+    """Yield what is judged by itself alone."""
     if kit.overdue is not None:
         yield Unlike("overdue", True, {"time": kit.overdue})
     if kit.trouble:

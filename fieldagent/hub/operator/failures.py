@@ -38,7 +38,8 @@ class Failure(NamedTuple):
 
 
 def unknown(answer: str) -> Failure:
-    """Of a code that no table has: it is tried again as any trouble of theirs."""
+    """Return the failure of a code that no table has: it is tried again as any trouble of
+    theirs."""
     return Failure(
         "other", Scope.GATEWAY, f"the operator answered {answer}, which this hub does not know"
     )

@@ -40,7 +40,7 @@ def note_all(db: Db, lines: Sequence[AuditLine], now: float) -> None:
 
 
 def latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[str, Any]]:
-    """Of the one workspace, or of all and of none."""
+    """Return the newest lines of the one workspace, or of all and of none."""
     which, of = ("", ()) if workspace is None else (" WHERE workspace = ?", (workspace,))
     names = ("at", "workspace", "actor", "action", "detail")
     rows = db.execute(

@@ -213,7 +213,7 @@ def forget(db: Db, *, before: float) -> int:
 
 
 def topic(device: int) -> str:
-    """What is announced when a device has answered."""
+    """Return what is announced when a device has answered."""
     return f"answers {device}"
 
 

@@ -79,7 +79,7 @@ def offer(db: Db, device: int, change: SettingsChange, signature: str, now: floa
 
 
 def offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
-    """Those that these have not taken yet."""
+    """Return those that these have not taken yet."""
     rows = db.execute(
         "SELECT device, text, signature FROM settings_offer"
         f" WHERE state IN ('offered', 'waiting') AND device IN ({marks(devices)})",
@@ -89,7 +89,7 @@ def offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
 
 
 def last_number(db: Db, device: int) -> int:
-    """Of what was offered; 0 where nothing was."""
+    """Return the last number of what was offered; 0 where nothing was."""
     rows = db.execute("SELECT number FROM settings_offer WHERE device = ?", device)
     return int(rows[0][0]) if rows else 0
 

@@ -161,7 +161,7 @@ class Leases:
 
 
 def topic(device: int) -> str:
-    """What is announced when a lease is taken."""
+    """Return what is announced when a lease is taken."""
     return f"lease {device}"
 
 

@@ -81,7 +81,7 @@ WORDS_MAX = 1_000
 
 
 def words_of(item: Item) -> str:
-    """What is searched in an item, whatever the case; as text that any database takes."""
+    """Return what is searched in an item, whatever the case; as text that any database takes."""
     if isinstance(item, Message):
         text = item.content
     elif isinstance(item, Waypoint):
@@ -275,7 +275,7 @@ _ITEM = (
 
 
 def _is_of_log(posting: Posting) -> bool:
-    """Whether its deliveries are made as devices come for it."""
+    """Return whether its deliveries are made as devices come for it."""
     to_everybody = posting.target is None and posting.team is None and posting.device is None
     plain = not posting.sos and not isinstance(posting.item, IncidentWord)
     ends = posting.expires is not None and posting.collapse_key is None

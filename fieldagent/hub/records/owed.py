@@ -23,7 +23,7 @@ def announce_mail(db: Db, device: int) -> None:
 
 
 def mail_topic(device: int) -> str:
-    """What is announced when something may wait for a device."""
+    """Return what is announced when something may wait for a device."""
     return f"device {device}"
 
 

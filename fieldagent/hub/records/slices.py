@@ -43,5 +43,5 @@ def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
 
 
 def may_lack(db: Db) -> bool:
-    """Whether a device may have to be asked for some, now or later."""
+    """Return whether a device may have to be asked for some, now or later."""
     return bool(db.execute("SELECT 1 FROM slice WHERE origin = 0 LIMIT 1"))

@@ -26,7 +26,7 @@ AT_LEAST = 50
 
 
 def topic(workspace: int) -> str:
-    """What is announced when something came to a workspace's log."""
+    """Return what is announced when something came to a workspace's log."""
     return f"log of workspace {workspace}"
 
 

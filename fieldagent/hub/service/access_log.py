@@ -67,7 +67,7 @@ _ADMINISTRATION = (
 
 
 def call_of(path: str, method: str) -> str:
-    """What the figures call a call."""
+    """Return what the figures call a call."""
     if path.startswith(("/console", _LINKS)):
         return "console"
     if path.startswith("/operator/"):
@@ -165,7 +165,7 @@ class AccessLog:
         self._write({**line, "why": why} if why else line)
 
     def _count_refusal(self) -> bool:
-        """Whether it may have a line of its own."""
+        """Return whether it may have a line of its own."""
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
             if (more := self._refused - REFUSED_A_MINUTE) > 0:

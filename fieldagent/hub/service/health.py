@@ -186,7 +186,7 @@ COUNTERS = {
 
 
 def _families(values: Mapping[str, float]) -> Iterator[Family]:
-    """Those that are known at this moment."""
+    """Yield those that are known at this moment."""
     for kind, named in (("gauge", GAUGES), ("counter", COUNTERS)):
         for name, about in named.items():
             if name in values:
@@ -224,7 +224,7 @@ def _of_queues(queues: Queues, now: float) -> dict[str, float]:
 
 
 def few(db: Db, now: float) -> dict[str, float]:
-    """What is few, however long the hub has worked."""
+    """Return what is few, however long the hub has worked."""
     (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _FEW.values())}")
     found = dict(zip(_FEW, row, strict=True))
     unseen, oldest = found.pop("sos_open_since"), found.pop("satellite_messages_since")

@@ -47,7 +47,7 @@ PROBES = ("/healthz", "/livez")
 
 
 def pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
-    """What each of those who come may cost."""
+    """Return what each of those who come may cost."""
     proxies = settings.trusted_proxies
     return CpuPace(
         cookie=sessions.COOKIE,

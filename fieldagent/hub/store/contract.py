@@ -119,7 +119,7 @@ def _bytea(value: bytes) -> str:
 
 
 def one_of(db: Db, values: Collection[Any]) -> tuple[str, Sequence[Any]]:
-    """What stands behind a column that is to be one of these, and its parameters."""
+    """Return what stands behind a column that is to be one of these, and its parameters."""
     if db.takes_lists:
         return "= ANY (?)", [[*values]]
     return f"IN ({marks(values)})", [*values]

@@ -432,7 +432,7 @@ class _Ear:
             self.close()
 
     def ping(self) -> bool:
-        """Whether something was written since the last one."""
+        """Return whether something was written since the last one."""
         # One more than the last transaction that has got a number, and so has written.
         before, self._written = self._written, self._ask("SELECT pg_current_snapshot()::text")
         return before != self._written
@@ -448,7 +448,8 @@ class _Ear:
         return self._connection.fileno()
 
     def announced(self) -> list[str]:
-        """What has come by now. libpq itself is asked: psycopg waits, before 3.2 without end."""
+        """Return what has come by now. libpq itself is asked: psycopg waits, before 3.2 without
+        end."""
         assert self._connection is not None
         pgconn = self._connection.pgconn
         pgconn.consume_input()

@@ -80,7 +80,8 @@ class Connections:
             ) from error
 
     def silent(self) -> StoreUnavailable:
-        """Of a server that takes connections, or asked nothing, and says nothing."""
+        """Return the error of a server that takes connections, or asked nothing, and says
+        nothing."""
         return StoreUnavailable(f"{self.name} cannot be used: it does not answer; see what it does")
 
     def connect(self) -> Connection:

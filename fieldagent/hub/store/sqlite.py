@@ -81,7 +81,7 @@ class _SqliteDb:
         self._announced.add(topic)
 
     def topics(self) -> set[str]:
-        """What is to be announced; none where nothing is and nothing was written."""
+        """Return what is to be announced; none where nothing is and nothing was written."""
         written = self._connection.total_changes != self._before
         return self._announced | {ANYTHING} if written else self._announced
 

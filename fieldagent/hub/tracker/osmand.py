@@ -63,7 +63,7 @@ def _from_pairs(given: Mapping[str, str]) -> TrackerReport:
 
 
 def _from_json(document: Any) -> TrackerReport:
-    """Of a receiver's library: what it does not know is null, or less than 0."""
+    """Read the report of a receiver's library: what it does not know is null, or less than 0."""
     location = document.get("location") if isinstance(document, dict) else None
     coordinates = location.get("coords") if isinstance(location, dict) else None
     if not isinstance(coordinates, dict) or not isinstance(location, dict):

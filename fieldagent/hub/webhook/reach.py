@@ -30,7 +30,7 @@ _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
-    """Whether it is in the public internet, or in one of the `allowed` networks."""
+    """Return whether it is in the public internet, or in one of the `allowed` networks."""
     given = ipaddress.ip_address(address.partition("%")[0])
     return all(_is_public(each, allowed) for each in _meant(given))
 

@@ -30,7 +30,7 @@ class Webhook:
     """Whether it is told how far each item comes, too."""
 
     def called(self) -> str:
-        """What people know it by."""
+        """Return what people know it by."""
         return f"webhook {self.id} ({urlsplit(self.url).hostname})"
 
     def extra(self) -> tuple[tuple[str, str], ...]:

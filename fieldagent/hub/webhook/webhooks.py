@@ -141,7 +141,7 @@ class _Posts:
             self.pause.cancel()
 
     def end(self, each: WebhookPost, result: HandoverResult, left: Sequence[WebhookPost]) -> End:
-        """What the end of a post is to the store; the flow to its webhook knows it then."""
+        """Return what the end of a post is to the store; the flow to its webhook knows it then."""
         flow, now = self.flows.to(each.webhook.id), self.clock()
         if result.outcome is HandoverOutcome.HANDED:
             return End(each, result, now, up_again=flow.handed())
