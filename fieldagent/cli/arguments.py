@@ -363,7 +363,7 @@ def _add_page(commands: Subparsers) -> None:
 
 def _add_provision(commands: Subparsers) -> None:
     summary = "take the settings that wait on the card's boot partition"
-    provision = command(commands, "provision", ("kit.provision", "provision"), summary)
+    provision = command(commands, "provision", ("cli.kit.provision", "provision"), summary)
     provision.add_argument(
         "--card", type=Path, metavar="FOLDER", help="where they wait (/boot/firmware, /boot)"
     )
@@ -378,7 +378,7 @@ def _add_provision(commands: Subparsers) -> None:
 
 def _add_update(commands: Subparsers) -> None:
     summary = "put a signed program in this one's place, and back where it does not work"
-    update = command(commands, "update", ("kit.update", "update"), summary)
+    update = command(commands, "update", ("cli.kit.update", "update"), summary)
     update.add_argument(
         "what",
         nargs="?",
@@ -393,7 +393,7 @@ def _add_update(commands: Subparsers) -> None:
         "--offered",
         dest="carry_out",
         action="store_const",
-        const=("kit.update_offer", "take"),
+        const=("cli.kit.update", "take_offer"),
         help="for the unit: take what the hub has offered",
     )
     _add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "the program to replace")
@@ -405,14 +405,14 @@ def _add_clock(commands: Subparsers) -> None:
         "set the system's clock by what the agent was told of the time, where nobody else sets it"
         " (root's unit does)"
     )
-    clock = command(commands, "clock", ("kit.system_clock", "take"), summary)
+    clock = command(commands, "clock", ("cli.kit.clock", "clock"), summary)
     _add_place(clock, "--config", "/etc/fieldagent/agent.properties", "the agent's settings")
     clock.add_argument("--json", action="store_true", help="print what was done as JSON")
 
 
 def _add_reboot(commands: Subparsers) -> None:
     summary = "start the machine anew, where the hub has told the agent so (root's unit does)"
-    reboot = command(commands, "reboot", ("kit.reboot", "take"), summary)
+    reboot = command(commands, "reboot", ("cli.kit.reboot", "reboot"), summary)
     _add_place(reboot, "--config", "/etc/fieldagent/agent.properties", "the agent's settings")
     reboot.add_argument("--json", action="store_true", help="print nothing more: it has no answer")
 

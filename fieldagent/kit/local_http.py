@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from http.client import HTTPConnection, HTTPException
 from typing import Any, NamedTuple
 
 from fieldagent.http.exchange import exchange
 from fieldagent.system.exit_codes import REFUSED, UNAVAILABLE
-from fieldagent.system.terminal import escaped, escaped_lines
+from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
 
 TIMEOUT = 150.0
@@ -82,12 +80,3 @@ def _told(status: int, document: Any) -> str:
         escaped(f"  {fault['pointer']}: {fault['detail']}") for fault in problem.get("errors", [])
     ]
     return "\n".join(lines)
-
-
-def report(failed: CallFailed) -> int:
-    print(f"fieldagent: {escaped_lines(str(failed))}", file=sys.stderr)
-    return failed.code
-
-
-def show(given: argparse.Namespace, value: Any, text: str) -> None:
-    print(json.dumps(value) if given.json else escaped_lines(text))

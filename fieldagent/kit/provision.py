@@ -6,13 +6,12 @@ boot (and for any later one). Power may fail at any point: what was begun is don
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fieldagent.agent.settings import INSTALLED, keys_of, parse
+from fieldagent.agent.settings import keys_of, parse
 from fieldagent.system.exit_codes import IO_FAILED, OK, SETTINGS
 from fieldagent.system.folder import put_file, rename_file, sync_folder
 from fieldagent.system.log_lines import complain
@@ -33,18 +32,20 @@ GROUP = "fieldagent"
 """The unit's, which reads the settings."""
 
 
-def provision(given: argparse.Namespace) -> int:
+def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
+    """Take the settings from the first of the folders that has some, to `target`, and what lies
+    beside them. Returns an exit code."""
     try:
-        for folder in [given.card] if given.card else BOOT:
+        for folder in folders:
             erase(folder / TAKEN)
-            _take_beside(folder, (given.config or INSTALLED).parent)
+            _take_beside(folder, target.parent)
             for name in NAMES:
                 if (folder / name).is_file():
-                    return _take(folder / name, given.config or INSTALLED, given.json)
+                    return _take(folder / name, target, as_json)
     except OSError as error:
         complain(f"the settings on the card were not taken: {reason_of(error)}")
         return IO_FAILED
-    _say(given.json, None, [])
+    _say(as_json, None, [])
     return OK
 
 

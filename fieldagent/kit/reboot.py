@@ -6,7 +6,7 @@ has started anew since, and nothing is done.
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
 
 from fieldagent.agent.outcomes import REBOOT
 from fieldagent.agent.settings import load
@@ -19,10 +19,10 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import reason_of
 
 
-def take(given: argparse.Namespace) -> int:
-    """Take what was left, once."""
+def take(settings: Path) -> int:
+    """Take what the agent of these settings has left, once. Returns an exit code."""
     try:
-        left = load(given.config).state_directory / REBOOT
+        left = load(settings).state_directory / REBOOT
         if (told := read_left(left)) is None:
             complain("nobody has told this kit to start anew: `fieldagent hub command KIT reboot`")
             return REFUSED

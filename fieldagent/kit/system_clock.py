@@ -8,17 +8,16 @@ it knows for this. Where the system has somebody itself to set its clock, nothin
 
 from __future__ import annotations
 
-import argparse
 import json
-import time
 from collections.abc import Callable
+from pathlib import Path
 
 from fieldagent.agent.outcomes import CLOCK_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
-from fieldagent.system.lived_time import EARLIEST, RANKS, MachineClocks, Reading
+from fieldagent.system.lived_time import EARLIEST, RANKS, Reading
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import reason_of
@@ -33,20 +32,13 @@ class NotTheTime(ValueError):
     """The text says why nothing is set."""
 
 
-def take(given: argparse.Namespace) -> int:
-    return set_clock(given, MachineClocks(), _set)
-
-
-def _set(unix: float) -> None:
-    time.clock_settime(time.CLOCK_REALTIME, unix)
-
-
 def set_clock(
-    given: argparse.Namespace, look: Callable[[], Reading], put: Callable[[float], None]
+    settings: Path, look: Callable[[], Reading], put: Callable[[float], None], *, as_json: bool
 ) -> int:
-    """Take what was left, once, and `put` the clock there; `look` reads the clocks."""
+    """Take what the agent of these settings has left, once, and `put` the clock there; `look` reads
+    the clocks. Returns an exit code."""
     try:
-        left = load(given.config).state_directory / CLOCK_OFFER
+        left = load(settings).state_directory / CLOCK_OFFER
         if (body := read_left(left)) is None:
             return OK
         remove_left(left)
@@ -62,7 +54,7 @@ def set_clock(
         complain(f"the clock stays as it is: {reason_of(error)}")
         return IO_FAILED
     moved = round(unix - now.wall)
-    if given.json:
+    if as_json:
         print(json.dumps({"source": source, "moved": moved}))
     else:
         print(f"the clock was set by {moved:+} s, as the {source} tells the time")

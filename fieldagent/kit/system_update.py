@@ -7,7 +7,6 @@ in a unit of its own.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import time
@@ -22,6 +21,7 @@ from fieldagent.kit.signed_file import keys_in, signed_file, tell
 from fieldagent.kit.system_slots import Slots
 from fieldagent.kit.system_trial import SystemTrial
 from fieldagent.kit.trial import Place
+from fieldagent.kit.update_order import UpdateOrder
 from fieldagent.kit.version_order import check_newer
 from fieldagent.system.exit_codes import TAKEN
 from fieldagent.system.folder import put_file, sync_folder
@@ -40,11 +40,11 @@ from fieldagent.system.system_image import (
 LOOK = 0.5
 
 
-def begin(given: argparse.Namespace, place: Place, slots: Slots) -> SystemTrial:
-    """Another system that is only being written gives way, once this one may be taken. Raises
-    NotTaken, OSError."""
+def begin(order: UpdateOrder, what: str, place: Place, slots: Slots) -> SystemTrial:
+    """Have the system `what`, a path or an address, written and tried. Another that is only being
+    written gives way, once this one may be taken. Raises NotTaken, OSError."""
     now, slot = slots.about(), slots.other()
-    _check_nothing_else(given, place)
+    _check_nothing_else(order.folder, place)
     root_units.make(place.folder)
     under_way = place.system.exists()
     if under_way:
@@ -52,8 +52,8 @@ def begin(given: argparse.Namespace, place: Place, slots: Slots) -> SystemTrial:
         kit_health.systemctl("stop", system_trial.UNIT)
     try:
         # It may have come further meanwhile.
-        _check_nothing_else(given, place)
-        image, trial = _may_be_taken(given, place, slots, now, slot)
+        _check_nothing_else(order.folder, place)
+        image, trial = _may_be_taken(order, what, place, slots, now, slot)
     except (NotTaken, OSError):
         if under_way:
             _start_unit()
@@ -62,7 +62,7 @@ def begin(given: argparse.Namespace, place: Place, slots: Slots) -> SystemTrial:
     place.system.unlink(missing_ok=True)
     sync_folder(place.folder)
     # It takes the steps: it is known to work.
-    put_file(place.previous, given.program.read_bytes(), mode=0o644)
+    put_file(place.previous, order.program.read_bytes(), mode=0o644)
     put_file(place.image, write_image(image))
     place.result.unlink(missing_ok=True)
     system_trial.write(place, trial)
@@ -82,37 +82,35 @@ def _start_unit() -> bool:
 
 
 def _may_be_taken(
-    given: argparse.Namespace, place: Place, slots: Slots, now: SystemName, slot: str
+    order: UpdateOrder, what: str, place: Place, slots: Slots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
     """Raises NotTaken, OSError."""
-    keys = keys_in(given.key)
-    image = _image(given.what, keys, place, now.id)
+    keys = keys_in(order.key)
+    image = _image(what, keys, place, now.id)
     if image.name.board != now.board:
-        raise NotTaken(f"{given.what} is for {image.name.board}, and this is {now.board}")
+        raise NotTaken(f"{what} is for {image.name.board}, and this is {now.board}")
     for version in (now.version, __version__):
         # The program of the card's system may have been updated alone since.
-        check_newer(version, image.name.version, older_too=given.older)
+        check_newer(version, image.name.version, older_too=order.older)
     with system_trial.opened(slots.device(slot), os.O_RDONLY) as device:
         room = os.lseek(device, 0, os.SEEK_END)
     if image.size > room:
-        raise NotTaken(
-            f"{given.what} has {image.size:,} bytes, and this card has room for {room:,}"
-        )
+        raise NotTaken(f"{what} has {image.size:,} bytes, and this card has room for {room:,}")
     try:
-        settings = load(given.config)
+        settings = load(order.settings)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
     return image, SystemTrial(
         version=image.name.version,
         previous_version=now.version,
-        what=_absolute(given.what),
+        what=_absolute(what),
         slot=slot,
-        settings=str(given.config),
-        key=str(given.key),
+        settings=str(order.settings),
+        key=str(order.key),
         channels=kit_health.working_channels(settings.api_port) or {},
         journal_version=trial_journal.version(settings.state_directory),
-        minutes=given.within,
-        steady=given.steady,
+        minutes=order.minutes,
+        steady=order.steady,
         pieces=len(image.pieces),
     )
 
@@ -121,9 +119,9 @@ def _absolute(what: str) -> str:
     return what if what.startswith(("https://", "http://")) else str(Path(what).absolute())
 
 
-def _check_nothing_else(given: argparse.Namespace, place: Place) -> None:
+def _check_nothing_else(folder: Path, place: Place) -> None:
     """Raises NotTaken, OSError."""
-    if place.trial.exists() or SettingsPlace(given.state).trial.exists():
+    if place.trial.exists() or SettingsPlace(folder).trial.exists():
         raise NotTaken("another change is on trial; `fieldagent update --last`", TAKEN)
     if not place.system.exists():
         return

@@ -8,7 +8,6 @@ somebody is logged in by.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from fieldagent.kit import (
     kit_health,
     root_units,
     system_trial,
-    system_update,
     trial,
     trial_journal,
 )
@@ -31,13 +29,12 @@ from fieldagent.kit.debian_packages import NotAtHand
 from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.kit.signed_file import keys_in, release_of, signed_file, tell
-from fieldagent.kit.system_slots import Slots
 from fieldagent.kit.trial import Place, Trial
+from fieldagent.kit.update_order import UpdateOrder
 from fieldagent.kit.version_order import check_newer
-from fieldagent.system import system_image
-from fieldagent.system.exit_codes import ERROR, IO_FAILED, OK, TAKEN
+from fieldagent.system.exit_codes import ERROR, OK, TAKEN
 from fieldagent.system.folder import put_file
-from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.log_lines import complain
 from fieldagent.system.minisign import NotSigned, TrustedKey
 from fieldagent.system.program_delta import (
     NoDelta,
@@ -49,7 +46,6 @@ from fieldagent.system.program_delta import (
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signed_release import DELTA, PROGRAM, Release
 from fieldagent.system.terminal import escaped_lines
-from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import ProgramOffer
 from fieldagent.wire.signed_delta import SignedDelta
 
@@ -59,37 +55,8 @@ LOOK = 0.5
 """Seconds between two looks at how far it is."""
 
 
-def update(given: argparse.Namespace) -> int:
-    place = Place(given.state)
-    try:
-        if given.go_on:
-            if place.system.exists():
-                return system_trial.go_on(place, Slots())
-            return trial.go_on(place)
-        if given.last:
-            return _last(place, given.json)
-        if given.what and given.what.endswith(system_image.SUFFIX):
-            system_update.begin(given, place, Slots())
-            system_update.follow(place)
-            return _last(place, given.json)
-        offered = begin(given, place)
-    except NotTaken as refused:
-        complain(f"nothing was changed: {escaped_lines(str(refused))}")
-        return refused.code
-    except InvalidSettings as wrong:
-        return refuse_settings(wrong)
-    except OSError as error:
-        complain(f"the update stopped: {reason_of(error)}{_as_root(error)}")
-        return IO_FAILED
-    return follow(place, offered, as_json=given.json)
-
-
-def _as_root(error: OSError) -> str:
-    return "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
-
-
 def begin(
-    given: argparse.Namespace,
+    order: UpdateOrder,
     place: Place,
     offer: ProgramOffer | None = None,
     brought: SignedDelta | None = None,
@@ -101,36 +68,36 @@ def begin(
         raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
     if place.system.exists():
         raise NotTaken("a whole system is under way; `fieldagent update --last`", TAKEN)
-    if SettingsPlace(given.state).trial.exists():
+    if SettingsPlace(order.folder).trial.exists():
         raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
     root_units.make(place.folder)
-    programs = _programs(given, place, brought)
+    programs = _programs(order, place, brought)
     # Readable: what each `check` finds, it finds as the agent's user.
     put_file(place.new, programs.new, mode=0o644)
     put_file(place.previous, programs.now, mode=0o644)
     now, next_ = _version(place.previous), _version(place.new)
     if offer is not None and offer.version != next_:
-        raise NotTaken(f"{given.what} is {next_}, and {offer.version} was offered")
+        raise NotTaken(f"{programs.source} is {next_}, and {offer.version} was offered")
     if programs.signed_as not in ("", next_):
-        raise NotTaken(f"{given.what} is {next_}, and was signed as {programs.signed_as}")
-    check_newer(now, next_, older_too=given.older)
-    faults = [each for each in _faults(place.new, given.config) if each]
-    known = set(_faults(place.previous, given.config)) if faults else set()
+        raise NotTaken(f"{programs.source} is {next_}, and was signed as {programs.signed_as}")
+    check_newer(now, next_, older_too=order.older)
+    faults = [each for each in _faults(place.new, order.settings) if each]
+    known = set(_faults(place.previous, order.settings)) if faults else set()
     if new := [each for each in faults if each not in known]:
         raise NotTaken(f"{next_} finds faults that {now} does not:\n" + "\n".join(new))
     try:
-        settings = load(given.config)
+        settings = load(order.settings)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
     offered = Trial(
         version=next_,
         previous_version=now,
-        program=str(given.program),
-        settings=str(given.config),
+        program=str(order.program),
+        settings=str(order.settings),
         channels=_channels(settings.api_port),
         journal_version=trial_journal.version(settings.state_directory),
-        minutes=given.within,
-        steady=given.steady,
+        minutes=order.minutes,
+        steady=order.steady,
         offer=0 if offer is None else offer.number,
         package=programs.package,
         previous_package=programs.previous_package,
@@ -155,6 +122,8 @@ def _start_unit(place: Place) -> None:
 class Programs(NamedTuple):
     """Each as one file that Python starts."""
 
+    source: str
+    """Where the new one came from: a file, an address, a version of packages."""
     new: bytes
     now: bytes
     package: str = ""
@@ -164,26 +133,26 @@ class Programs(NamedTuple):
     """The version that the signature names; empty of Debian packages, whose list apt verifies."""
 
 
-def _programs(given: argparse.Namespace, place: Place, brought: SignedDelta | None) -> Programs:
-    program: Path = given.program
+def _programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> Programs:
+    program = order.program
     if program.is_file() and brought is not None:
         now = program.read_bytes()
-        new, version = _brought(brought, now, given.key)
-        return Programs(new, now, signed_as=version)
+        new, version = _brought(brought, now, order.key)
+        return Programs(order.what or "what has come", new, now, signed_as=version)
     if program.is_file():
-        given.what = given.what or load(given.config).update_address
-        if not given.what:
+        what = order.what or load(order.settings).update_address
+        if not what:
             raise NotTaken(
                 "name the program, a file or an address: `fieldagent update FILE|URL`"
                 " (or set update-address)"
             )
         now = program.read_bytes()
-        new, version = _verified(given.what, now, given.key, place)
-        return Programs(new, now, signed_as=version)
+        new, version = _verified(what, now, order.key, place)
+        return Programs(what, new, now, signed_as=version)
     if not (program.parent / "__main__.py").exists():
         raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
     try:
-        return _packaged(given.what, place.packages)
+        return _packaged(order.what, place.packages)
     except NotAtHand as missing:
         raise NotTaken(str(missing)) from None
 
@@ -213,7 +182,7 @@ def _packaged(version: str | None, folder: Path) -> Programs:
     if debian_packages.UNIT not in new:
         raise NotAtHand(f"{next_} has no {trial.UNIT}, which could bring {now} back")
     packed = debian_packages.as_zipapp
-    return Programs(packed(new), packed(before), next_, now)
+    return Programs(next_, packed(new), packed(before), next_, now)
 
 
 def _verified(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
@@ -317,10 +286,11 @@ def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
     except KeyboardInterrupt:
         tell("It goes on without you: `fieldagent update --last` tells how it ended.")
         raise
-    return _last(place, as_json)
+    return last(place, as_json=as_json)
 
 
-def _last(place: Place, as_json: bool) -> int:
+def last(place: Place, *, as_json: bool) -> int:
+    """Print how the last one ended, or that one is under way. Returns an exit code."""
     if as_json:
         return _last_as_json(place)
     _, now = _under_way(place)

@@ -9,7 +9,6 @@ power may fail anywhere.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from fieldagent.kit.fetching import NotTaken, ServerAway
 from fieldagent.kit.root_units import alone, read_left, remove_left
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.kit.trial import Place
+from fieldagent.kit.update_order import UpdateOrder
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
@@ -36,15 +36,17 @@ PAUSES = (30.0, 120.0, 600.0)
 """Seconds before each further try to fetch it."""
 
 
-def take(given: argparse.Namespace) -> int:
-    place = Place(given.state)
-    others = (place.trial, SettingsPlace(given.state).trial)
+def take(order: UpdateOrder) -> int:
+    """Take what the hub has offered, once nothing else is on trial; the order says over which
+    program, and how it is judged. Returns an exit code."""
+    place = Place(order.folder)
+    others = (place.trial, SettingsPlace(order.folder).trial)
     try:
         while True:
             with alone(place.folder):
                 # After a power cut their own units go on with these first.
                 if not any(each.exists() for each in others):
-                    return _take_left(given, place)
+                    return _take_left(order, place)
             time.sleep(LOOK)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
@@ -53,12 +55,12 @@ def take(given: argparse.Namespace) -> int:
         return IO_FAILED
 
 
-def _take_left(given: argparse.Namespace, place: Place) -> int:
-    state = load(given.config).state_directory
+def _take_left(order: UpdateOrder, place: Place) -> int:
+    state = load(order.settings).state_directory
     left = state / PROGRAM_OFFER
     if (body := read_left(left)) is None:
         return OK
-    number, refused = _taken(given, place, body, state)
+    number, refused = _taken(order, place, body, state)
     if refused:
         complain(f"nothing was changed: {escaped_lines(refused)}")
         outcomes.leave(place.offered, number, "refused", refused)
@@ -67,7 +69,7 @@ def _take_left(given: argparse.Namespace, place: Place) -> int:
     return REFUSED if refused else OK
 
 
-def _taken(given: argparse.Namespace, place: Place, body: bytes, state: Path) -> tuple[int, str]:
+def _taken(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[int, str]:
     """The number of what was offered, and why it is not taken."""
     try:
         offer = decode(body)
@@ -81,7 +83,7 @@ def _taken(given: argparse.Namespace, place: Place, body: bytes, state: Path) ->
     what = offer.url or "what a command has brought"
     try:
         brought = None if offer.url else _brought(state)
-        _begin(argparse.Namespace(**{**vars(given), "what": what}), place, offer, brought)
+        _begin(order._replace(what=what), place, offer, brought)
     except NotTaken as refused:
         return offer.number, str(refused)
     return offer.number, ""
@@ -96,14 +98,14 @@ def _brought(state: Path) -> SignedDelta:
 
 
 def _begin(
-    given: argparse.Namespace, place: Place, offer: ProgramOffer, brought: SignedDelta | None
+    order: UpdateOrder, place: Place, offer: ProgramOffer, brought: SignedDelta | None
 ) -> None:
     """Raises NotTaken, OSError."""
     for pause in PAUSES:
         try:
-            update.begin(given, place, offer, brought)
+            update.begin(order, place, offer, brought)
             return
         except ServerAway as away:
             complain(f"{away}; it is tried again in {pause:g} s")
             time.sleep(pause)
-    update.begin(given, place, offer, brought)
+    update.begin(order, place, offer, brought)

@@ -17,7 +17,7 @@ import fieldagent.cli.arguments
 import fieldagent.cli.hub.directory
 import fieldagent.cli.kit.check
 import fieldagent.cli.kit.settings
-import fieldagent.kit.update_offer
+import fieldagent.cli.kit.update
 from fieldagent.__main__ import main
 
 
@@ -56,5 +56,5 @@ def _carry_out(words: list[str], seconds: float, told: int) -> NoReturn:
 if __name__ == "__main__":
     assert fieldagent.cli.arguments
     assert fieldagent.cli.kit.check and fieldagent.cli.hub.directory
-    assert fieldagent.cli.kit.settings and fieldagent.kit.update_offer
+    assert fieldagent.cli.kit.settings and fieldagent.cli.kit.update
     json.dump([run(words, seconds) for words, seconds in json.load(sys.stdin)], sys.stdout)

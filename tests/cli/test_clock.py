@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from dataclasses import replace
@@ -33,7 +32,7 @@ def clock(
     settings.write_text(f"state-directory={home}\nsatellite-port=/dev/null\n")
     (home / "clock.offer").write_bytes(left)
     put: list[float] = []
-    code = set_clock(argparse.Namespace(config=settings, json=as_json), lambda: shows, put.append)
+    code = set_clock(settings, lambda: shows, put.append, as_json=as_json)
     assert not (home / "clock.offer").exists(), "it does not come again"
     return code, put
 
@@ -87,5 +86,4 @@ def test_what_is_no_time_sets_no_clock(
 def test_where_nothing_was_left_nothing_is_done(tmp_path: Path) -> None:
     settings = tmp_path / "agent.properties"
     settings.write_text(f"state-directory={tmp_path}\nsatellite-port=/dev/null\n")
-    given = argparse.Namespace(config=settings, json=False)
-    assert set_clock(given, lambda: IN_1970, os.abort) == OK  # type: ignore[arg-type]
+    assert set_clock(settings, lambda: IN_1970, os.abort, as_json=False) == OK  # type: ignore[arg-type]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import stat
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -147,16 +147,16 @@ def test_what_a_power_cut_left_is_erased_at_the_next_boot(card: Path, settings: 
 @pytest.mark.parametrize("step", range(STEPS))
 def test_power_may_fail_at_any_step(card: Path, settings: Path, step: int) -> None:
     (card / NAME).write_text(GOOD)
-    given = argparse.Namespace(card=card, config=settings, json=False)
+    take = partial(provision_command, [card], settings, as_json=False)
     calls = ((os, "open"), (os, "fsync"), (Path, "rename"), (Path, "unlink"))
     with cut_at(step, *calls) as made:
-        provision_command(given)
+        take()
     assert len(made) < STEPS, "there are more steps than this test cuts"
     if settings.exists():
         assert settings.read_text() == GOOD
     else:
         assert (card / NAME).read_text() == GOOD
-    assert provision_command(given) == 0
+    assert take() == 0
     assert settings.read_text() == GOOD
     assert TOKEN.encode() not in left_on(card)
     assert not (card / NAME).exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def taken(home: Path) -> int:
     settings = home / "agent.properties"
     settings.write_text(f"state-directory={home}\nsatellite-port=/dev/null\n")
-    return reboot.take(argparse.Namespace(config=settings, json=False))
+    return reboot.take(settings)
 
 
 def test_the_machine_starts_anew_once(tmp_path: Path, told: list[str]) -> None:

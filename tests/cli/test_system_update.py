@@ -3,7 +3,6 @@ and its boot loader told: slots are files, systemd is stood in for, the web serv
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 import os
@@ -22,6 +21,7 @@ from fieldagent.kit import fetching, kit_health, system_trial, system_update, tr
 from fieldagent.kit.fetching import FetchedFile, NotTaken
 from fieldagent.kit.system_slots import PARTITIONS, Slots
 from fieldagent.kit.trial import Place
+from fieldagent.kit.update_order import UpdateOrder
 from fieldagent.system.system_image import PIECE, pieces_folder, read_image
 from tests.file_server import file_server
 from tests.machine import tool
@@ -119,17 +119,17 @@ class Card:
         shutil.copytree(self.maker.with_difference, self.served, dirs_exist_ok=True)
 
     def begin(self, what: str | Path, *, older: bool = False) -> None:
-        given = argparse.Namespace(
+        order = UpdateOrder(
             what=str(what),
             older=older,
             key=self.folder / "update.pub",
-            config=self.folder / "agent.properties",
+            settings=self.folder / "agent.properties",
             program=self.folder / "own.pyz",
-            state=self.place.folder,
-            within=3.0,
+            folder=self.place.folder,
+            minutes=3.0,
             steady=1.0,
         )
-        system_update.begin(given, self.place, self.slots)
+        system_update.begin(order, str(what), self.place, self.slots)
 
     def go_on(self) -> int:
         return system_trial.go_on(self.place, self.slots)

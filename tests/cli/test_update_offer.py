@@ -3,7 +3,6 @@ the reason, whatever is left. The real steps; network, new program and systemd a
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
 from fieldagent.kit import kit_health, trial, update, update_offer
 from fieldagent.kit.fetching import NotTaken, ServerAway
+from fieldagent.kit.update_order import UpdateOrder
 from fieldagent.wire.kit_note import ProgramOffer
 from fieldagent.wire.minisign_text import SignatureParts
 from fieldagent.wire.signed_delta import SignedDelta
@@ -47,13 +47,14 @@ class Kit:
 
     def take(self) -> int:
         return update_offer.take(
-            argparse.Namespace(
-                state=self.place.folder,
-                config=self.settings,
+            UpdateOrder(
+                what=None,
                 program=self.program,
+                settings=self.settings,
                 key=Path("update.pub"),
+                folder=self.place.folder,
                 older=False,
-                within=0.0,
+                minutes=0.0,
                 steady=0.0,
             )
         )

@@ -18,10 +18,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
+from fieldagent.cli.kit.answer import report, show
 from fieldagent.http import tls
 from fieldagent.http.date import read_delay
 from fieldagent.http.exchange import RawAnswer, exchange
-from fieldagent.kit.local_http import CallFailed, explain, report, show
+from fieldagent.kit.local_http import CallFailed, explain
 from fieldagent.system.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted, reason_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from fieldagent.cli.kit.answer import report
 from fieldagent.cli.kit.send import finish
-from fieldagent.kit.local_http import CallFailed, call, report
+from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package.writing import clock_time, minutes_in_words
 
 

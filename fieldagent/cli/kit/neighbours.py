@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.cli.kit.answer import report, show
+from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import argparse
 
-from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.cli.kit.answer import report, show
+from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.wording import counted
 

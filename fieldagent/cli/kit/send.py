@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
+from fieldagent.cli.kit.answer import report, show
 from fieldagent.cli.kit.expected import begin_in_words, expected_in_words, in_turn_in_words
-from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import OF_STATUS, OK
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted

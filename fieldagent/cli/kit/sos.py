@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.cli.kit.answer import report, show
+from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package import canned
 from fieldagent.package.package import PositionSource
 from fieldagent.package.writing import clock_time

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from fieldagent.cli.kit.answer import report, show
 from fieldagent.cli.kit.check_in import check_in_line
 from fieldagent.cli.kit.expected import forecast_lines
 from fieldagent.cli.kit.sent import TEXT_SHOWN, holders, said
 from fieldagent.cli.kit.sos import heard_text, incident_text
-from fieldagent.kit.local_http import CallFailed, call, report, show
+from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.terminal import escaped

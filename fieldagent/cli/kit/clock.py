@@ -1,0 +1,16 @@
+"""`fieldagent clock`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from fieldagent.kit.system_clock import set_clock
+from fieldagent.system.lived_time import MachineClocks
+
+
+def clock(given: argparse.Namespace) -> int:
+    def put(unix: float) -> None:
+        time.clock_settime(time.CLOCK_REALTIME, unix)
+
+    return set_clock(given.config, MachineClocks(), put, as_json=given.json)

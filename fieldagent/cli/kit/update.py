@@ -1,0 +1,63 @@
+"""`fieldagent update`, and what root's unit calls it with."""
+
+from __future__ import annotations
+
+import argparse
+
+from fieldagent.kit import system_trial, system_update, trial, update_offer
+from fieldagent.kit import update as programs
+from fieldagent.kit.fetching import NotTaken
+from fieldagent.kit.system_slots import Slots
+from fieldagent.kit.trial import Place
+from fieldagent.kit.update_order import UpdateOrder
+from fieldagent.system import system_image
+from fieldagent.system.exit_codes import IO_FAILED
+from fieldagent.system.log_lines import complain, refuse_settings
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.wording import reason_of
+
+
+def update(given: argparse.Namespace) -> int:
+    """Put a program, or a whole system where the name is one's, in place of this one; go on with
+    what was begun; or tell how the last one ended."""
+    place, order = Place(given.state), _order(given)
+    try:
+        if given.go_on:
+            if place.system.exists():
+                return system_trial.go_on(place, Slots())
+            return trial.go_on(place)
+        if given.last:
+            return programs.last(place, as_json=given.json)
+        if order.what and order.what.endswith(system_image.SUFFIX):
+            system_update.begin(order, order.what, place, Slots())
+            system_update.follow(place)
+            return programs.last(place, as_json=given.json)
+        offered = programs.begin(order, place)
+    except NotTaken as refused:
+        complain(f"nothing was changed: {escaped_lines(str(refused))}")
+        return refused.code
+    except InvalidSettings as wrong:
+        return refuse_settings(wrong)
+    except OSError as error:
+        as_root = "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
+        complain(f"the update stopped: {reason_of(error)}{as_root}")
+        return IO_FAILED
+    return programs.follow(place, offered, as_json=given.json)
+
+
+def take_offer(given: argparse.Namespace) -> int:
+    return update_offer.take(_order(given))
+
+
+def _order(given: argparse.Namespace) -> UpdateOrder:
+    return UpdateOrder(
+        what=given.what,
+        program=given.program,
+        settings=given.config,
+        key=given.key,
+        folder=given.state,
+        older=given.older,
+        minutes=given.within,
+        steady=given.steady,
+    )
