@@ -62,6 +62,8 @@ function degreesIn(zone, easting, northing) {
  * the field keeps that as `gridFault`. */
 export function take(latitude, longitude, tell) {
   const place = readGrid(latitude.value);
+  // What the agent says of a number stays: a line that goes as a button is pressed moves the button.
+  if (place === null && !latitude.gridFault) return;
   latitude.gridFault = place === undefined ? say("That is no place of UTM or MGRS: write it as {utm} or {mgrs}.",
     { utm: "32T 465000 5247000", mgrs: "32T MT 65000 47000" }) : "";
   tell(latitude.gridFault);
