@@ -80,7 +80,7 @@ from fieldagent.page.refusals import in_their_language
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import Asks
-from fieldagent.system.supervisor import Supervisor
+from fieldagent.system.supervisor import Supervisor, log_fault
 from fieldagent.system.systemd_notify import notify, watchdog_interval
 from fieldagent.webhook.delivery import HandoverResult
 from fieldagent.wire.outcome import Outcome
@@ -149,9 +149,9 @@ class Hub:
         self.access = AccessLog(
             _lines_of(settings, emit), figures, trusted=settings.trusted_proxies
         )
-        self.synthetic = SyntheticItems(
-            store, time.time, settings.item_time_to_live, self.supervisor.notes(SYNTHETIC)
-        )
+        # What never runs is no part that people are told of.
+        note = self.supervisor.notes(SYNTHETIC) if self.sends_synthetic else log_fault
+        self.synthetic = SyntheticItems(store, time.time, settings.item_time_to_live, note)
         self.health = Health(
             store,
             clock=time.time,

@@ -27,7 +27,7 @@ def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None
         administer(database, "user", "add", name)
     token = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]
     administer(database, "user", "role", "Olga", "dispatcher")
-    with hub(tmp_path, {"database": database}) as running:
+    with hub(tmp_path, {"database": database, "synthetic-item": "on"}) as running:
         settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
         with agent(tmp_path, settings) as kit:
             port = ["--port", str(kit.port)]
