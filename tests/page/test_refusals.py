@@ -156,6 +156,22 @@ def test_no_refusal_is_put_together_past_the_catalogues(folder: str) -> None:
     assert found == set()
 
 
+def test_each_sentence_fills_its_places() -> None:
+    """One that is filled by another name would be read as it stands, with its brackets."""
+    calls = {
+        (call.args[0].value, tuple(each.arg or "" for each in call.keywords))
+        for path in ROOT.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "sentence"
+        if isinstance(call.args[0], ast.Constant)
+    }
+    assert len(calls) > 100
+    wrong = {
+        form for form, names in calls if {*places(str(form))} != {f"{{{name}}}" for name in names}
+    }
+    assert wrong == set()
+
+
 def _bare(node: ast.expr) -> str:
     return ast.unparse(node).removeprefix("f").strip("'\"")
 

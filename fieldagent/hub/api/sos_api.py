@@ -201,7 +201,7 @@ def note_of(given: Mapping[str, Any]) -> str:
     text = str(given.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:
         raise Problem(
-            422, sentence("note has at most {most} characters", text_max=sos_desk.TEXT_MAX)
+            422, sentence("note has at most {most} characters", most=sos_desk.TEXT_MAX)
         )
     return text
 
@@ -234,7 +234,7 @@ def _text(request: Request, member: str, *, required: bool) -> str:
         )
     text = body.get(member, "")
     if not isinstance(text, str) or len(text) > sos_desk.TEXT_MAX or (required and not text):
-        what = sentence("text of at most {most} characters", text_max=sos_desk.TEXT_MAX)
+        what = sentence("text of at most {most} characters", most=sos_desk.TEXT_MAX)
         raise Problem(
             422,
             sentence("{member} is {what}", member=repr(member), what=what),
