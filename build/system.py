@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from fieldagent.system.system_image import (
     pieces_folder,
     read_image,
     read_name,
+    reader,
     write_image,
 )
 from fieldagent.system.zstd import ZstdFailed, pack, unpack
@@ -59,7 +59,7 @@ def make(source: Path, name: SystemName, target: Path) -> None:
             return put(folder, content, pack(content, effort=QUICK))
 
         with ThreadPoolExecutor(os.cpu_count()) as workers:
-            pieces = [*workers.map(packed, each_piece(_reader(file.fileno()), size))]
+            pieces = [*workers.map(packed, each_piece(reader(file.fileno()), size))]
     target.write_bytes(write_image(SystemImage(name, size, pieces)))
 
 
@@ -98,10 +98,6 @@ def stored(target: Path, image: SystemImage) -> Read:
     folder = Path(pieces_folder(str(target)))
     content = b"".join(unpack((folder / each.file).read_bytes()) for each in image.pieces)
     return lambda offset, length: content[offset : offset + length]
-
-
-def _reader(file: int) -> Callable[[int, int], bytes]:
-    return lambda offset, length: os.pread(file, length, offset)
 
 
 if __name__ == "__main__":

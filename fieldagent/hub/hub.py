@@ -99,7 +99,7 @@ HOUSEKEEPING = 300.0
 AT_REST = 3600.0
 """The same while nothing is."""
 
-SYNTHETIC = "synthetic items"
+SYNTHETIC_PART = "synthetic items"
 """What people are told that part by."""
 
 
@@ -150,7 +150,7 @@ class Hub:
             _lines_of(settings, emit), figures, trusted=settings.trusted_proxies
         )
         # What never runs is no part that people are told of.
-        note = self.supervisor.notes(SYNTHETIC) if self.sends_synthetic else log_fault
+        note = self.supervisor.notes(SYNTHETIC_PART) if self.sends_synthetic else log_fault
         self.synthetic = SyntheticItems(store, time.time, settings.item_time_to_live, note)
         self.health = Health(
             store,
@@ -358,7 +358,7 @@ async def run(
                 for name, part in PARTS.items():
                     parts.start_soon(keep, name, partial(part, hub))
                 if hub.sends_synthetic:
-                    parts.start_soon(keep, SYNTHETIC, hub.synthetic.run)
+                    parts.start_soon(keep, SYNTHETIC_PART, hub.synthetic.run)
                 await _serve(hub, listeners, certificate, task_status)
                 parts.cancel_scope.cancel()
         nursery.cancel_scope.cancel()

@@ -43,8 +43,17 @@ def country(value: str) -> str:
     return value
 
 
+def is_network_name(text: str) -> bool:
+    return 1 <= len(text.encode()) <= 32 and text.isprintable()
+
+
+def is_pass_phrase(text: str) -> bool:
+    """Return whether WPA2 takes it (IEEE 802.11, J.4.1)."""
+    return 8 <= len(text) <= 63 and text.isascii() and text.isprintable()
+
+
 def network_name(value: str) -> str:
-    if not 1 <= len(value.encode()) <= 32 or not value.isprintable():
+    if not is_network_name(value):
         raise WrongProperty(f"is no name of a Wi-Fi: 1 to 32 bytes, not {value!r}")
     return value
 
@@ -53,7 +62,7 @@ def password(value: str) -> str:
     """As people type it, or the key made of it (`pre_shared_key`)."""
     if _PRE_SHARED.fullmatch(value):
         return value
-    if not 8 <= len(value) <= 63 or not (value.isascii() and value.isprintable()):
+    if not is_pass_phrase(value):
         raise WrongProperty("has 8 to 63 characters of ASCII")
     return value
 

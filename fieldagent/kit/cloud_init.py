@@ -54,7 +54,7 @@ def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
 def network_config(name: str, password: str, country: str) -> dict[str, Any]:
     """Return the settings of a Wi-Fi, beside a cable where there is one; without a password it is
     an open one. Raises Unfit."""
-    if not 1 <= len(name.encode()) <= 32 or not name.isprintable():
+    if not card_format.is_network_name(name):
         raise Unfit(f"{name!r} is no name of a Wi-Fi: 1 to 32 bytes")
     if not card_format.COUNTRY.fullmatch(country):
         raise Unfit("the Wi-Fi stays off until its country is known: --country CH")
@@ -67,7 +67,7 @@ def network_config(name: str, password: str, country: str) -> dict[str, Any]:
 def _pre_shared_key(name: str, password: str) -> str:
     """Return the key of WPA2 (IEEE 802.11, J.4): the card holds no password that is used elsewhere
     too."""
-    if not 8 <= len(password) <= 63 or not (password.isascii() and password.isprintable()):
+    if not card_format.is_pass_phrase(password):
         raise Unfit("a Wi-Fi's password has 8 to 63 characters of ASCII")
     return card_format.pre_shared_key(name, password)
 

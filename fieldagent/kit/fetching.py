@@ -67,6 +67,17 @@ def fetched(
         raise ServerAway(f"{what} cannot be read: {reason_of(error)}") from None
 
 
+def is_served(what: str) -> bool:
+    """Return whether a small file is there. Raises ServerAway."""
+    try:
+        fetched(what)
+    except ServerAway:
+        raise
+    except NotTaken:
+        return False
+    return True
+
+
 def _why(error: Exception) -> str:
     return reason_of(error) if isinstance(error, OSError) else str(error)
 

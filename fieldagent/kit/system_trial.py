@@ -45,6 +45,7 @@ from fieldagent.system.system_image import (
     digest,
     pieces_folder,
     read_image,
+    reader,
 )
 from fieldagent.system.wording import reason_of
 from fieldagent.system.zstd import ZstdFailed, unpack
@@ -287,10 +288,6 @@ def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
 def _is_unplugged(name: str) -> bool:
     """Return whether it lies on what may be put in again, such as a stick."""
     return name.startswith("/") and not Path(name).exists()
-
-
-def reader(file: int) -> Read:
-    return lambda offset, length: os.pread(file, length, offset)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 from fieldagent import __version__
 from fieldagent.agent.settings import load
 from fieldagent.kit import kit_health, root_units, system_trial, trial_journal
-from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
+from fieldagent.kit.fetching import NotTaken, is_served
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.kit.signed_file import keys_in, signed_file, tell
 from fieldagent.kit.system_slots import Slots
@@ -40,11 +40,11 @@ from fieldagent.system.system_image import (
 LOOK = 0.5
 
 
-def begin(order: UpdateOrder, what: str, place: Place, slots: Slots) -> SystemTrial:
-    """Have the system `what`, a path or an address, written and tried. Another that is only being
-    written gives way, once this one may be taken. Raises NotTaken, OSError."""
+def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
+    """Have a system written and tried. Another that is only being written gives way, once this one
+    may be taken. Raises NotTaken, OSError."""
     now, slot = slots.about(), slots.other()
-    _check_nothing_else(order.folder, place)
+    _check_nothing_else(place)
     root_units.make(place.folder)
     under_way = place.system.exists()
     if under_way:
@@ -52,8 +52,8 @@ def begin(order: UpdateOrder, what: str, place: Place, slots: Slots) -> SystemTr
         kit_health.systemctl("stop", system_trial.UNIT)
     try:
         # It may have come further meanwhile.
-        _check_nothing_else(order.folder, place)
-        image, trial = _may_be_taken(order, what, place, slots, now, slot)
+        _check_nothing_else(place)
+        image, trial = _may_be_taken(order, place, slots, now, slot)
     except (NotTaken, OSError):
         if under_way:
             _start_unit()
@@ -82,10 +82,10 @@ def _start_unit() -> bool:
 
 
 def _may_be_taken(
-    order: UpdateOrder, what: str, place: Place, slots: Slots, now: SystemName, slot: str
+    order: UpdateOrder, place: Place, slots: Slots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
     """Raises NotTaken, OSError."""
-    keys = keys_in(order.key)
+    what, keys = order.what, keys_in(order.key)
     image = _image(what, keys, place, now.id)
     if image.name.board != now.board:
         raise NotTaken(f"{what} is for {image.name.board}, and this is {now.board}")
@@ -119,9 +119,9 @@ def _absolute(what: str) -> str:
     return what if what.startswith(("https://", "http://")) else str(Path(what).absolute())
 
 
-def _check_nothing_else(folder: Path, place: Place) -> None:
+def _check_nothing_else(place: Place) -> None:
     """Raises NotTaken, OSError."""
-    if place.trial.exists() or SettingsPlace(folder).trial.exists():
+    if place.trial.exists() or SettingsPlace(place.folder).trial.exists():
         raise NotTaken("another change is on trial; `fieldagent update --last`", TAKEN)
     if not place.system.exists():
         return
@@ -132,23 +132,16 @@ def _check_nothing_else(folder: Path, place: Place) -> None:
 
 def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
     """The difference from the system that runs, where there is one. Raises NotTaken."""
-    for name in (delta_name(what, now), what):
-        if name != what:
-            try:
-                fetched(f"{name}.minisig")
-            except ServerAway:
-                raise
-            except NotTaken:
-                continue
-        content, release = signed_file(name, SYSTEM, keys, place.part)
-        try:
-            image = read_image(content)
-        except UnreadableImage as wrong:
-            raise NotTaken(f"{name}: {wrong}") from None
-        if image.name.version != release.version:
-            raise NotTaken(f"{name} is {image.name.version}, and was signed as {release.version}")
-        return image
-    raise NotTaken(f"{what} cannot be read")
+    delta = delta_name(what, now)
+    name = delta if is_served(f"{delta}.minisig") else what
+    content, release = signed_file(name, SYSTEM, keys, place.part)
+    try:
+        image = read_image(content)
+    except UnreadableImage as wrong:
+        raise NotTaken(f"{name}: {wrong}") from None
+    if image.name.version != release.version:
+        raise NotTaken(f"{name} is {image.name.version}, and was signed as {release.version}")
+    return image
 
 
 def follow(place: Place) -> None:

@@ -26,7 +26,7 @@ from fieldagent.kit import (
     trial_journal,
 )
 from fieldagent.kit.debian_packages import NotAtHand
-from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
+from fieldagent.kit.fetching import NotTaken, ServerAway, is_served
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.kit.signed_file import keys_in, release_of, signed_file, tell
 from fieldagent.kit.trial import Place, Trial
@@ -68,7 +68,7 @@ def begin(
         raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
     if place.system.exists():
         raise NotTaken("a whole system is under way; `fieldagent update --last`", TAKEN)
-    if SettingsPlace(order.folder).trial.exists():
+    if SettingsPlace(place.folder).trial.exists():
         raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
     root_units.make(place.folder)
     programs = _programs(order, place, brought)
@@ -157,7 +157,7 @@ def _programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> 
         raise NotTaken(str(missing)) from None
 
 
-def _packaged(version: str | None, folder: Path) -> Programs:
+def _packaged(version: str, folder: Path) -> Programs:
     """Raises NotAtHand, OSError."""
     if version and ("/" in version or version.endswith((".deb", ".pyz"))):
         raise NotAtHand(
@@ -211,11 +211,7 @@ def _by_delta(
     try:
         here = contents(now)
         named = delta_name(what, here)
-        try:
-            fetched(f"{named}.minisig")
-        except ServerAway:
-            raise
-        except NotTaken:
+        if not is_served(f"{named}.minisig"):
             return None
         delta, release = signed_file(named, DELTA, keys, place.part)
         program = program_of_contents(apply_delta(delta, here))

@@ -36,11 +36,10 @@ PAUSES = (30.0, 120.0, 600.0)
 """Seconds before each further try to fetch it."""
 
 
-def take(order: UpdateOrder) -> int:
+def take(order: UpdateOrder, place: Place) -> int:
     """Take what the hub has offered, once nothing else is on trial; the order says over which
     program, and how it is judged. Returns an exit code."""
-    place = Place(order.folder)
-    others = (place.trial, SettingsPlace(order.folder).trial)
+    others = (place.trial, SettingsPlace(place.folder).trial)
     try:
         while True:
             with alone(place.folder):

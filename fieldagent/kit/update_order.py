@@ -7,16 +7,14 @@ from typing import NamedTuple
 
 
 class UpdateOrder(NamedTuple):
-    what: str | None
-    """A file, an address, or a version of Debian packages; None for what the settings, or apt,
+    what: str
+    """A file, an address, or a version of Debian packages; empty for what the settings, or apt,
     name."""
     program: Path
     """Which is replaced."""
     settings: Path
     key: Path
     """File of the keys that are trusted with programs."""
-    folder: Path
-    """Root's, of updates."""
     older: bool
     """Also one that is no newer."""
     minutes: float

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -58,6 +59,11 @@ class SystemImage(NamedTuple):
 
 Read = Callable[[int, int], bytes]
 """Offset and length, to the bytes that are there; fewer at the end."""
+
+
+def reader(file: int) -> Read:
+    """Read an open file, or a partition."""
+    return lambda offset, length: os.pread(file, length, offset)
 
 
 def read_name(text: bytes) -> SystemName:

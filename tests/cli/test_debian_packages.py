@@ -98,7 +98,7 @@ def test_what_is_at_hand_is_not_fetched_and_runs_before_it_is_installed(
     at_hand: Path, tmp_path: Path
 ) -> None:
     packed(at_hand, "0")
-    programs = update._packaged(None, at_hand)
+    programs = update._packaged("", at_hand)
     assert (programs.package, programs.previous_package) == ("2", "1")
     assert "download" not in (tmp_path / "apt").read_text()
     for program, version in ((programs.new, "2"), (programs.now, "1")):
@@ -112,7 +112,7 @@ def test_what_is_at_hand_is_not_fetched_and_runs_before_it_is_installed(
 def test_without_the_packages_for_the_way_back_there_is_no_update(at_hand: Path) -> None:
     debian_packages.files(at_hand, "1")[0].unlink()
     with pytest.raises(NotAtHand, match=r"apt cannot fetch 1: unknown\. The way back needs them"):
-        update._packaged(None, at_hand)
+        update._packaged("", at_hand)
 
 
 def test_packages_that_know_no_way_back_are_refused(at_hand: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_package_that_is_damaged_is_told(at_hand: Path) -> None:
     with pytest.raises(
         NotAtHand, match=r"fieldagent-common_1_all\.deb cannot be read: .*remove it"
     ):
-        update._packaged(None, at_hand)
+        update._packaged("", at_hand)
 
 
 @pytest.mark.parametrize("what", ["new.pyz", "fieldagent_2_all.deb", "https://example.org/2"])
@@ -139,10 +139,10 @@ def test_a_file_is_no_repository(at_hand: Path, what: str) -> None:
 def test_apt_knows_no_newer_one(at_hand: Path, tools: Path) -> None:
     put(tools, "apt-cache", "echo '  Candidate: 1'")
     with pytest.raises(NotAtHand, match="nothing newer than 1: `sudo apt update`"):
-        update._packaged(None, at_hand)
+        update._packaged("", at_hand)
     put(tools, "apt-cache", "echo '  Candidate: (none)'")
     with pytest.raises(NotAtHand, match="apt knows no package fieldagent"):
-        update._packaged(None, at_hand)
+        update._packaged("", at_hand)
 
 
 HOLD = """

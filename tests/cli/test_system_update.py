@@ -125,11 +125,10 @@ class Card:
             key=self.folder / "update.pub",
             settings=self.folder / "agent.properties",
             program=self.folder / "own.pyz",
-            folder=self.place.folder,
             minutes=3.0,
             steady=1.0,
         )
-        system_update.begin(order, str(what), self.place, self.slots)
+        system_update.begin(order, self.place, self.slots)
 
     def go_on(self) -> int:
         return system_trial.go_on(self.place, self.slots)

@@ -48,15 +48,15 @@ class Kit:
     def take(self) -> int:
         return update_offer.take(
             UpdateOrder(
-                what=None,
+                what="",
                 program=self.program,
                 settings=self.settings,
                 key=Path("update.pub"),
-                folder=self.place.folder,
                 older=False,
                 minutes=0.0,
                 steady=0.0,
-            )
+            ),
+            self.place,
         )
 
     def verified(self, what: str, now: bytes, key: Path, place: trial.Place) -> tuple[bytes, str]:

@@ -29,8 +29,8 @@ def update(given: argparse.Namespace) -> int:
             return trial.go_on(place)
         if given.last:
             return programs.last(place, as_json=given.json)
-        if order.what and order.what.endswith(system_image.SUFFIX):
-            system_update.begin(order, order.what, place, Slots())
+        if order.what.endswith(system_image.SUFFIX):
+            system_update.begin(order, place, Slots())
             system_update.follow(place)
             return programs.last(place, as_json=given.json)
         offered = programs.begin(order, place)
@@ -47,16 +47,15 @@ def update(given: argparse.Namespace) -> int:
 
 
 def take_offer(given: argparse.Namespace) -> int:
-    return update_offer.take(_order(given))
+    return update_offer.take(_order(given), Place(given.state))
 
 
 def _order(given: argparse.Namespace) -> UpdateOrder:
     return UpdateOrder(
-        what=given.what,
+        what=given.what or "",
         program=given.program,
         settings=given.config,
         key=given.key,
-        folder=given.state,
         older=given.older,
         minutes=given.within,
         steady=given.steady,

@@ -200,9 +200,7 @@ def note_of(given: Mapping[str, Any]) -> str:
     """The note of a body, as text that any database takes. Raises Problem where it is too long."""
     text = str(given.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:
-        raise Problem(
-            422, sentence("note has at most {most} characters", most=sos_desk.TEXT_MAX)
-        )
+        raise Problem(422, sentence("note has at most {most} characters", most=sos_desk.TEXT_MAX))
     return text
 
 
