@@ -1,0 +1,28 @@
+"""The other Debian that tests run in is kept: what one run leaves there, no later one meets."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.machine import lacking
+from tests.shipping.conftest import CANNOT, ROOT
+
+LEFT = ("/usr/local/bin/systemctl", "/usr/local/sbin/dpkg", "/run/systemd/system", "/tmp/asked")
+"""As a trial of packages leaves it that is stopped between making its stand-ins and removing them."""
+
+
+def in_debian(script: str) -> str:
+    done = subprocess.run(
+        [ROOT / "build/debian", "bookworm", "sh", "-euc", script], capture_output=True, text=True
+    )
+    if done.returncode == CANNOT:
+        lacking(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_stopped_run_leaves_nothing_for_the_next() -> None:
+    made = "\n".join(f"install -D -m 755 /dev/null {each}/left" for each in LEFT)
+    assert in_debian(f"{made}\necho made") == "made\n"
+    shown = "\n".join(f"! [ -e {each} ] || echo {each}" for each in LEFT)
+    assert in_debian(f"{shown}\nls -d /usr/local/bin /tmp") == "/tmp\n/usr/local/bin\n"
