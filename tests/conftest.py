@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import autojump, disk, leftovers, offline
 from tests.processes import PATIENCE
+from tests.started import loopback
 
 ROOT = Path(__file__).parents[1]
 REAL_TIME_LIMIT = 2 * PATIENCE
@@ -90,7 +91,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     leftovers.mark()
-    offline.install()
+    loopback.install()
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):
         # Not the workers themselves, which have the guard of this process.
         offline.hold_what_is_started()

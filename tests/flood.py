@@ -20,6 +20,8 @@ AT_ONCE = 200
 """Requests that are sent before any answer is read."""
 SOON = 0.1
 """Seconds within which everybody else is answered; on a machine that is late itself, later."""
+PAUSE, WORK = 0.05, 0.003
+"""Seconds, of time and of a processor's, in which it is seen how late this machine is."""
 
 
 def flood(port: int, source: str, secure: bool, pipelined: bool, request: bytes) -> None:
@@ -71,7 +73,8 @@ class Measured(NamedTuple):
     slowest: float
     """Seconds: the 99th percentile of what somebody else waited; of few, the 90th."""
     lag: float
-    """Seconds by which this machine woke a sleeper late, at the most."""
+    """Seconds by which this machine was late, at the most, with one that wakes and has a little to
+    do, as who answers has."""
 
     @property
     def soon(self) -> bool:
@@ -84,14 +87,16 @@ def measure(process: int, seconds: float, ask: Callable[[], None]) -> Measured:
     lags, waits = [0.0], []
     done = threading.Event()
 
-    def sleep() -> None:
+    def work() -> None:
         while not done.is_set():
-            begun = time.monotonic()
-            time.sleep(0.01)
-            lags.append(time.monotonic() - begun - 0.01)
+            begun, ended = time.monotonic(), time.thread_time() + WORK
+            time.sleep(PAUSE)
+            while time.thread_time() < ended:
+                pass
+            lags.append(time.monotonic() - begun - PAUSE - WORK)
 
-    sleeper = threading.Thread(target=sleep)
-    sleeper.start()
+    worker = threading.Thread(target=work)
+    worker.start()
     begun, before = time.monotonic(), processor_seconds(process)
     while time.monotonic() - begun < seconds:
         asked = time.monotonic()
@@ -101,7 +106,7 @@ def measure(process: int, seconds: float, ask: Callable[[], None]) -> Measured:
     took = processor_seconds(process) - before
     cores = took / (time.monotonic() - begun)
     done.set()
-    sleeper.join()
+    worker.join()
     share = 0.99 if len(waits) >= 100 else 0.9
     return Measured(cores, sorted(waits)[int(len(waits) * share)], max(lags))
 

@@ -14,7 +14,7 @@ import trio
 
 from fieldagent.hub.webhook import reach
 from tests import offline
-from tests.offline import PastLoopback
+from tests.started.loopback import PastLoopback
 
 BEYOND = ["192.0.2.1", "192.0.0.1", "8.8.8.8", "::ffff:9.9.9.9", "2001:db8::1"]
 

@@ -17,7 +17,7 @@ Rollback; a test holds them together."""
 
 WRITTEN_EARLIER = (
     "{} was written by a build of fieldagent from before its first release ({}), and is left as it"
-    " is: move it away, and a new one is made"
+    " is: move it away, or name another"
 )
 
 

@@ -212,8 +212,10 @@ UNTIL_STOPPED = {
     "simulate gsm",
     "hub run",
 }
-WITHOUT_STATE = UNTIL_STOPPED - {"run", "hub run"}
-"""Of these, those that know no folder of the agent's: one look is enough."""
+WITHOUT_STATE = {
+    name for name, calls in COMMANDS.items() if not re.search(r"\{(state|settings|update)\}", calls)
+}
+"""Those that know no folder of the agent's: whatever is laid there, they meet the same."""
 UNITS = {
     "fieldagent-clock.service": "clock",
     "fieldagent-provision.service": "provision",

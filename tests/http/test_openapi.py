@@ -149,7 +149,7 @@ def explore(address: str, *arguments: str) -> None:
         f"{address}/openapi.json",
         *("--url", address),
         *("--seed", SEED),
-        *("--max-examples", "12"),
+        *("--max-examples", "8"),
         *("--request-timeout", "20"),
         *("--exclude-checks", NOT_MEANT),
         "--no-color",

@@ -431,7 +431,8 @@ class Held:
 
     def release(self) -> None:
         """Let each go, once the one before it is answered."""
-        for route in self._kept:
+        # The page gives up one that is kept for too long, and asks anew.
+        for route in (each for each in self._kept if each.request.failure is None):
             with self._shown.expect_response(self._which):
                 route.continue_()
         self._shown.unroute(self._which)

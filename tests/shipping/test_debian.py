@@ -8,7 +8,7 @@ from tests.machine import lacking
 from tests.shipping.conftest import CANNOT, ROOT
 
 LEFT = ("/usr/local/bin/systemctl", "/usr/local/sbin/dpkg", "/run/systemd/system", "/tmp/asked")
-"""As a trial of packages leaves it that is stopped between making its stand-ins and removing them."""
+"""As a trial of packages leaves it that ends between making its stand-ins and removing them."""
 
 
 def in_debian(script: str) -> str:

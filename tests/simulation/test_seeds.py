@@ -19,7 +19,7 @@ from tests.processes import started
 from tests.simulation.broken import BROKEN
 from tests.simulation.world import CALM, DAY, DAYS, WITH_CHANCE, simulate
 
-SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "8"))
+SEEDS = int(os.environ.get("FIELDAGENT_SEEDS", "4"))
 MEMORY = Path("/dev/shm")
 
 

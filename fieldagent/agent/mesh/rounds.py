@@ -236,7 +236,7 @@ class Rounds:
 
     def note_ack(self, sequence: int, ack: Ack, by: int, now: float) -> None:
         """The station `by` has it; where it says so, the hub too."""
-        item = self._known(sequence, ack)
+        item = self.items.get((ack.station, sequence, ack.digest))
         if item is None or not ack.whole:
             return
         item.answers += by not in item.has
@@ -255,9 +255,6 @@ class Rounds:
         if item.station != self.station and not known.issuperset(beyond):
             item.stop_tells, item.stop_due = 0, min(item.stop_due, now + 1 + 4 * self._random())
         known.update(beyond)
-
-    def _known(self, sequence: int, ack: Ack) -> OnItsWay | None:
-        return self.items.get((ack.station, sequence, ack.digest))
 
     def is_asked(self, station: int, number: int, digest: bytes) -> bool:
         """Return whether its sender wants to know how far that item comes; also where nobody here

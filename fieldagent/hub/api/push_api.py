@@ -104,8 +104,7 @@ class HubApi:
         with self._counted():
             request_id = await self._push(request, caller)
         self.counts.accepted += 1
-        headers = (("Location", f"/api/push/{request_id}"),) if request_id else ()
-        return Response(200, headers=headers)
+        return Response(200, headers=(("Location", f"/api/push/{request_id}"),))
 
     async def cost(self, request: Request, caller: Caller) -> Response:
         """Return what the same body would take, if it were pushed now. Nothing is entered or
@@ -142,7 +141,7 @@ class HubApi:
             raise
 
     async def _push(self, request: Request, caller: Caller) -> str:
-        """Its requestId; empty of one that an earlier version took."""
+        """Enter it and return its requestId, or that of the one that its key stands for."""
         key = idempotency_key(request.headers)
         parsed = _parsed(request)
         try:
