@@ -94,7 +94,7 @@ BROKEN = {
     ),
     "end": Broken(outbound, "end", _unwritten, "has not ended", 0),
     "is_held_whole": Broken(
-        outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there", 4
+        outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there", 10
     ),
     "queue_relayed": Broken(
         Intake, "queue_relayed", _not_queued, "is not at the hub|still waits", 1
