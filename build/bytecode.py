@@ -26,7 +26,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 OFTEN = (
     *(
         f"fieldagent/cli/{name}.py"
-        for name in ("__init__", "argument_types", "arguments", "subcommand")
+        for name in ("__init__", "argument_types", "arguments", "simulated_arguments", "subcommand")
     ),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
@@ -34,7 +34,7 @@ OFTEN = (
         f"fieldagent/cli/hub/{name}.py"
         for name in (
             *("__init__", "action", "arguments", "caller_arguments"),
-            *("card_arguments", "places_arguments", "radio_key_arguments"),
+            *("card_arguments", "desk_arguments", "places_arguments", "radio_key_arguments"),
         )
     ),
     *(f"fieldagent/kit/{name}.py" for name in ("__init__", "local_http")),

@@ -189,7 +189,7 @@ INSIDE = {
         ),
         *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "simulate_fleet", "drill"),
         *("demo_team", "demo"),
-        *("arguments", "completion", "manual"),
+        *("simulated_arguments", "arguments", "completion", "manual"),
     ],
 }
 """The rooms of a wing, lowest first: each may import those before it."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fieldagent import __version__
-from fieldagent.cli.hub.arguments import add_hub, add_push
+from fieldagent.cli.argument_types import positive
+from fieldagent.cli.simulated_arguments import add_drill, add_simulate
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
@@ -34,8 +35,7 @@ CHANNEL: dict[str, Any] = {
 def dispatch(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["help"] and arguments[1:] != ["--help"]:
         arguments = [*arguments[1:], "--help"]
-    called = arguments[0] if arguments else ""
-    given, unknown = build_parser(called).parse_known_args(arguments)
+    given, unknown = build_parser(arguments).parse_known_args(arguments)
     if unknown:
         given.parser.refuse_unknown(unknown)
     if given.carry_out is None:
@@ -52,9 +52,11 @@ def dispatch(arguments: Sequence[str]) -> int:
     return carry_out(given)
 
 
-def build_parser(called: str | None = None) -> CommandParser:
-    """With all there is, or for the command that is called: of the others, those of the hub are
-    named alone, since their part costs an agent's start milliseconds."""
+def build_parser(words: Sequence[str] | None = None) -> CommandParser:
+    """With all there is, or with what these words call: each argument of another costs a start.
+
+    Where they call none of ours, of the hub's all but names is left out: a kit has no use for it.
+    """
     parser = CommandParser(
         prog="fieldagent",
         description="Links people and assets in the field with systems elsewhere.",
@@ -63,30 +65,30 @@ def build_parser(called: str | None = None) -> CommandParser:
     parser.add_argument("--version", action="version", version=f"fieldagent {__version__}")
     parser.set_defaults(carry_out=None, parser=parser)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    _add_run(commands)
-    _add_demo(commands)
-    _add_send(commands)
-    _add_sos(commands)
-    _add_check_in(commands)
-    _add_track(commands)
-    _add_watching(commands)
-    _add_inbound(commands)
-    _add_satellite(commands)
-    _add_check(commands)
-    _add_page(commands)
-    _add_provision(commands)
-    _add_update(commands)
-    _add_settings(commands)
-    _add_clock(commands)
-    _add_reboot(commands)
-    _add_radio(commands)
-    _add_setup(commands)
-    _add_simulate(commands)
-    _add_drill(commands)
-    _add_help(commands)
-    add_hub(commands, named_alone=called not in ("hub", None))
-    add_push(commands, named_alone=called not in ("push", None))
+    called, *rest = words or [""]
+    known = called in COMMANDS or called in ELSEWHERE
+    for add in dict.fromkeys(COMMANDS.values()):
+        if not known or COMMANDS.get(called) is add:
+            add(commands)
+    for name, summary in ELSEWHERE.items():
+        if not known or called == name:
+            below = command(commands, name, None, summary)
+            if words is None or known:
+                _add_elsewhere(below, name, rest)
     return parser
+
+
+ELSEWHERE = {
+    "hub": "the cloud side: run it, and say who is who",
+    "push": "push an item to the field through a hub",
+}
+
+
+def _add_elsewhere(parser: CommandParser, name: str, words: Sequence[str]) -> None:
+    """Its module is read where it is called alone."""
+    from fieldagent.cli.hub import arguments
+
+    arguments.add_hub(parser, words) if name == "hub" else arguments.add_push(parser)
 
 
 def _add_config(parser: CommandParser) -> None:
@@ -230,7 +232,7 @@ def _add_track(commands: Subparsers) -> None:
         ("satellite-factor", 4.0, "how many times coarser while only satellite is up"),
     ):
         track.add_argument(
-            f"--{name}", type=_positive, default=seconds, help=f"{what} ({seconds:g})"
+            f"--{name}", type=positive, default=seconds, help=f"{what} ({seconds:g})"
         )
     track.add_argument(
         "--collapse-key", type=int, default=2947, help="a newer position replaces (2947)"
@@ -492,166 +494,6 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _add_simulate(commands: Subparsers) -> None:
-    simulate = command(commands, "simulate", None, "stand-ins for hardware")
-    kinds = simulate.add_subparsers(metavar="WHAT", title="what")
-    satellite = command(
-        kinds,
-        "satellite",
-        ("cli.simulate", "satellite"),
-        "an Iridium modem on a pty with the operator's gateway behind it",
-    )
-    satellite.add_argument(
-        "--kind",
-        choices=("sbd", "imt"),
-        default="sbd",
-        help="9602 or 9704, as satellite-modem (sbd)",
-    )
-    satellite.add_argument(
-        "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
-    )
-    satellite.add_argument("--imei", default="300234010000001", help="15 digits")
-    satellite.add_argument("--latency", type=float, default=2.0, help="seconds a session takes (2)")
-    satellite.add_argument("--key", help="the kit's satellite-key")
-    satellite.add_argument(
-        "--hub", metavar="HOST:PORT", help="bring MO messages to a hub's directip-listen"
-    )
-    satellite.add_argument(
-        "--mt-port", type=int, default=0, help="port where the hub brings MT messages (any)"
-    )
-    gsm = command(
-        kinds,
-        "gsm",
-        ("cli.simulate_gsm", "gsm"),
-        "a GSM modem for text messages on a pty",
-    )
-    gsm.add_argument(
-        "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
-    )
-    _add_simulated_radios(kinds)
-    _add_fleet(kinds)
-
-
-def _add_fleet(kinds: Subparsers) -> None:
-    summary = "very many kits on IP links to a hub of yours, and a report"
-    fleet = command(kinds, "fleet", ("cli.simulate_fleet", "fleet"), summary)
-    fleet.add_argument("--hub", required=True, metavar="URL", help="your hub, as hub-address")
-    fleet.add_argument(
-        "--tokens",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="of test kits of that hub: `fieldagent hub device make` writes it",
-    )
-    fleet.add_argument("--kits", type=count, metavar="N", help="how many (all of the file)")
-    fleet.add_argument(
-        "--first", type=count, default=1, metavar="N", help="begin with that token (1)"
-    )
-    fleet.add_argument(
-        "--every", type=_pace, default=60.0, metavar="SECONDS", help="a position of each kit (60)"
-    )
-    fleet.add_argument(
-        "--minutes", type=_positive, default=5.0, metavar="M", help="how long (5); Ctrl-C ends it"
-    )
-    fleet.add_argument(
-        "--connect-rate",
-        type=_positive,
-        default=100.0,
-        metavar="R",
-        help="kits that call for the first time, a second (100)",
-    )
-    fleet.add_argument(
-        "--source",
-        action="append",
-        default=[],
-        metavar="ADDRESS",
-        help="of this machine, to call from; several take turns",
-    )
-    fleet.add_argument("--ca-file", type=Path, metavar="FILE", help="as hub-ca-file")
-    fleet.add_argument("--json", action="store_true", help="print the report as JSON")
-
-
-def _add_drill(commands: Subparsers) -> None:
-    summary = "a team's week in minutes: real agents and hub, and a report"
-    drill = command(commands, "drill", ("cli.drill", "drill"), summary)
-    drill.add_argument(
-        "plan", type=Path, nargs="+", metavar="FILE", help="kits, people and what fails (TOML)"
-    )
-    drill.add_argument("--seed", type=int, default=1, help="the same seed, the same week (1)")
-    drill.add_argument("--days", type=_positive, metavar="D", help="instead of the file's")
-    drill.add_argument(
-        "--against",
-        metavar="KEY=VALUE",
-        help="also with this setting of the file, side by side: kits.credits-per-day=20",
-    )
-    drill.add_argument(
-        "--budget", action="store_true", help="print the credits a day that a kit needs"
-    )
-    drill.add_argument(
-        "--weeks", type=count, default=4, metavar="N", help="of --budget, one a seed (4)"
-    )
-    drill.add_argument("--json", action="store_true", help="print the report as JSON")
-    drill.add_argument("--out", type=Path, metavar="FILE", help="write the report there")
-
-
-def _pace(value: str) -> float:
-    seconds = _positive(value)
-    if seconds < 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is too often: once a second at most")
-    return seconds
-
-
-def _add_simulated_radios(kinds: Subparsers) -> None:
-    node = command(
-        kinds,
-        "node",
-        ("cli.simulate_node", "node"),
-        "radio nodes on ptys, a lossy air between them",
-    )
-    node.add_argument(
-        "--kind",
-        choices=("node", "meshcore-kiss", "rnode", "meshtastic", "meshcore"),
-        default="node",
-        help="which radios, by their radio-protocol or mesh-protocol (node)",
-    )
-    node.add_argument("--nodes", type=_several, default=2, help="how many (2)")
-    node.add_argument(
-        "--link", type=Path, metavar="FOLDER", help="make the ports reachable as FOLDER/node-1 …"
-    )
-    node.add_argument(
-        "--topology",
-        type=Path,
-        metavar="FILE",
-        help="who hears whom, a pair a line: `1 2`, `2 3 0.3` (lost), `3 > 4` (one way)",
-    )
-    node.add_argument(
-        "--tcp-port",
-        type=int,
-        metavar="PORT",
-        help="reach the others than node 1 by TCP, at 127.0.0.1 from this port on (0: any), as an"
-        " app does",
-    )
-    node.add_argument(
-        "--crowd",
-        type=int,
-        default=0,
-        metavar="N",
-        help="meshtastic and meshcore: N more that each knows (0)",
-    )
-    for name, what in (
-        ("loss", "that a packet is not heard"),
-        ("duplicates", "that it is heard twice"),
-        ("bit-errors", "that a bit is turned over; the radio drops such packets"),
-    ):
-        node.add_argument(f"--{name}", type=_chance, default=0.0, help=f"chance {what} (0)")
-    node.add_argument("--delay", type=float, default=0.0, help="seconds it takes at most (0)")
-    node.add_argument("--bitrate", type=_positive, default=9600.0, help="bits per second (9600)")
-    node.add_argument(
-        "--packet-bytes", type=_packet, default=255, help="most bytes that each takes (255)"
-    )
-    node.add_argument("--seed", type=int, help="the same seed, the same chances")
-
-
 def _add_help(commands: Subparsers) -> None:
     """Listed with the others; `dispatch` reads it as the --help of what it names."""
     asked = command(commands, "help", None, "explain a command, as its --help does")
@@ -676,25 +518,31 @@ def _add_help(commands: Subparsers) -> None:
     )
 
 
-def _several(value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value[:4]) <= 100:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 100")
-    return int(value)
-
-
-def _chance(value: str) -> float:
-    if not 0 <= float(value) <= 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a chance from 0 to 1")
-    return float(value)
-
-
-def _packet(value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value[:8]) <= 255:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 255")
-    return int(value)
-
-
-def _positive(value: str) -> float:
-    if not 0 < float(value) < 1e12:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
-    return float(value)
+COMMANDS: Mapping[str, Callable[[Subparsers], None]] = {
+    name: add
+    for names, add in (
+        ("run", _add_run),
+        ("demo", _add_demo),
+        ("send", _add_send),
+        ("sos", _add_sos),
+        ("checkin", _add_check_in),
+        ("track", _add_track),
+        ("cancel show sent queue status people neighbours commands", _add_watching),
+        ("inbound", _add_inbound),
+        ("satellite", _add_satellite),
+        ("check", _add_check),
+        ("page", _add_page),
+        ("provision", _add_provision),
+        ("update", _add_update),
+        ("settings", _add_settings),
+        ("clock", _add_clock),
+        ("reboot", _add_reboot),
+        ("radio", _add_radio),
+        ("setup", _add_setup),
+        ("simulate", add_simulate),
+        ("drill", add_drill),
+        ("help completion manual", _add_help),
+    )
+    for name in names.split()
+}
+"""Those of a kit, by what each is called by."""

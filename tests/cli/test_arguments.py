@@ -6,12 +6,13 @@ import argparse
 import importlib
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from fieldagent.cli.arguments import build_parser
-from fieldagent.cli.command_tree import commands
+from fieldagent.cli.command_tree import Command, commands
 from tests.processes import MODULE, PATIENCE, agent
 
 
@@ -49,6 +50,20 @@ def test_what_was_meant_is_said(typed: str, meant: str) -> None:
     done = fieldagent(*typed.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert f"did you mean '{meant}'?" in done.stderr
+
+
+@cache
+def all_commands() -> dict[tuple[str, ...], Command]:
+    return {each.words: each for each in commands(build_parser())}
+
+
+@pytest.mark.parametrize("words", [*filter(None, all_commands())], ids=" ".join)
+def test_a_command_is_read_alone_as_among_all(words: tuple[str, ...]) -> None:
+    whole = all_commands()
+    alone = {each.words: each for each in commands(build_parser(words))}
+    assert alone[words] == whole[words]
+    called = [each for each in alone if each[: len(words)] == words]
+    assert called == [each for each in whole if each[: len(words)] == words]
 
 
 def carried_out(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:

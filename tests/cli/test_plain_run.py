@@ -34,7 +34,7 @@ WORDS = st.sampled_from(
 def test_it_reads_as_argparse_does_or_leaves_it_to_that(words: list[str]) -> None:
     plain = plain_run(words)
     if plain is not None:
-        read = vars(build_parser("run").parse_args(words))
+        read = vars(build_parser(["run"]).parse_args(words))
         assert plain._asdict() == {name: read[name] for name in plain._fields}
         assert read["carry_out"] == ("cli.kit.run", "run")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
-from fieldagent.cli.argument_types import batch, minute, minutes, tries, wait, watch_hours
+from fieldagent.cli.argument_types import batch, minute, minutes
 from fieldagent.cli.hub.action import action, add_listing, add_store, number
 from fieldagent.cli.hub.caller_arguments import add_callers
 from fieldagent.cli.hub.card_arguments import add_card
+from fieldagent.cli.hub.desk_arguments import add_chain, add_contact, add_sos, add_watch
 from fieldagent.cli.hub.places_arguments import add_places
 from fieldagent.cli.hub.radio_key_arguments import add_key_change, add_radio_key
 from fieldagent.cli.subcommand import (
@@ -19,43 +21,39 @@ from fieldagent.cli.subcommand import (
     count,
     duration,
 )
-from fieldagent.page.language import ENGLISH, LANGUAGES
 from fieldagent.wire.command import VERBS
 
 TYPES = ("User", "Device", "Integration", "Resource")
 
 
-def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
-    hub = command(commands, "hub", None, "the cloud side: run it, and say who is who")
-    if named_alone:
-        return
+def add_hub(hub: CommandParser, words: Sequence[str] = ()) -> None:
+    """With all its actions, or with the one that these words call."""
     actions = hub.add_subparsers(metavar="ACTION", title="actions")
+    called = words[0] if words else ""
+    for add in dict.fromkeys([ACTIONS[called]] if called in ACTIONS else ACTIONS.values()):
+        add(actions)
+
+
+def _add_run(actions: Subparsers) -> None:
     run = command(actions, "run", ("cli.hub.run", "run"), "run the hub")
     add_store(run)
     run.add_argument("-v", "--verbose", action="store_true", help="log every step")
+
+
+def _add_init(actions: Subparsers) -> None:
     init = command(
         actions, "init", ("cli.hub.directory", "init"), "make the database and a first workspace"
     )
     init.add_argument("name", help="of the workspace")
     add_listing(init)
-    _add_workspace(actions)
-    _add_user(actions)
-    _add_group(actions)
-    _add_device(actions)
+
+
+def _add_kits(actions: Subparsers) -> None:
     summary = "show how all kits are, those that are unlike the others first"
     action(actions, "fleet", ("cli.hub.fleet", "fleet"), summary)
-    _add_update(actions)
-    _add_command(actions)
-    add_radio_key(actions)
-    _add_dead_letter(actions)
-    _add_usage(actions)
-    add_callers(actions)
-    _add_webhook(actions)
-    _add_contact(actions)
-    _add_chain(actions)
-    _add_sos(actions)
-    _add_watch(actions)
-    add_places(actions)
+
+
+def _add_database(actions: Subparsers) -> None:
     summary = "say that the database was put back from a copy: no number is given twice"
     restored = command(actions, "restored", ("cli.hub.database", "restored"), summary)
     restored.add_argument(
@@ -73,6 +71,9 @@ def add_hub(commands: Subparsers, *, named_alone: bool) -> None:
     add_listing(export)
     summary = "make the tables in PostgreSQL, or bring them to this version"
     add_listing(command(actions, "migrate", ("cli.hub.database", "migrate"), summary))
+
+
+def _add_audit(actions: Subparsers) -> None:
     log = command(
         actions, "audit", ("cli.hub.directory", "audit_list"), "show who did what, the latest first"
     )
@@ -519,136 +520,7 @@ def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser
     return parser
 
 
-def _add_contact(actions: Subparsers) -> None:
-    summary = "people who are told of an SOS that nobody answers"
-    kinds = command(actions, "contact", None, summary).add_subparsers(metavar="ACTION")
-    add = _contact_action(kinds, "add", "add a contact")
-    add.add_argument("name", help="of the person or the duty; the kit is shown it")
-    add.add_argument(
-        "address",
-        help="an e-mail address, a telephone number such as +41791234567 (SMS), or"
-        " a URL of apprise such as tgram://… (extra apprise)",
-    )
-    add.add_argument(
-        "--after",
-        type=wait,
-        default=0,
-        metavar="5m",
-        help="where nobody has answered for so long, such as 30s, 5m or 2h (at once): contacts of"
-        " one time are a step",
-    )
-    add.add_argument(
-        "--tries",
-        type=tries,
-        default=1,
-        metavar="NUMBER",
-        help="how often it is told until somebody answers (1)",
-    )
-    add.add_argument("--every", type=wait, default=300, metavar="5m", help="between two tries (5m)")
-    add.add_argument(
-        "--about",
-        choices=("all", "sos", "alarms"),
-        default="all",
-        help="what it is told of; alarms are the hub's own: overdue, operator's account (all)",
-    )
-    add.add_argument(
-        "--language", choices=LANGUAGES, default=ENGLISH, help="what it is told in (en)"
-    )
-    _contact_action(kinds, "list", "list contacts, in the order in which they are told")
-    for name, summary in (
-        ("test", "tell one that this is a test"),
-        ("remove", "remove one with all that waits for it"),
-    ):
-        _contact_action(kinds, name, summary).add_argument("id", type=number)
-
-
-def _add_chain(actions: Subparsers) -> None:
-    summary = "the steps in which contacts are told"
-    kinds = command(actions, "chain", None, summary).add_subparsers(metavar="ACTION")
-    for name, carries_out, summary in (
-        ("list", "steps", "list the steps, and which of them cannot work"),
-        ("test", "test_steps", "tell every contact, step by step, that this is a test"),
-    ):
-        parser = command(kinds, name, ("cli.hub.contact", carries_out), summary)
-        parser.add_argument(
-            "--workspace", default="", help="number or name, where there are several"
-        )
-        add_listing(parser)
-
-
-def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
-    parser = command(kinds, name, ("cli.hub.contact", name), summary)
-    parser.add_argument("--workspace", default="", help="number or name, where there are several")
-    add_listing(parser)
-    return parser
-
-
-def _add_sos(actions: Subparsers) -> None:
-    sos = command(actions, "sos", None, "SOS of the workspace's kits").add_subparsers(
-        metavar="ACTION"
-    )
-    listed = _sos_action(sos, "list", "list them, the last first")
-    listed.add_argument("--state", choices=("open", "seen", "closed"))
-    listed.add_argument("--limit", type=int, default=50)
-    one = _sos_action(sos, "show", "show one with its timeline")
-    one.add_argument("id", type=number)
-    one.set_defaults(carry_out=("cli.hub.sos", "show_named"))
-    for name, summary, text in (
-        ("acknowledge", "answer one: its kit is told who did, and repeats it no more", "note"),
-        ("take-over", "have one in the place of whoever has it: its kit is told so", "note"),
-        ("close", "close one, with a reason", "reason"),
-        ("note", "write down what happens", "text"),
-        ("answer", "send words down to its kit", "text"),
-    ):
-        parser = _sos_action(sos, name, summary)
-        parser.add_argument("id", type=number)
-        parser.add_argument("text", metavar=text.upper(), nargs="?" if text == "note" else None)
-        parser.add_argument("--by", default="", help="who does (the only dispatcher)")
-    over = _sos_action(sos, "hand-over", "ask another dispatcher to take it over")
-    over.add_argument("id", type=number)
-    over.add_argument("to", help="who is to take it")
-    over.add_argument("--note", dest="text", default="", help="what they must know")
-    over.add_argument("--by", default="", help="who has it (the only dispatcher)")
-
-
-def _add_watch(actions: Subparsers) -> None:
-    watch = command(actions, "watch", None, "who is on watch at the desk").add_subparsers(
-        metavar="ACTION"
-    )
-    action(watch, "show", ("cli.hub.watch", "standing"), "who is, and who hands over to whom")
-    take = action(watch, "take", ("cli.hub.watch", "take"), "let a dispatcher be on watch")
-    take.add_argument("user")
-    take.add_argument(
-        "--for", dest="length", type=wait, default=28_800, metavar="8h", help="how long (8h)"
-    )
-    over = action(
-        watch,
-        "hand-over",
-        ("cli.hub.watch", "hand_over"),
-        "ask another to take it: until they do, it stays",
-    )
-    over.add_argument("user", help="who is on watch")
-    over.add_argument("to", help="who is to be")
-    over.add_argument("--note", default="", help="what they must know")
-    end = action(watch, "end", ("cli.hub.watch", "end"), "let who is on watch end it")
-    end.add_argument("user")
-    end.add_argument("--note", default="")
-    summary = "when somebody is to be on watch (UTC): nobody for five minutes of it is an alarm"
-    hours = action(watch, "hours", ("cli.hub.watch", "hours"), summary)
-    hours.add_argument("hours", type=watch_hours, metavar="06:00-22:00|always|none")
-
-
-def _sos_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
-    parser = command(actions, name, ("cli.hub.sos", name.replace("-", "_")), summary)
-    parser.add_argument("--workspace", default="", help="number or name, where there are several")
-    add_listing(parser)
-    return parser
-
-
-def add_push(commands: Subparsers, *, named_alone: bool) -> None:
-    push = command(commands, "push", None, "push an item to the field through a hub")
-    if named_alone:
-        return
+def add_push(push: CommandParser) -> None:
     kinds = push.add_subparsers(metavar="KIND", title="kinds")
     add_item_arguments(lambda kind, summary: _add_push_kind(kinds, kind, summary))
 
@@ -680,3 +552,33 @@ def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = "FIELDAGENT_API_KEY and FIELDAGENT_TOKEN hold what proves who calls."
     return parser
+
+
+ACTIONS: Mapping[str, Callable[[Subparsers], None]] = {
+    name: add
+    for names, add in (
+        ("run", _add_run),
+        ("init", _add_init),
+        ("workspace", _add_workspace),
+        ("user", _add_user),
+        ("group", _add_group),
+        ("device", _add_device),
+        ("fleet", _add_kits),
+        ("update", _add_update),
+        ("command", _add_command),
+        ("radio-key", add_radio_key),
+        ("dead-letter", _add_dead_letter),
+        ("usage", _add_usage),
+        ("key token source tracker", add_callers),
+        ("webhook", _add_webhook),
+        ("contact", add_contact),
+        ("chain", add_chain),
+        ("sos", add_sos),
+        ("watch", add_watch),
+        ("report fence route quiet", add_places),
+        ("restored backup export migrate", _add_database),
+        ("audit", _add_audit),
+    )
+    for name in names.split()
+}
+"""By what each is called by."""
