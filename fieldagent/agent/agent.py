@@ -435,7 +435,10 @@ async def _serve_api(
         notify("READY=1")
         task_status.started(port)
         await stopping.wait()
-        log.info("stopping: what waits is kept and goes on at the next start")
+        if agent.parts.journal.not_on_disk:
+            log.warning("stopping: what is in memory alone is lost, unless the disk takes it now")
+        else:
+            log.info("stopping: what waits is kept and goes on at the next start")
         notify("STOPPING=1")
         agent.parts.journal.leave()
         agent.parts.endings.stop()
@@ -491,7 +494,7 @@ async def _keep_room(agent: Agent) -> None:
         every = AWAY_EVERY if journal.not_on_disk else ROOM_EVERY
         await trio.sleep_until(waits.beat_after(every))
         with suppress(StoreFull):
-            await journal.return_to_disk(idle=not _in_memory_alone(agent))
+            await journal.return_to_disk(idle=lambda: not _in_memory_alone(agent))
             await journal.keep_reserve()
 
 

@@ -127,6 +127,11 @@ class GroupCommit(Generic[C]):
             raise order.error
         return order.result
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is ordered that is not committed yet."""
+        return bool(self._orders) or self.writing_since < inf
+
     async def news(self) -> None:
         """Wait until something is committed."""
         await self._news.wait()

@@ -29,6 +29,7 @@ from fieldagent.package.package import Message, Waypoint
 from fieldagent.system import scrypt
 from fieldagent.system.rate import Rate, retry_after
 from fieldagent.wire.envelope import decode
+from tests.processes import PATIENCE
 from tests.running import running
 
 START = 1_790_000_000.0
@@ -73,13 +74,13 @@ class Cloud:
             f"http://127.0.0.1:{self.port}{path}",
             headers=tuple((name, value) for name, value in given.items() if value),
             body=body if isinstance(body, bytes) else json.dumps(body).encode(),
-            deadline=20,
+            deadline=PATIENCE,
         )
 
     async def look(self, path: str, **headers: str) -> Reply:
         given = {"x-api-key": self.key, "Authorization": f"Bearer {self.token}", **headers}
         url = f"http://127.0.0.1:{self.port}{path}"
-        return await request("GET", url, headers=tuple(given.items()), deadline=20)
+        return await request("GET", url, headers=tuple(given.items()), deadline=PATIENCE)
 
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return await self.store.read(lambda db: db.execute(sql))

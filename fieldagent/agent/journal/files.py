@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,14 +65,14 @@ class JournalFiles:
         disk = os.statvfs(self._home.parent)
         return disk.f_bavail * disk.f_frsize
 
-    def can_start_anew(self) -> bool:
-        """Return whether the disk's journal can be opened and written again."""
+    def can_start_anew(self, writing: Callable[[sqlite3.Connection], None]) -> bool:
+        """Return whether the disk's journal can be opened and takes what `writing` writes."""
         try:
             opened = open_journal(self._home)
         except Unusable:
             return False
         try:
-            transact(opened.connection, [Order(_write_as_it_is)])
+            transact(opened.connection, [Order(writing)])
         except (StoreFailed, StoreFull, sqlite3.Error):
             return False
         finally:
@@ -149,10 +150,6 @@ class JournalFiles:
         else:
             close_keeping_log(self.writer, self.reader)
         self.mark.close()
-
-
-def _write_as_it_is(db: sqlite3.Connection) -> None:
-    db.execute("UPDATE lived SET one = one")
 
 
 def _opened(home: Path, tries: int) -> Opened:

@@ -63,6 +63,9 @@ def _give_reserve(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA secure_delete={secure}")
 
 
+USABLE_AGAIN = "the disk can be used again, and the agent starts anew with what is on it"
+
+
 class Journal(GroupCommit[sqlite3.Connection]):
     """`run` must be running for `commit` to return. `read` sees what has been committed.
 
@@ -173,11 +176,11 @@ class Journal(GroupCommit[sqlite3.Connection]):
             raise NotOnDisk(self.not_on_disk)
         return done[0]
 
-    async def return_to_disk(self, *, idle: bool) -> None:
+    async def return_to_disk(self, *, idle: Callable[[], bool]) -> None:
         """Go back to the disk, if it takes writes again.
 
         What the disk had could not be read: then the program has to start anew, which is done while
-        it is `idle`. Raises StoreFailed.
+        it is `idle`, as what is in memory alone would be lost. Raises StoreFailed.
         """
         if not self.not_on_disk:
             return
@@ -186,8 +189,14 @@ class Journal(GroupCommit[sqlite3.Connection]):
             await self.commit(lambda _: None)
             if not self.not_on_disk:
                 self._files.forget(copy)
-        elif idle and await trio.to_thread.run_sync(self._files.can_start_anew):
-            self.fail("the disk can be used again, and the agent starts anew with what is on it")
+        elif idle():
+            writing = partial(lived.keep, base=self.clock.base())
+            takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
+            # Meanwhile an SOS may have come, or be on its way in: then it is looked at again later.
+            if takes and not self.is_busy and idle():
+                self.fail(
+                    "the disk can be used again, and the agent starts anew with what is on it"
+                )
 
     async def persist(self, operation: Operation[T]) -> T:
         """Commit what has happened: there is nobody to be told that the disk is full.

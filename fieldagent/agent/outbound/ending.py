@@ -165,13 +165,7 @@ class Endings:
         """Wait for the terminal status. Raises AgentStopping once `stop` was called."""
         while (standing := standing_of(self._journal, sequence)).status is None:
             if self._stopped:
-                raise AgentStopping(
-                    sentence(
-                        "the agent is stopping; Package {id} is kept and goes on when it starts"
-                        " again",
-                        id=standing.id,
-                    )
-                )
+                raise AgentStopping(_at_a_stop(standing.id, self._journal.not_on_disk))
             waiter = self._waiters.setdefault(sequence, trio.Event())
             await waiter.wait()
             self._waiters.pop(sequence, None)
@@ -191,3 +185,16 @@ def _withdrawn(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[
         for queue in queues
         if sequence in queue and queue.withdraw(sequence, why, arrived=True) is None
     ]
+
+
+def _at_a_stop(number: int | None, not_on_disk: str) -> str:
+    if not_on_disk:
+        return sentence(
+            "the agent is stopping, and {why}: Package {id} is lost if only memory has it; post it"
+            " again once the agent has started",
+            why=not_on_disk,
+            id=number,
+        )
+    return sentence(
+        "the agent is stopping; Package {id} is kept and goes on when it starts again", id=number
+    )

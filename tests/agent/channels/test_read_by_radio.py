@@ -183,7 +183,7 @@ async def test_over_another_where_the_two_do_not_hear_each_other(
         await read(kits[3], "camp reached?", "Dora")
         both = ["read by Cleo, at Kit 3's kit", "read by Dora, at Kit 4's kit"]
         await until(lambda: sorted(ladder(kits[0], sequence)) == both, 600)
-        await until(lambda: not owed(kits[2]) and not owed(kits[3]), 600)
+        await until(lambda: not owed(kits[2]) and not owed(kits[3]))
         await silence(kits)
 
 

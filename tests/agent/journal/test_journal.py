@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,8 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.files import JournalFiles
+from fieldagent.agent.journal.journal import USABLE_AGAIN, Journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
 from fieldagent.store.schema import Schema
@@ -215,11 +217,53 @@ async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> No
     assert (tmp_path / "journal.sqlite3.1.bad").exists()
 
 
+@pytest.mark.parametrize("how_far", ["taken", "on its way"])
+async def test_an_sos_that_comes_while_the_disk_is_looked_at_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how_far: str
+) -> None:
+    """Only memory has it: an agent that began anew now would begin with what the disk has."""
+    journal, taken, goes_on = Journal(tmp_path / "journal.sqlite3"), [False], threading.Event()
+    monkeypatch.setattr(JournalFiles, "can_start_anew", lambda files, writing: look())
+
+    def take_in(db: sqlite3.Connection) -> None:
+        goes_on.wait(PATIENCE)
+        taken[0] = True
+
+    def look() -> bool:
+        if how_far == "taken":
+            goes_on.set()
+            trio.from_thread.run(journal.commit, take_in)
+        else:
+            trio.from_thread.run(set_out)
+        return True
+
+    async def set_out() -> None:
+        nursery.start_soon(journal.commit, take_in)
+        while not journal.is_busy:
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        journal._files.give_up_disk("the disk does not take what is written")
+        await journal.return_to_disk(idle=lambda: not taken[0])
+        assert journal.failed is None
+        goes_on.set()
+        await journal.commit(lambda _: None)
+        assert taken[0]
+        monkeypatch.setattr(JournalFiles, "can_start_anew", lambda files, writing: True)
+        await journal.return_to_disk(idle=lambda: not taken[0])
+        assert journal.failed is None
+        await journal.return_to_disk(idle=lambda: True)
+        assert str(journal.failed) == USABLE_AGAIN
+    journal.close()
+
+
 ACKNOWLEDGE = """
 import sqlite3, sys, trio
 from pathlib import Path
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.files import JournalFiles
+from fieldagent.agent.journal.journal import USABLE_AGAIN, Journal
 
 async def main():
     journal = Journal(Path(sys.argv[1]))
