@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, WrongProperty, text, whole
 
 RADIOS = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import trio
@@ -16,6 +16,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.page import map_file
 from fieldagent.page.tiles import ZOOM_MAX, MapAbout, Tile, UnusableMap
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OURS = "/map/{z}/{x}/{y}"
 ZOOM_OF_SERVERS = 19

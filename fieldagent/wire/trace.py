@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 import cbor2
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import imt, jspr, strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
 
