@@ -14,7 +14,6 @@ import trio
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.page import map_file
 from fieldagent.page.tiles import ZOOM_MAX, MapAbout, Tile, UnusableMap
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -46,6 +45,9 @@ class CarriedMap:
         """Return None where there is none, or none that can be used."""
         if self.path is None:
             return None
+        # Who carries no map does without what reads one.
+        from fieldagent.page import map_file
+
         try:
             found = await trio.to_thread.run_sync(map_file.about, self.path)
         except UnusableMap as unusable:
@@ -60,6 +62,8 @@ class CarriedMap:
             return None
         if self.trouble is not None:
             raise UnusableMap(self.trouble)
+        from fieldagent.page import map_file
+
         try:
             return await trio.to_thread.run_sync(map_file.tile, self.path, zoom, x, y)
         except UnusableMap as unusable:

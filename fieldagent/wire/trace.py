@@ -17,7 +17,7 @@ from contextlib import suppress
 import cbor2
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire import imt, jspr, strict_cbor
+from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
 
 SENT, CAME, HAPPENED = ">", "<", "!"
@@ -167,6 +167,9 @@ def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 
 def _ends_of_garbled(whole: bytes) -> list[int]:
     """Return where the base64 ends, without its padding, of each message with a wrong CRC."""
+    # What talks to such a modem has them loaded; others do without.
+    from fieldagent.wire import imt, jspr
+
     found, assembly = [], imt.MtAssembly()
     ends: dict[imt.MessageKey, tuple[int, int]] = {}
     for match in re.finditer(rb"299 messageTerminate(?:Segment|Status) \{[^\r]*\}\r", whole):
