@@ -57,14 +57,14 @@ def read(text: str) -> list[TraceRecord]:
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line.startswith("#"):
             continue
-        match = _LINE.fullmatch(line)
+        match = re.fullmatch(_LINE, line)
         if match is None:
             raise RemoteProtocolError(f"line {number} is none of a trace: {line[:60]!r}")
         found.append(TraceRecord(float(match[1]), match[2], _plain(match[3])))
     return found
 
 
-_LINE = re.compile(r"([0-9]{1,12}\.[0-9]{3}) ([<>!]) ((?:[ -\[\]-~]|\\\\|\\x[0-9a-f]{2})*)")
+_LINE = r"([0-9]{1,12}\.[0-9]{3}) ([<>!]) ((?:[ -\[\]-~]|\\\\|\\x[0-9a-f]{2})*)"
 
 
 def _escaped(data: bytes) -> str:

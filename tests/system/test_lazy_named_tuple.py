@@ -96,7 +96,7 @@ def test_it_may_have_other_bases_and_be_one(named_tuple: Any) -> None:
     class Kept(named_tuple, Generic[Carried]):  # type: ignore[misc]
         carried: Carried
 
-    class Last(Kept):
+    class Last(Kept[Any]):
         def first(self) -> Any:
             return self.carried[0]
 
