@@ -25,6 +25,7 @@ PURE = {
     # It gives what stands beside the code and never changes, as an import does.
     "system.data_files",
     "system.lazy_dataclass",
+    "system.lazy_named_tuple",
     "system.sentence",
     "package",
     "wire",

@@ -24,11 +24,11 @@ from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_l
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.hub_piggyback import HubPiggyback
 from fieldagent.agent.outbound.incident_status import incident_status
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
-from fieldagent.agent.outbound.piggyback import HubPiggyback, RadioPiggyback
 from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
     from fieldagent.agent.mesh.station import Station, StationTerms
     from fieldagent.agent.mqtt.service import MqttService, Publisher
+    from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
     from fieldagent.agent.people.service import PeopleService
     from fieldagent.agent.tak_lan.service import TakLan
 

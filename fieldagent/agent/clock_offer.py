@@ -10,11 +10,13 @@ import json
 import logging
 from pathlib import Path
 
-from fieldagent.agent.outcomes import CLOCK_OFFER
 from fieldagent.system.folder import put_file
 from fieldagent.system.lived_time import LivedTime
 
 log = logging.getLogger(__name__)
+
+CLOCK_OFFER = "clock.offer"
+"""In the agent's state directory: what the time is, where the system's clock is wrong."""
 
 
 def leave(clock: LivedTime, state_directory: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fieldagent.agent.channels.healing import Healing, HealingStep, steps_of
 from fieldagent.agent.settings import Settings
-from fieldagent.agent.sms.ways import way_of
 
 
 def healing_of(settings: Settings) -> dict[str, Healing]:
@@ -22,6 +21,9 @@ def healing_of(settings: Settings) -> dict[str, Healing]:
         steps = steps_of(settings.cellular_heal, run)
         found.append(Healing("cellular", "", steps, run, after, after))
     if settings.sms.port:
+        # A kit without SMS does without what speaks to its modem.
+        from fieldagent.agent.sms.ways import way_of
+
         run = settings.sms.recovery_command
         steps = steps_of(settings.sms.heal, run, *way_of(settings.sms.port).heals)
         found.append(Healing("sms", settings.sms.port, steps, run))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 from fieldagent.mqtt.place import (
     CA_FILE,
@@ -16,6 +15,7 @@ from fieldagent.mqtt.place import (
     port_of,
     senders,
 )
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, one_of, text, whole
 
 

@@ -8,7 +8,6 @@ import socket
 import ssl
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 
@@ -23,6 +22,7 @@ from fieldagent.http.message import Judge
 from fieldagent.http.pace import CpuPace
 from fieldagent.http.server import serve
 from fieldagent.page.refusals import in_their_language
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_certificate
 from fieldagent.system.private import make_private_folder
 from fieldagent.system.supervisor import Note

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, WrongProperty, text, whole
 
 RADIOS = {
@@ -44,8 +44,8 @@ they are."""
 
 _NAME = r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{3,6}"
 _CALL = rf"{_NAME}(?:-(?:[1-9]|1[0-5]))?"
-_CALLS = re.compile(rf"{_CALL}|{_NAME}-\*|\*")
-_HANDLE = re.compile(rf"![0-9a-fA-F]{{8}}|[0-9a-fA-F]{{64}}|{_CALL}")
+_CALLS = rf"{_CALL}|{_NAME}-\*|\*"
+_HANDLE = rf"![0-9a-fA-F]{{8}}|[0-9a-fA-F]{{64}}|{_CALL}"
 
 
 def is_among(handle: str, calls: Collection[str]) -> bool:
@@ -58,7 +58,7 @@ def _people(value: str) -> Mapping[str, str]:
     found = {}
     for each in filter(None, map(str.strip, value.split(","))):
         handle, _, name = each.partition(" ")
-        if not _HANDLE.fullmatch(handle) or not name.strip():
+        if not re.fullmatch(_HANDLE, handle) or not name.strip():
             raise WrongProperty(
                 "must be radios and names such as `!a1b2c3d4 Ada, !0badf00d Ben` (of MeshCore the"
                 " public key, 64 hexadecimal digits; of APRS the call, hb9abc-9),"
@@ -85,13 +85,13 @@ def _calls(value: str) -> Collection[str]:
 
 
 def _certain_calls(value: str) -> Collection[str]:
-    return _listed(value, re.compile(_CALL), "hb9abc-9, each with its SSID")
+    return _listed(value, _CALL, "hb9abc-9, each with its SSID")
 
 
-def _listed(value: str, form: re.Pattern[str], such_as: str) -> Collection[str]:
+def _listed(value: str, form: str, such_as: str) -> Collection[str]:
     found = [each.strip() for each in value.split(",") if each.strip()]
     for each in found:
-        if not form.fullmatch(each):
+        if not re.fullmatch(form, each):
             raise WrongProperty(f"must be calls such as {such_as}, not {each!r}")
     return frozenset(each.lower() for each in found)
 

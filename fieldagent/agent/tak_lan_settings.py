@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, WrongProperty, whole
 
 

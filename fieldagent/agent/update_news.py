@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 
 from fieldagent.system import waits
 from fieldagent.system.folder import put_file
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fieldagent.cli.subcommand import CommandParser
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Option(NamedTuple):

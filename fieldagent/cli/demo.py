@@ -10,7 +10,7 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -21,6 +21,7 @@ from fieldagent.cli.demo_team import demo_team
 from fieldagent.cli.kit.run import ended
 from fieldagent.hub.access.secret import new_password
 from fieldagent.simulator.commands import Bench, obey
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.log_lines import start_logging
 from fieldagent.system.scrypt import hash_password
 from fieldagent.system.signals import Asks

@@ -7,12 +7,13 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.drill.kit import Kit, Posted
 from fieldagent.drill.outage import DAY, START
 from fieldagent.drill.world import World
 from fieldagent.package.package import Channel
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OFTEN = 0.1
 """Share of the wait from which on something that was away is why."""

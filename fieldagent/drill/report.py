@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent import __version__
 from fieldagent.drill.findings import CallForHelp, Findings, clock
 from fieldagent.drill.plan import DrillPlan
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import counted
 
 UNKNOWN = """\

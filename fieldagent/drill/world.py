@@ -20,7 +20,7 @@ from fieldagent.agent.channels.connecting import ServerPlace, Unreachable
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import HubAddress
 from fieldagent.agent.mesh import repeating, station
-from fieldagent.agent.outbound import piggyback
+from fieldagent.agent.outbound import radio_piggyback
 from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
 from fieldagent.drill.desk import DrillDesk
@@ -51,7 +51,7 @@ HUB_PARTS = (
     "check-ins and updates",
 )
 """Of the hub's parts, those that have to do with kits; its calls to the operator are beside."""
-WITH_CHANCE = (drivers, piggyback, repeating, sbd, station)
+WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, station)
 """The agent's modules that draw a chance of their own."""
 TELL_EVERY = 6 * 3600.0
 

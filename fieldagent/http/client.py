@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import cache
-from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import h11
@@ -26,6 +25,7 @@ from fieldagent.http.parser_error import in_words
 from fieldagent.http.secure import secured
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~-._?"

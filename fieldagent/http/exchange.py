@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPMessage
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class RawAnswer(NamedTuple):

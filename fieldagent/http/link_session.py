@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from math import inf
-from typing import Generic, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 import trio
 
 from fieldagent.http.web_socket import Closed
 from fieldagent.system.error_groups import first_error
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import (

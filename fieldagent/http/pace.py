@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
@@ -22,6 +22,7 @@ from fieldagent.http.cookie import cookie_of
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.system.bill import charge_to, nobody, payer
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import retry_after
 from fieldagent.system.sentence import sentence
 

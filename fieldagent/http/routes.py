@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.http.guard import METHODS
 from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.target import segments
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Route(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a comment shows that the stream lives."""

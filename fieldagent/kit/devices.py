@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import trio
@@ -29,6 +28,7 @@ from fieldagent.agent.radios.known import RADIOS, radio
 from fieldagent.agent.radios.radio_line import is_serial, open_line
 from fieldagent.agent.satellites.known import MODEMS, modem
 from fieldagent.system.error_groups import first_error
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CONSOLES = Path("/sys/class/tty/console/active")
 """Names the lines on which this system has its console."""

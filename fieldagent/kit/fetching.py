@@ -11,9 +11,10 @@ import urllib.request
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.system.exit_codes import REFUSED
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import reason_of
 
 MOST_BYTES = 20_000_000

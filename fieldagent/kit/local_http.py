@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from http.client import HTTPConnection, HTTPException
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.http.exchange import exchange
 from fieldagent.system.exit_codes import REFUSED, UNAVAILABLE
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
 

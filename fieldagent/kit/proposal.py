@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS, radio
@@ -19,6 +18,7 @@ from fieldagent.kit.devices import FoundDevice
 from fieldagent.kit.serial_ports import is_same_port
 from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.java_properties import with_pairs
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import InvalidSettings
 
 SECRETS = ("-token", "-key", "-pin")

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from fieldagent.agent.outcomes import CLOCK_OFFER
+from fieldagent.agent.clock_offer import CLOCK_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.package.strict_json import NotJson, load_document

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.agent.settings import load
 from fieldagent.kit import (
@@ -34,6 +34,7 @@ from fieldagent.kit.update_order import UpdateOrder
 from fieldagent.kit.version_order import check_newer
 from fieldagent.system.exit_codes import ERROR, OK, TAKEN
 from fieldagent.system.folder import put_file
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.log_lines import complain
 from fieldagent.system.minisign import NotSigned, TrustedKey
 from fieldagent.system.program_delta import (

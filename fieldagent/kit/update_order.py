@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class UpdateOrder(NamedTuple):

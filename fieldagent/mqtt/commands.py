@@ -20,7 +20,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
@@ -29,6 +29,7 @@ from fieldagent.mqtt.session import MqttSession
 from fieldagent.package.reading import Fault, InvalidPackage
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
 from fieldagent.system.seldom import Seldom
 from fieldagent.system.wording import counted

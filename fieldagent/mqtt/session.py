@@ -10,11 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 import trio
 
 from fieldagent.system.error_groups import first_error
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import mqtt
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.mqtt import ConnectCode, FromBroker, Published, Will

@@ -6,13 +6,13 @@ import re
 
 from fieldagent.system.sentence import sentence
 
+# As text: `re` compiles and keeps them when the first is read, and most kits never read one.
 _NUMBER = r"([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)"
-_DECIMAL = re.compile(rf"([+-]?)\s*{_NUMBER}\s*[°º]?", re.ASCII)
+_DECIMAL = rf"([+-]?)\s*{_NUMBER}\s*[°º]?"
 # Degree, minute and second signs, as keyboards and phones offer them; a blank will do too.
-_PARTED = re.compile(
+_PARTED = (
     rf"([+-]?)\s*([0-9]{{1,3}})(?:\s*[°º:]\s*|\s+){_NUMBER}\s*(?:['′’´:]\s*|\s+|$)"
-    rf"(?:{_NUMBER}\s*(?:\"|″|”|''|′′)?\s*)?",
-    re.ASCII,
+    rf"(?:{_NUMBER}\s*(?:\"|″|”|''|′′)?\s*)?"
 )
 _SIDES = {"N": 1, "S": -1, "E": 1, "W": -1}
 """O is none of them: it is east in German and west in French."""
@@ -45,10 +45,10 @@ def read_degrees(text: str, sides: str) -> float:
         side, plain = _SIDES[plain[0]], plain[1:].strip()
     elif plain[-1:] in sides and plain:
         side, plain = _SIDES[plain[-1]], plain[:-1].strip()
-    if found := _DECIMAL.fullmatch(plain):
+    if found := re.fullmatch(_DECIMAL, plain, re.ASCII):
         sign, degrees = found.groups()
         return side * _signed(sign, _decimal(degrees))
-    if found := _PARTED.fullmatch(plain):
+    if found := re.fullmatch(_PARTED, plain, re.ASCII):
         sign, whole, minutes, seconds = found.groups()
         parts = [_decimal(minutes), _decimal(seconds or "0")]
         if max(parts) >= 60 or (seconds is not None and not parts[0].is_integer()):

@@ -10,7 +10,8 @@ that is silent since noon is not praised for its morning. What has no precedent 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 LEAST = 5
 """Packages below which nothing is said."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.package.package import Location, Waypoint
 from fieldagent.package.payload import Identity
 from fieldagent.package.writing import write_timestamp
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CONTENT_TYPES = {
     "geojson": "application/geo+json",

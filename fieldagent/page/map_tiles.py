@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import trio
@@ -14,8 +14,8 @@ import trio
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.page import map_file
 from fieldagent.page.tiles import ZOOM_MAX, MapAbout, Tile, UnusableMap
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OURS = "/map/{z}/{x}/{y}"
 ZOOM_OF_SERVERS = 19
@@ -45,6 +45,9 @@ class CarriedMap:
         """Return None where there is none, or none that can be used."""
         if self.path is None:
             return None
+        # Who carries no map does without what reads one.
+        from fieldagent.page import map_file
+
         try:
             found = await trio.to_thread.run_sync(map_file.about, self.path)
         except UnusableMap as unusable:
@@ -59,6 +62,8 @@ class CarriedMap:
             return None
         if self.trouble is not None:
             raise UnusableMap(self.trouble)
+        from fieldagent.page import map_file
+
         try:
             return await trio.to_thread.run_sync(map_file.tile, self.path, zoom, x, y)
         except UnusableMap as unusable:

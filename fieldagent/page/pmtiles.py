@@ -9,7 +9,8 @@ import struct
 import zlib
 from array import array
 from bisect import bisect_right
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 MAGIC = b"PMTiles"
 VERSION = 3

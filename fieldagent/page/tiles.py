@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.package.strict_json import NotJson, check_depth
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RIFF": "image/webp"}
 """Content types, by how a tile begins."""

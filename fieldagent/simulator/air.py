@@ -9,9 +9,9 @@ from dataclasses import field
 from heapq import heappop, heappush
 from math import inf
 from random import Random
-from typing import NamedTuple
 
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 TURNAROUND = 0.005
 """Seconds."""

@@ -12,10 +12,10 @@ import struct
 from collections import deque
 from hashlib import sha256
 from random import Random
-from typing import NamedTuple
 
 from fieldagent.simulator.air import SharedAir
 from fieldagent.simulator.lora import SNR, LoraBoard
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.lora import LoraSettings, air_time

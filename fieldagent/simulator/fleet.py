@@ -11,7 +11,7 @@ import ssl
 import time
 from dataclasses import replace
 from math import ceil, inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
@@ -24,6 +24,7 @@ from fieldagent.package.package import Location
 from fieldagent.simulator.fleet_figures import FleetFigures
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import EPOCH, Entry, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.keepalive import Keepalive

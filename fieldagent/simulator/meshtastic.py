@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from hashlib import sha256
 from math import inf
 from random import Random
-from typing import NamedTuple
 
 from fieldagent.simulator.air import SharedAir
 from fieldagent.simulator.lora import RSSI, SNR, LoraBoard
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.lora import air_time

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PAGE = 4096
 """Bytes; what SQLite has made since 3.12 where nobody says otherwise."""

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import NamedTuple
 
 from fieldagent.store.schema import Schema
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _BITS = 0x7FFF
 """A version is below 32 768: `application_id` is signed, and so stays above zero."""

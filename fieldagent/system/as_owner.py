@@ -22,7 +22,9 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 T = TypeVar("T")
 

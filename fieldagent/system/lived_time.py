@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
 
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 

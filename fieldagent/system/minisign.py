@@ -13,7 +13,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PLAIN, HASHED = b"Ed", b"ED"
 """What is signed: the file, or its BLAKE2b-512 (the default since minisign 0.11)."""

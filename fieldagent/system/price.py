@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
 _PRICE = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,6}))? ([A-Z]{3})", re.ASCII)

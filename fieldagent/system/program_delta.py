@@ -14,8 +14,8 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.zstd import ZstdFailed, pack, unpack
 
 BEFORE = b"#!/usr/bin/env python3\n"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import EARLIEST
 from fieldagent.system.minisign import NotSigned
 

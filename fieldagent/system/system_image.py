@@ -14,7 +14,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PIECE = 16 << 20
 FORMAT = 1

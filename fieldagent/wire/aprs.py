@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.ax25 import Callsign, Frame, read_call
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 IMT, SBD = "imt", "sbd"

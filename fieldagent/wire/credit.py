@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CREDIT_BYTES = 50
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import cbor2
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.member import in_range, is_int

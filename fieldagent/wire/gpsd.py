@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.package.strict_json import NotJson, check_depth
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 WATCH = b'?WATCH={"enable":true,"json":true};\n'

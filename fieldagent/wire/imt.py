@@ -20,8 +20,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import jspr
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.sbd_status import MoStatus, SessionVerdict

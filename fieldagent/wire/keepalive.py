@@ -18,9 +18,9 @@ An interval that is set stays as it is; what cuts the link is noted all the same
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
 
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FIRST, SHORTEST, LONGEST = 45.0, 5.0, 300.0
 """Seconds."""

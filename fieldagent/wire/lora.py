@@ -6,7 +6,8 @@ Source: Semtech AN1200.13, "LoRa Modem Designer's Guide", section 3.
 from __future__ import annotations
 
 from math import ceil
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PREAMBLE = 8
 """Symbols; 4.25 more end it."""

@@ -18,8 +18,8 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 from hashlib import sha256
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.length_frames import LengthDeframer
 

@@ -10,8 +10,8 @@ and StreamAPI, PhoneAPI, Router of the firmware for what the members mean.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.length_frames import LengthDeframer
 from fieldagent.wire.lora import LoraSettings

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import base64
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FIRST_BYTES, SECOND_BYTES = 74, 64
 """Algorithm, key and signature; the signature of the trusted comment."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.package.strict_json import NotJson, check_depth
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import sms_modem
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome

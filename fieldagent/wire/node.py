@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import cbor2
 
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import cobs, strict_cbor
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 Message = TypeVar("Message", bound=NamedTuple)

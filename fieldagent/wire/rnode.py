@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import kiss
 from fieldagent.wire.lora import LoraSettings
 

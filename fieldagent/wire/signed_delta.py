@@ -10,8 +10,8 @@ The first two are the signature's, and the comment is its trusted one (`minisign
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.minisign_text import (
     FIRST_BYTES,
     SECOND_BYTES,

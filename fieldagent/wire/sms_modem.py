@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import sms_pdu
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.outcome import Outcome

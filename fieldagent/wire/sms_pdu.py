@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import sms_alphabet
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from math import cos, radians
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fieldagent import __version__
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import tak
 from fieldagent.wire.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.wire.tak import PlacedMarker, Sighting, TakUnit

@@ -13,9 +13,10 @@ from array import array
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fieldagent.system.data_files import read_data
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.arithmetic_code import Coder
 from fieldagent.wire.errors import RemoteProtocolError
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 import cbor2
 
-from fieldagent.wire import imt, jspr, strict_cbor
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
 
 SENT, CAME, HAPPENED = ">", "<", "!"
@@ -57,14 +57,14 @@ def read(text: str) -> list[TraceRecord]:
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line.startswith("#"):
             continue
-        match = _LINE.fullmatch(line)
+        match = re.fullmatch(_LINE, line)
         if match is None:
             raise RemoteProtocolError(f"line {number} is none of a trace: {line[:60]!r}")
         found.append(TraceRecord(float(match[1]), match[2], _plain(match[3])))
     return found
 
 
-_LINE = re.compile(r"([0-9]{1,12}\.[0-9]{3}) ([<>!]) ((?:[ -\[\]-~]|\\\\|\\x[0-9a-f]{2})*)")
+_LINE = r"([0-9]{1,12}\.[0-9]{3}) ([<>!]) ((?:[ -\[\]-~]|\\\\|\\x[0-9a-f]{2})*)"
 
 
 def _escaped(data: bytes) -> str:
@@ -167,6 +167,9 @@ def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 
 def _ends_of_garbled(whole: bytes) -> list[int]:
     """Return where the base64 ends, without its padding, of each message with a wrong CRC."""
+    # What talks to such a modem has them loaded; others do without.
+    from fieldagent.wire import imt, jspr
+
     found, assembly = [], imt.MtAssembly()
     ends: dict[imt.MessageKey, tuple[int, int]] = {}
     for match in re.finditer(rb"299 messageTerminate(?:Segment|Status) \{[^\r]*\}\r", whole):

@@ -29,7 +29,7 @@ from fieldagent.agent.channels.sbd_modem import Modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.standing import standing_of
-from fieldagent.agent.satellites.probes import SBD
+from fieldagent.agent.satellites.sbd_probe import SBD
 from fieldagent.package.package import Message, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.sbd_modem import SimulatedModem

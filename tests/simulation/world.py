@@ -34,7 +34,7 @@ from fieldagent.agent.channels import (
 from fieldagent.agent.channels.connecting import Unreachable
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.mesh import repeating, station
-from fieldagent.agent.outbound import incident_repeat, piggyback
+from fieldagent.agent.outbound import incident_repeat, radio_piggyback
 from fieldagent.agent.outbound import missing_fragments as gaps
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.radios import node
@@ -109,7 +109,7 @@ UPDATE sqlite_sequence SET seq = {number} WHERE name = 'package';
 """
 """A journal begins at a random number, but a seed at its own, above any that was drawn."""
 
-WITH_CHANCE = (drivers, imt_kind, piggyback, repeating, sbd, station)
+WITH_CHANCE = (drivers, imt_kind, radio_piggyback, repeating, sbd, station)
 """The agent's modules that draw a chance of their own: a seed gives it."""
 
 

@@ -29,8 +29,6 @@ from fieldagent.system.sentence import sentence
 DAY = 86_400
 LOOKED_AT = 5_000
 """Own positions, the newest, among which a day's are."""
-TYPICAL = Location(47.376888, 8.541694, None, 408.0, 1.4, 270.0)
-"""What a position takes hardly depends on where it is."""
 
 
 def routes(parts: Parts, tracking: Tracking) -> list[Route]:
@@ -134,7 +132,9 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
         raise Problem(409, detail="no tracker has told its pace yet: is fieldagent-track running?")
     clock = parts.journal.clock
     now = clock.date(clock.now())
-    found = costs(Package(TYPICAL), parts.outboxes, now)
+    # What a position takes hardly depends on where it is.
+    typical = Location(47.376888, 8.541694, None, 408.0, 1.4, 270.0)
+    found = costs(Package(typical), parts.outboxes, now)
     # Its options keep their proportion.
     moving = interval * told.moving_interval / told.interval
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import field
 from math import exp, inf, log
-from typing import NamedTuple
 
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WINDOW = 4
 """Packets that wait to be answered; what is urgent may join them."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import trio
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.seldom import Seldom
 
 log = logging.getLogger(__name__)

@@ -11,13 +11,13 @@ import os
 import socket
 import ssl
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.http import tls
 from fieldagent.http.secure import secured
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ADDRESS_MAX = 15.0
 """Seconds for one of the addresses that a name may have."""

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import field
 from enum import Enum
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import trio
 
 from fieldagent.agent.channels.air_time import AirTime
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Unreadable
 from fieldagent.wire.outcome import Outcome

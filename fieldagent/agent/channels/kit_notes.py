@@ -10,7 +10,6 @@ from dataclasses import field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 
@@ -21,6 +20,7 @@ from fieldagent.agent.outcomes import OFFER, PROGRAM_OFFER
 from fieldagent.system import waits
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.backup_note import Ask, Copies, Fetch, Holding, Inventory
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (

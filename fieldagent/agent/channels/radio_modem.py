@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import trio
 
 from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.channels.contract import Outbox, Transmission
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.seldom import Seldom
 
 log = logging.getLogger(__name__)

@@ -17,10 +17,11 @@ No question sets anything, and nothing is transmitted on the air.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 Read = TypeVar("Read")
 

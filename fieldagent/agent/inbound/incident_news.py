@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.incident import OWN, HeardIncident
 from fieldagent.package.package import IncidentWord, Message, Parcel, Said
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire.envelope import Entry, Source
 from fieldagent.wire.incident_proof import is_proved

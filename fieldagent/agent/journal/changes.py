@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 TOPICS = ("package", "inbound", "sos")
 AT_ONCE = 100

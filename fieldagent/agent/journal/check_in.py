@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Asked(NamedTuple):

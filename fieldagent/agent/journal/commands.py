@@ -11,12 +11,13 @@ A command that reads goes from `accepted` to `owed` at once; one that is refused
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, NamedTuple
+from typing import Any
 
 import cbor2
 
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.command import BY_NAME, RemoteCommand
 
 KEPT = 200

@@ -6,10 +6,10 @@ What was paid for or confirmed is never only logged. The oldest go first.
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 COUNT_MAX = 1_000
 BYTES_MAX = 1 << 20

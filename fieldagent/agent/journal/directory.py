@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Person as Named
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import counted
 
 if TYPE_CHECKING:

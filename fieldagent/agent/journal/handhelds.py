@@ -4,9 +4,9 @@ its way to them. Times are lived seconds where nothing else is said."""
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KNOWN_FOR = 86_400.0
 """Seconds for which a packet of theirs is known again: its numbers are random for each start."""

@@ -17,9 +17,9 @@ import struct
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 from zlib import crc32
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.private import make_private_file
 
 CHOSEN_IDS = 2**30

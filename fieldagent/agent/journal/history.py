@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Known, Storage
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WAITS = "waits"
 """The event that a Package does not begin on a channel at once, and for how long and why."""

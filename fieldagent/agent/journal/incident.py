@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Channel, IncidentWord, Said
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OWN = 0
 """Where a station's number stands: this kit."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.delivery import NOT_CONFIGURED
 from fieldagent.package.forecast import PastLeg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
 """The place before which everything is."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 Note = Callable[[sqlite3.Connection], None]
 

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
@@ -21,6 +21,7 @@ from fieldagent.agent.journal.untouched import use_note
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
 from fieldagent.system.folder import sync_folder
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.private import make_private_folder
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import check_in as asked
@@ -26,6 +26,7 @@ from fieldagent.package.package import Channel, CheckIn, Status
 from fieldagent.package.payload import Identity, stranger
 from fieldagent.package.reach import Rung
 from fieldagent.package.reading import InvalidPackage, read_package
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ONLY_PEER = 0
 """The holder on a channel where there is one peer."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from zlib import crc32
 
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import SOS_MARK, Identity
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
 
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class BudgetDay(NamedTuple):

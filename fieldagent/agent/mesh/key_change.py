@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from fieldagent.agent.mesh.neighbours import Neighbours

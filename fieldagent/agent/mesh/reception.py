@@ -19,7 +19,7 @@ from fieldagent.agent.mesh.twins import Twins
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
-from fieldagent.agent.outbound.piggyback import RadioPiggyback
+from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Status
 from fieldagent.package.reach import Rung

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Collection
-from typing import NamedTuple
 
 from fieldagent.agent.journal import inbound, outbound, spending
 from fieldagent.agent.journal.records import Accepted, Spent
@@ -19,6 +18,7 @@ from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Item, Package, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import canonical, kind_of
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.seldom import Seldom
 from fieldagent.wire.credit import credits_for

@@ -18,8 +18,9 @@ from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.rounds import AT_HAND, KEPT, OnItsWay, Rounds, goes_round
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
-from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat, goes_down
+from fieldagent.agent.outbound.piggyback import Repeat
 from fieldagent.agent.outbound.proof import entry_of
+from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback, goes_down
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Ack, Entry, Introduction, RelayRequest, SentBy, Source, decode

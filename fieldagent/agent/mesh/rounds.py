@@ -26,7 +26,8 @@ from math import inf
 
 from fieldagent.agent.channels.air_pace import CROWD, backoff
 from fieldagent.agent.mesh.neighbours import Neighbours
-from fieldagent.agent.outbound.piggyback import RadioPiggyback, Repeat
+from fieldagent.agent.outbound.piggyback import Repeat
+from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import BEYOND_MAX, Ack, Entry, RelayRequest, Source, digest_of, encode
 

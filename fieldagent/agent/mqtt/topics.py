@@ -13,7 +13,7 @@ DISCOVERY/status               Home Assistant's birth                subscribed
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class MqttTopics(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from fieldagent.agent.outbound.cost import Cost, costs
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 

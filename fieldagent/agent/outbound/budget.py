@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
 
 from fieldagent.agent.journal import spending
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.spending import BudgetDay
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire.credit import CREDIT_BYTES, CREDITS, Tariff
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.terms import price
 from fieldagent.package.delivery import legs_of
 from fieldagent.package.package import Channel, Package
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Cost(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -15,13 +16,15 @@ from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.piggyback import RadioPiggyback
 from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import FanOut, Leg
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.envelope import Ack, digest_of
+
+if TYPE_CHECKING:
+    from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 
 
 class AgentStopping(Exception):

@@ -8,11 +8,11 @@ there before some time (`by`) waits for a cheaper way as long as the dearer one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from fieldagent.package.delivery import CHEAPEST_FIRST, FanOut, Leg
 from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import Channel, Package
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ENOUGH = 0.95
 """Of what the longest wait would deliver more cheaply, or of what would be in time without one."""

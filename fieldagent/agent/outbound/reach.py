@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from fieldagent.agent.journal import directory, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
@@ -23,6 +22,7 @@ from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reach import LADDER, Rung, in_words
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Step(NamedTuple):

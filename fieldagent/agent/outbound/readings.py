@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from math import inf
-from typing import NamedTuple
 
 from fieldagent.agent.channels.air_pace import backoff
 from fieldagent.agent.journal.inbound import StationOwed
 from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, digest_of
 
 ALONE_AFTER = 5.0

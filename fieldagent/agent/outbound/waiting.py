@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
@@ -17,6 +17,7 @@ from fieldagent.agent.outbound.head_start import CHEAPER, GATHERS
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import Leg, legs_json
 from fieldagent.package.package import Channel
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NO_CHANNEL = (
     "no channel is configured: set satellite-port, radio-port or hub-address and restart the agent"

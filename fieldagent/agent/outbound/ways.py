@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from math import inf
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import NO_WAY, Way
 
 LIVES = 2100.0

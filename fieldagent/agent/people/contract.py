@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.package.package import Location
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PRECISE = 32
 """Bits of a position that nobody has blurred."""

@@ -7,10 +7,10 @@ hub's and the settings' word is about a handheld, so it falls with the key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from fieldagent.agent.journal import directory, handhelds
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Holder(NamedTuple):

@@ -9,11 +9,11 @@ a known name     of a radio that is not known. Where the key is who somebody is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from fieldagent.agent.journal import directory, handhelds
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.people.contract import in_short
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ANOTHER_KEY = (
     "the radio {handle} ({name}) has another key than before: it was set up anew, or somebody else"

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from math import inf
 from random import getrandbits
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 from urllib.parse import quote
 
 import trio
@@ -43,6 +43,7 @@ from fieldagent.agent.people.contract import (
 from fieldagent.agent.people.meshcore_host import FULL, CompanionHost, attended
 from fieldagent.package.package import Location
 from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.meshcore_companion import (

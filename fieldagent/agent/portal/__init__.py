@@ -17,13 +17,13 @@ from collections.abc import Callable
 from functools import cache
 from html import escape
 from string import Template
-from typing import NamedTuple
 
 from fieldagent.http.languages import preferred
 from fieldagent.http.message import FORM, Admission, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.page.language import LANGUAGES
 from fieldagent.system.data_files import read_data
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 STAYS = 12 * 3600.0
 """Seconds for which a phone is told that all is well."""

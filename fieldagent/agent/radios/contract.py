@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, RadioModem
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key
 
 

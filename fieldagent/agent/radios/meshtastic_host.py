@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import field
 from math import inf
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import trio
 
@@ -25,6 +25,7 @@ from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.radios.radio_line import RadioLine, is_serial, open_line
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.seldom import Seldom
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.errors import RemoteProtocolError

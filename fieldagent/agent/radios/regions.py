@@ -8,9 +8,9 @@ antennas and who needs a licence are no matter of this table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from fieldagent.agent.channels.air_time import AirLimit, Dwell
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
 WIDE = 500_000

@@ -15,11 +15,15 @@ from fieldagent.agent.channels.line_speed import SEARCH_EVERY, answers_at
 from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.agent.satellites.probes import PROBES
+from fieldagent.agent.satellites.imt.probe import IMT
+from fieldagent.agent.satellites.sbd_probe import SBD
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
 
 log = logging.getLogger(__name__)
+
+PROBES = (SBD, IMT)
+"""In which order they are asked."""
 
 AWAY = 300.0
 """Seconds that a modem must have been away before another kind is looked for in its place."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from typing import NamedTuple
 
 from fieldagent.agent.channels.contract import ChannelLink, Outbox, Reception
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class SatelliteSeat(NamedTuple):

@@ -15,7 +15,7 @@ from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.agent.satellites.probes import SBD
+from fieldagent.agent.satellites.sbd_probe import SBD
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
 from fieldagent.wire import sbd

@@ -9,8 +9,8 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_modem import Stored
 from fieldagent.wire.sms_pdu import Content, Deliver, Part, StatusReport
 

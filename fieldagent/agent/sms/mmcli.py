@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import field
-from typing import NamedTuple
 
 import trio
 
@@ -17,6 +16,7 @@ from fieldagent.agent.sms.arrivals import Arrival, Found, WaitingParts
 from fieldagent.agent.sms.contract import GsmRefuses, GsmSilent
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.process_group import end_group
 from fieldagent.wire import modem_manager
 from fieldagent.wire.errors import RemoteProtocolError

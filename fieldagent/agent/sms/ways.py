@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import NamedTuple
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.healing import HealingStep
@@ -16,6 +15,7 @@ from fieldagent.agent.sms.contract import SmsModem
 from fieldagent.agent.sms.pin import PinMemory
 from fieldagent.agent.sms.settings import MANAGED, SmsSettings
 from fieldagent.system.finding import Finding
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 Opened = AbstractAsyncContextManager[SmsModem]
 

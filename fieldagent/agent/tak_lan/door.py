@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.journal.journal import Journal
@@ -31,6 +30,7 @@ from fieldagent.agent.tak_lan import outward
 from fieldagent.agent.tak_lan.dry_run import in_words
 from fieldagent.agent.tak_lan_settings import TakLanSettings
 from fieldagent.package.package import Channel, Message, Package, Person
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
 from fieldagent.wire import cot, tak, tak_map
 from fieldagent.wire.errors import RemoteProtocolError

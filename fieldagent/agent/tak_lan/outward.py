@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.package.package import Location
 from fieldagent.package.tracks import Placed
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit

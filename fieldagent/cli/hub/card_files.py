@@ -6,13 +6,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from fieldagent.cli.ask_password import ask_password
 from fieldagent.kit import card_format, cloud_init
 from fieldagent.kit.cloud_init import Unfit
 from fieldagent.kit.provision import AUTHORITY, UPDATE_KEY
 from fieldagent.system.folder import put_file
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned, read_keys
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.cli.hub import settings
 from fieldagent.cli.hub.opened_store import show_list, with_store
@@ -25,6 +25,7 @@ from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import ERROR, OK
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned
 from fieldagent.system.program_delta import NoDelta, read_delta
 from fieldagent.system.signed_release import DELTA, taken_as

@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from fieldagent.agent.from_afar import NEVER
 from fieldagent.agent.settings import KEYS
@@ -21,6 +20,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import audit, kit_report
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned, read_signature
 from fieldagent.system.properties import WrongProperty, no_setting
 from fieldagent.system.wording import reason_of

@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
@@ -34,6 +34,7 @@ from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.directories import is_held
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.finding import Finding
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted, reason_of

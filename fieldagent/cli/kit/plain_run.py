@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class RunArguments(NamedTuple):

@@ -6,10 +6,9 @@ before. An account's count only delays: nobody can keep its owner out.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from fieldagent.http.problem import Problem
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate, retry_after
 from fieldagent.system.sentence import sentence
 

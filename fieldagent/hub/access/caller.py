@@ -11,7 +11,6 @@ import binascii
 import re
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 from fieldagent.http.address import Network, is_in
 from fieldagent.http.message import Request
@@ -21,6 +20,7 @@ from fieldagent.hub.access.attempts import too_many
 from fieldagent.hub.access.push import Push
 from fieldagent.hub.store.contract import Db, few_rows, one_of
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
 from fieldagent.system.sentence import sentence
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
 from fieldagent.hub.access.caller import Place
 from fieldagent.hub.access.directory import Refused, Row, is_member, named_rows, note_of_member
@@ -13,6 +12,7 @@ from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Person
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.kit_note import Directory, DirectoryEntry
 

@@ -5,7 +5,7 @@ they sent or were sent."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from fieldagent.hub.access import credentials, directory, people
 from fieldagent.hub.access.subject import Subject, devices_of
@@ -17,6 +17,7 @@ from fieldagent.hub.records import audit, sos, workspace_log
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.package.package import Data
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 AT_ONCE = 200
 """Items read in one look."""

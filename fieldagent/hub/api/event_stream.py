@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import field
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -30,6 +30,7 @@ from fieldagent.hub.records.lease import Leases
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import NOT_STORED
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 K = TypeVar("K")
 V = TypeVar("V")

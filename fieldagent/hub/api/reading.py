@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
@@ -24,6 +24,7 @@ from fieldagent.package.package import Item, Location, recorded
 from fieldagent.package.payload import Identity, estimated_position, event
 from fieldagent.package.tracks import Placed
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
 """The place before which everything is."""

@@ -4,7 +4,7 @@ budget lasts. Everything else waits for a link."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.api.sos_desk import GRACE
 from fieldagent.hub.escalation import words_down
@@ -13,6 +13,7 @@ from fieldagent.hub.records import ledger
 from fieldagent.hub.records.ledger import Entered, Posting
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Message
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import credits_for
 
 SMS_CREDITS = 1

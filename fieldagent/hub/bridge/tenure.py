@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import trio
 
@@ -21,6 +21,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import told_once
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import tak_map
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from typing import NamedTuple
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, is_in
 from fieldagent.http.cookie import set_cookie
@@ -13,6 +12,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import sessions
 from fieldagent.hub.store.contract import Store
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PATH = "/console/enter/{token}"
 

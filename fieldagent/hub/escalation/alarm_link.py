@@ -13,10 +13,10 @@ import hashlib
 import hmac
 import re
 import secrets
-from typing import NamedTuple
 
 from fieldagent.hub.access.known_devices import signing_key
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEY = "alarm links"
 LASTS = 3 * 86_400.0

@@ -18,7 +18,6 @@ import logging
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk
@@ -33,6 +32,7 @@ from fieldagent.hub.records.owed import WORD_MAX
 from fieldagent.hub.records.sos import Sos, Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.escalation.contract import Own
@@ -13,6 +13,7 @@ from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
 from fieldagent.page.language import ENGLISH
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.system.span import span
 

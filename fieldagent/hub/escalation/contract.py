@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from fieldagent.http.client import Opener
 from fieldagent.http.routes import Route
 from fieldagent.hub.store.contract import Store
 from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key
 from fieldagent.system.supervisor import Note
 from fieldagent.webhook.delivery import HandoverResult

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from fieldagent.hub.api.sos_desk import GRACE
 from fieldagent.hub.escalation import words_down
@@ -25,6 +24,7 @@ from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message
 from fieldagent.package.reach import Rung
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WITHIN = 30 * 86_400.0
 """Seconds for which an SMS answers what a kit wrote to its number."""

@@ -16,13 +16,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from fieldagent.hub.escalation.contract import ContactAnswer, Inward, Own
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import reason_of
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.sos_desk import for_a_pager
@@ -15,6 +15,7 @@ from fieldagent.hub.records.sos import Sos, SosState
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.writing import clock_time
 from fieldagent.page.language import ENGLISH
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WORDS = 300
 """Characters of what was said, at most."""

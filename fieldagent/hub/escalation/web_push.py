@@ -12,7 +12,7 @@ import base64
 import json
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives import hashes
@@ -26,6 +26,7 @@ from fieldagent.http.client import Opener, RequestFailed, request
 from fieldagent.hub.access.known_devices import signing_key
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import judge

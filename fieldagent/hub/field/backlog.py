@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.store.contract import Db, Store, marks
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 SLICE = 2_000
 """Rows: 5 ms."""

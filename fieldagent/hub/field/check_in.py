@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access.directory import note_of_device
 from fieldagent.hub.records import ledger, sos
@@ -18,6 +18,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, earliest, one_of
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.package.writing import clock_time, minutes_in_words
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 

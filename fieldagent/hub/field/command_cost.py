@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from fieldagent.hub.field.mobile_terminated import REACHED, allowance
 from fieldagent.hub.records.account import ACCOUNT, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.command import RemoteCommand, verb_of
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode

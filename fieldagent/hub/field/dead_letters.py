@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db, marks
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 OF_ONE_MAX = 200

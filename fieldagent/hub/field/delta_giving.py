@@ -3,8 +3,6 @@ there, and the command to take it waits on the kit until that is whole."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.cost import costs
 from fieldagent.hub.field.update_offers import Candidate, cannot
@@ -14,6 +12,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Data
 from fieldagent.package.reading import ITEM_BYTES_MAX, KINDS
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME, RemoteCommand
 from fieldagent.wire.signed_delta import digest_of_payload

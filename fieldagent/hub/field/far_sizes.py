@@ -7,8 +7,6 @@ entered, and the others wait for a link.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from fieldagent.hub.field.envelope_packing import Waiting
 from fieldagent.hub.field.mobile_terminated import most_parts, sizes, wait_for_link
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
@@ -16,6 +14,7 @@ from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import Data
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import listed, sentence
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.errors import LocalProtocolError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import trio
 
@@ -30,6 +29,7 @@ from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.supervisor import Note, brief, log_fault
 from fieldagent.system.wording import counted
 from fieldagent.wire.outcome import Outcome

@@ -4,7 +4,6 @@ brings down by radio. What comes back proves itself, too."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from fieldagent.hub.access.directory import secrets_of
 from fieldagent.hub.contract import Device
@@ -12,6 +11,7 @@ from fieldagent.hub.field.envelope_packing import Waiting, introduction, waiting
 from fieldagent.hub.records import commands, earshot
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Parcel
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.parcel import BODY_MAX, DOWN, wrap
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
@@ -26,6 +26,7 @@ from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME, SEALED_KEY_BYTES, RemoteCommand
 from fieldagent.wire.command_answer import text_of

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.contract import Bearer, Device, Unknown
@@ -36,6 +35,7 @@ from fieldagent.hub.field.envelope_packing import (
 from fieldagent.hub.records import contact, workspace_log
 from fieldagent.hub.records.ledger import WAITS, confirm_all
 from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.sms_frame import PARTS_DOWN, SmsFrame, envelope_bytes_down
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.records import audit, kit_report, lease
 from fieldagent.hub.store.contract import Db, insert, marks
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import counted
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer

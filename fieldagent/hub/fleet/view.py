@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.field import check_in
 from fieldagent.hub.field.check_in import Rule
@@ -18,6 +18,7 @@ from fieldagent.hub.records.kit_condition import About, KnownCondition, until_no
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.writing import clock_time
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.kit_condition import CAPPED, SINCE_BOOT, THROTTLED, UNDER_VOLTAGE, throttling
 from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, span
 

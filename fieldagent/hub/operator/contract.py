@@ -10,12 +10,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from fieldagent.http.routes import Route
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.failures import Failure
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key
 from fieldagent.system.supervisor import Note
 from fieldagent.wire.outcome import Outcome

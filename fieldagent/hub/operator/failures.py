@@ -4,7 +4,8 @@ again. Each operator's own codes are beside the operator."""
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 HOURLY = 3600.0
 """Seconds after which people may have corrected what a call failed on; a refused one is free."""

@@ -11,9 +11,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from fieldagent.hub.places.shape import Shape, beyond
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EDGE = 30.0
 """Metres beyond the edge within which a kit that was inside has not left: receivers err so far."""

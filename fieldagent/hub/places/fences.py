@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access import people
 from fieldagent.hub.access.directory import Refused, Row, device_named, insert_row
@@ -26,6 +26,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import SosState
 from fieldagent.hub.store.contract import Db, insert, one_of
 from fieldagent.package.package import SOS_PRIORITY, Message
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 ALARM = "fence"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access.directory import Refused, Row, insert_row
 from fieldagent.hub.places import shape
@@ -29,6 +29,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Db, earliest, one_of
 from fieldagent.package.package import SOS_PRIORITY, Message
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 ALARM = "overdue"

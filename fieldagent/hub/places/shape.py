@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import cos, hypot, inf, radians, remainder
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.package.great_circle import EARTH, distance
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 _DEGREE = EARTH * radians(1)

@@ -7,10 +7,11 @@ whoever runs the hub. Secrets never come here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.contract import number_of
 from fieldagent.hub.store.contract import Db, insert, marks
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ADMINISTRATION = "administration"
 """Who does it at the hub's own machine, by `fieldagent hub`."""

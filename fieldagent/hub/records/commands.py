@@ -11,7 +11,7 @@ Over satellite nobody confirms it but the answer.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.records import audit, kit_condition
 from fieldagent.hub.records.earshot import AGAIN_AFTER, NEXT_AFTER
@@ -20,6 +20,7 @@ from fieldagent.hub.records.owed import announce_mail
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.command import BY_NAME, RemoteCommand, in_words
 from fieldagent.wire.command_answer import text_of
 from fieldagent.wire.envelope import Entry, decode, encode

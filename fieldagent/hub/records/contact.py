@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.package import Location
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 SMS_NEWS = "kit sms"
 """Announced when something may be due by SMS to a kit."""

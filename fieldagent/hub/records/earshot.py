@@ -9,11 +9,11 @@ another journal.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 STATIONS_MAX = 64
 """That a kit may tell of."""

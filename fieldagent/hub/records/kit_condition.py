@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records import contact
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import kit_status
 from fieldagent.wire.command_answer import STATUS
 from fieldagent.wire.errors import RemoteProtocolError

@@ -12,7 +12,6 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
-from typing import NamedTuple
 
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.records import alarm, ring_alerts, sos, workspace_log
@@ -22,6 +21,7 @@ from fieldagent.package.package import IncidentWord, Item, Message, Person, Said
 from fieldagent.package.reach import Rung
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
 
 WAITS = "('waiting', 'packed', 'sent')"

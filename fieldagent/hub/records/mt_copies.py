@@ -17,9 +17,9 @@ from __future__ import annotations
 import binascii
 import json
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Unreadable
 
 KEPT = 10 * 86_400.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.reach import Rung
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NEWS = "outward"
 """Announced where there is something new."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from fieldagent.hub.records import audit
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.day_hours import among
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 NEVER = "none"

@@ -7,11 +7,12 @@ power cut the kit is asked from `place` on.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import HUB, note
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import counted
 from fieldagent.wire.backup_note import Direction
 

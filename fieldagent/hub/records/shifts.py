@@ -11,7 +11,7 @@ Each function is one operation for `Store.commit`, `read` or `once`. Times are U
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.day_hours import among
@@ -19,6 +19,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.package.writing import clock_time
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ALARM = "watch"
 """The kind of such an alarm, among the SOS."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from math import floor
-from typing import NamedTuple
 
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Said
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"
 """What is announced when something happened to one, or an item came."""

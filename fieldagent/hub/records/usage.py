@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.price import Price, sum_of
 from fieldagent.system.wording import counted
 from fieldagent.wire.credit import credits_for

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fieldagent.hub.store.contract import ROWS, Db, few_rows, one_of
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 AT_ONCE = 4_000
 """Rows that are made in one transaction, nearly: of few devices that are far behind, or of many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.api.sos_table import cell
 from fieldagent.hub.report import print_page
@@ -13,6 +13,7 @@ from fieldagent.hub.report.kit_week import KitWeek
 from fieldagent.package import tracks
 from fieldagent.package.package import Location
 from fieldagent.package.writing import clock_time, write_timestamp
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 COLUMNS = (
     *("what", "time", "kind", "state", "over", "came", "latitude", "longitude", "altitude"),

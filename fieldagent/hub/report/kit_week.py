@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading, sos_desk
@@ -23,6 +23,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item, Location, recorded
 from fieldagent.package.payload import Identity
 from fieldagent.package.tracks import Placed, legs
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ITEMS_MAX = 50_000
 """Of either direction: a kit that tells where it is each 15 seconds of the week has 40 320."""

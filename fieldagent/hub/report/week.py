@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
-from typing import NamedTuple
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 _WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})", re.ASCII)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from fieldagent.hub import idle
 from fieldagent.hub.api import sos_desk
@@ -14,6 +14,7 @@ from fieldagent.hub.api.event_stream import UNSETTLED, Follower
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 

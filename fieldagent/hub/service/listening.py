@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
-from typing import NamedTuple
 
 from fieldagent.http.address import source_of
 from fieldagent.http.listeners import open_listeners, open_unix_listener
@@ -13,6 +12,7 @@ from fieldagent.hub.access import sessions
 from fieldagent.hub.access.caller import address_of
 from fieldagent.hub.access.known_devices import KnownDevices
 from fieldagent.hub.settings import HubSettings
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Listeners(NamedTuple):

@@ -10,12 +10,12 @@ import base64
 import hashlib
 import hmac
 import secrets
-from typing import NamedTuple
 
 from fieldagent.hub.access import secret
 from fieldagent.hub.access.directory import SYNTHETIC, insert_row
 from fieldagent.hub.records.audit import HUB, PUSH, note
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.signature import PREFIX
 
 LEFT = 600.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.store.postgres_connections import LOOK, Connection, Connections
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _WAITS = (
     "SELECT pid, wait_event_type, wait_event, pg_blocking_pids(pid) FROM pg_stat_activity"

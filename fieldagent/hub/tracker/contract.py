@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.package.reading import ITEMS, WrongValue
 from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KNOTS, KMH = 0.514444, 1 / 3.6
 """Of a speed, in m/s."""

@@ -5,12 +5,11 @@ Each function is one operation for `Store.commit`, `read` or `once`. Raises Refu
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from fieldagent.hub.access import directory, secret
 from fieldagent.hub.access.directory import Refused, Row, named_rows
 from fieldagent.hub.records.sos import SosState
 from fieldagent.hub.store.contract import Db, insert
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
 
 EVERY = 60

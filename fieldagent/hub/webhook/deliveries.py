@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.api.sos_desk import for_a_pager, note_posted
 from fieldagent.hub.api.standing import reached
@@ -27,6 +27,7 @@ from fieldagent.package.package import Item, recorded
 from fieldagent.package.payload import Identity, estimated_position, event_json, payload_json
 from fieldagent.package.writing import write_timestamp
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE
 from fieldagent.webhook.schedule import RETRY_AFTER_MAX, SCHEDULE, SOS_SCHEDULE, delay

@@ -32,7 +32,7 @@ from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.piggyback import RadioPiggyback
+from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import open_node

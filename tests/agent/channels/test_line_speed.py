@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.satellites.probes import IMT, PROBES, SBD
+from fieldagent.agent.satellites.auto import PROBES
+from fieldagent.agent.satellites.imt.probe import IMT
+from fieldagent.agent.satellites.sbd_probe import SBD
 from tests.breaking import Put, environment
 from tests.processes import MODULE, PATIENCE, Running, agent, imt_sky, sky
 

@@ -22,7 +22,7 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.satellites.probes import SBD
+from fieldagent.agent.satellites.sbd_probe import SBD
 from fieldagent.package.package import Data, Message, Status
 from fieldagent.simulator import sbd_commands
 from fieldagent.simulator.base_camp import BaseCamp

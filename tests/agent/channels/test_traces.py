@@ -25,7 +25,8 @@ from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.satellites.imt import driver as imt_driver
-from fieldagent.agent.satellites.probes import IMT, SBD
+from fieldagent.agent.satellites.imt.probe import IMT
+from fieldagent.agent.satellites.sbd_probe import SBD
 from fieldagent.package.package import Message, Status
 from fieldagent.wire import imt, jspr, trace
 from fieldagent.wire.errors import RemoteProtocolError

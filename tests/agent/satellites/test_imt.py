@@ -22,7 +22,7 @@ from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.budget import DayLimit
 from fieldagent.agent.satellites.imt import driver
-from fieldagent.agent.satellites.probes import IMT
+from fieldagent.agent.satellites.imt.probe import IMT
 from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import read_package
 from fieldagent.simulator.base_camp import BaseCamp

@@ -21,7 +21,7 @@ from fieldagent.agent.satellites.imt.modem import (
     Mailbag,
     open_modem,
 )
-from fieldagent.agent.satellites.probes import IMT
+from fieldagent.agent.satellites.imt.probe import IMT
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
 from fieldagent.wire.errors import RemoteProtocolError

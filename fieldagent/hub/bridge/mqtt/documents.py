@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.bridge.mqtt.topics import HubTopics
 from fieldagent.mqtt import discovery as shown
 from fieldagent.mqtt.discovery import CONSUMER
 from fieldagent.package.writing import write_timestamp
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "incident")
 """Of what kits send."""

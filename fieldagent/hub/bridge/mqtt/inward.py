@@ -21,7 +21,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.directory import Refused
@@ -43,6 +43,7 @@ from fieldagent.mqtt.commands import document_in, take_key
 from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.package.reading import Fault, InvalidPackage
 from fieldagent.package.strict_json import NotJson
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import counted
 
 OURS = ("sourceUserId", "workspaceId")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fieldagent.hub.access import people
 from fieldagent.hub.access.caller import Caller
@@ -20,6 +20,7 @@ from fieldagent.hub.bridge.mqtt.documents import KitItem, OpenIncident
 from fieldagent.hub.escalation import words_down
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NAME = "mqtt"
 DAY = 86_400.0

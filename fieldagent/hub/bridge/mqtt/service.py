@@ -7,7 +7,7 @@ import logging
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import trio
 
@@ -28,6 +28,7 @@ from fieldagent.mqtt.commands import Commands, HourlyGate, MqttCommand
 from fieldagent.mqtt.session import STEADY, BrokerLost, MqttClient, MqttSession, wait_before
 from fieldagent.system import waits
 from fieldagent.system.error_groups import first_error
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import reason_of
 from fieldagent.wire.mqtt import Published, Will
 

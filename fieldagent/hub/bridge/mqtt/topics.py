@@ -18,7 +18,8 @@ DISCOVERY/status                      Home Assistant's birth                   s
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class CommandAddress(NamedTuple):

@@ -7,10 +7,11 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from fieldagent.hub.bridge.contract import Became, NoteEvents
 from fieldagent.hub.bridge.tak import records
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
 from fieldagent.system.seldom import Seldom
 from fieldagent.wire import cot, tak

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.contract import Became
@@ -24,6 +23,7 @@ from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message, Waypoint
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import tak_map
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import (
     Key,
     WrongProperty,

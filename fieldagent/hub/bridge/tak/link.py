@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import trio
 
@@ -25,6 +25,7 @@ from fieldagent.hub.bridge.connecting import Lost, open_stream
 from fieldagent.hub.bridge.tak import records
 from fieldagent.hub.bridge.tak.site import TakSite
 from fieldagent.system.error_groups import first_error
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import reason_of
 from fieldagent.wire import tak
 from fieldagent.wire.cot import CotEvent, EventSplitter, encode, type_of

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple
 
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import words_down
@@ -18,6 +17,7 @@ from fieldagent.hub.records.ledger import stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item
 from fieldagent.package.reach import Rung
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import tak_map
 
 NAME = "tak"

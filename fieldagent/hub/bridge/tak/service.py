@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import trio
 
@@ -38,6 +37,7 @@ from fieldagent.hub.store.contract import ANYTHING, Db
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.reach import Rung
 from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import CotEvent
 from fieldagent.wire.tak import ChatReceipt, TakUnit

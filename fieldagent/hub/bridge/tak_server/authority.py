@@ -13,7 +13,6 @@ import ssl
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -24,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fieldagent.hub.bridge.tak_server.certificates import PHONE_LASTS
 from fieldagent.hub.bridge.tak_server.invitations import CertificateTerms
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEY = "tak-authority"
 """Under which its private key is kept, beside what the hub signs with otherwise."""

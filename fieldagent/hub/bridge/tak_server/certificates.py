@@ -10,12 +10,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from fieldagent.hub.access.directory import Refused, Row, member_of, named_rows
 from fieldagent.hub.bridge.tak.records import TakPerson
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PHONE_LASTS = 730 * 86_400.0
 """Seconds that a phone's certificate is good for."""

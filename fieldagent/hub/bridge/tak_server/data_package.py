@@ -10,8 +10,10 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from xml.sax.saxutils import escape, quoteattr
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _Entries: TypeAlias = "dict[str, bool | int | str]"
 FOLDER = "certs"

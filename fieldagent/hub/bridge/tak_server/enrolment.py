@@ -18,7 +18,6 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
 import trio
@@ -37,6 +36,7 @@ from fieldagent.hub.bridge.tak_server.authority import Authority
 from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
 from fieldagent.hub.bridge.tak_server.invitations import CertificateTerms
 from fieldagent.hub.store.contract import Store
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.seldom import Seldom
 
 log = logging.getLogger(__name__)

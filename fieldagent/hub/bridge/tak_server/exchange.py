@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from fieldagent.hub.bridge.contract import Became, NoteEvents
 from fieldagent.hub.bridge.tak import records
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
 from fieldagent.wire import cot, tak
 from fieldagent.wire.cot import CotEvent

@@ -8,13 +8,13 @@ theirs that are revoked.
 from __future__ import annotations
 
 import secrets
-from typing import NamedTuple
 
 from fieldagent.hub.access import secret
 from fieldagent.hub.bridge.tak_server import certificates
 from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 LASTS = 900.0
 """Seconds."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 import trio
 
@@ -19,6 +18,7 @@ from fieldagent.hub.bridge.tak_server.exchange import Exchange, TakGuest
 from fieldagent.hub.bridge.tak_server.outbox import PhoneOutbox
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import tak
 from fieldagent.wire.cot import CotEvent, EventSplitter, type_of
 from fieldagent.wire.tak import TakUnit

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import trio
 
@@ -36,6 +36,7 @@ from fieldagent.hub.not_now import patient
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.seldom import Seldom
 from fieldagent.system.wording import reason_of
 from fieldagent.wire.cot import CotEvent

@@ -1,14 +1,9 @@
-"""What each kind of satellite modem is asked, so that its answer shows that it is there."""
+"""What an IMT modem is asked, so that its answer shows that it is there."""
 
 from __future__ import annotations
 
 from fieldagent.agent.channels.line_speed import Probe
 from fieldagent.wire import imt, jspr
-
-
-def _answers_at(said: bytes) -> bool:
-    # In words, or as V0 has it: its settings may be stored.
-    return b"OK" in said or said.replace(b"AT\r", b"").strip(b"\r\n\0") == b"0"
 
 
 def _answers_jspr(said: bytes) -> bool:
@@ -17,10 +12,6 @@ def _answers_jspr(said: bytes) -> bool:
     return lines.next_line() is not None
 
 
-SBD = Probe(
-    "sbd", (19_200, 115_200, 9_600, 38_400, 57_600, 4_800, 2_400, 1_200), b"AT\r", _answers_at
-)
-"""Those that +IPR sets, the likelier first."""
 IMT = Probe(
     "imt",
     (imt.BAUD, 115_200, 460_800, 921_600),
@@ -28,4 +19,3 @@ IMT = Probe(
     _answers_jspr,
 )
 """No source that we have names another speed of a 9704 than its own: the usual ones around it."""
-PROBES = (SBD, IMT)

@@ -1,0 +1,174 @@
+"""Words to the hub that ride along: receipts of what it sent, and reports of missing fragments."""
+
+from __future__ import annotations
+
+import sqlite3
+from math import inf
+
+from fieldagent.agent.journal import inbound, incident, outbound
+from fieldagent.agent.journal.inbound import RungOwed, UnreadableOwed
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.draft import Draft
+from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat, RungKey
+from fieldagent.package.package import IncidentWord, Said
+from fieldagent.wire.credit import Tariff
+from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
+
+RECEIPTS_BYTES = 100
+"""Bytes of receipts that go beside Packages where bytes are paid: about ten. A modem that keeps no
+copy of what came relies on them."""
+NAME_INCIDENT_EVERY = 300.0
+"""Seconds after which an open incident is named over a link that costs nothing, where nothing else
+goes: a hub whose database was restored rings again."""
+
+
+class HubPiggyback:
+    """Receipts for what the hub sent, and reports of fragments that are missing of it."""
+
+    def __init__(self, journal: Journal, queue: ChannelQueue, *, at_once: bool = False) -> None:
+        self._journal = journal
+        self._queue = queue
+        self._channel = queue.channel
+        self._at_once = at_once
+        self._reports: dict[int, Entry] = {}
+        self._owed: dict[int, Entry] = {}
+        self._under_way: set[int] = set()
+        self._rungs: dict[RungKey, RungOwed] = {}
+        self._rungs_under_way: set[RungKey] = set()
+        self._unreadable: list[UnreadableOwed] = []
+        self._unreadable_under_way: list[UnreadableOwed] = []
+        # A new journal knows nobody, while the hub may have told all names to the one before.
+        self._asks = not queue.terms.authentic and not inbound.knows_anybody(journal)
+        self._incident_named = -inf
+        """When the open incident was named last, in lived time."""
+        self.look()
+
+    @property
+    def _tariff(self) -> Tariff:
+        return self._queue.terms.tariff
+
+    def look(self) -> None:
+        """Receipts are owed: they go with the next transmission, and an SOS's at once."""
+        for sequence, at, sos, digest in inbound.owed(self._journal, self._channel):
+            if sequence not in self._under_way:
+                self._owed[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)
+        self._rungs = {
+            each.key: each
+            for each in inbound.rungs_owed(self._journal)
+            if each.key not in self._rungs_under_way
+        }
+        self._unreadable = [
+            each
+            for each in inbound.unreadable_owed(self._journal, self._channel)
+            if each not in self._unreadable_under_way
+        ]
+
+    def report(self, origin: int, report: Entry) -> None:
+        self._reports[report.sequence] = report
+
+    def ask_names(self) -> None:
+        # Over a link the hub is told the journal before anything else, and tells names by it.
+        self._asks = not self._queue.terms.authentic
+
+    def is_worth_sending(self) -> bool:
+        at_once = self._at_once or any(entry.sos for entry in self._owed.values())
+        told = bool(self._owed) and at_once
+        free = bool(self._rungs) and not self._tariff.units(1)
+        lacks = bool(self._reports or self._unreadable)
+        return lacks or told or free or self._names_incident()
+
+    def _names_incident(self) -> bool:
+        """Return whether the open incident is to be named though nothing else goes: where it is
+        free."""
+        if self._tariff.units(1) or incident.open_one(self._journal) is None:
+            return False
+        return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_EVERY
+
+    def fill(self, draft: Draft, room: int) -> Piggybacked:
+        words = Piggybacked()
+        for sequence, report in list(self._reports.items()):
+            if draft.add(report, room):
+                words.reports[sequence] = self._reports.pop(sequence)
+        for each in list(self._unreadable):
+            if draft.add(Entry(0, each.said, each.at), room):
+                words.unreadable.append(each)
+                self._unreadable.remove(each)
+        self._unreadable_under_way += words.unreadable
+        self._fill_receipts(draft, room, words)
+        if self._asks and draft.entries:
+            # No more than is paid already.
+            free = min(room, self._tariff.paid_with(len(draft)))
+            number = outbound.journal_number(self._journal)
+            words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
+        self._fill_incident(draft, room, words)
+        return words
+
+    def _fill_incident(self, draft: Draft, room: int, words: Piggybacked) -> None:
+        """Each contact that happens anyway names the open incident, where that costs nothing more;
+        an item of it names it by itself."""
+        found = incident.open_one(self._journal)
+        if found is None or any(entry.sos for entry in draft.entries):
+            return
+        free = min(room, self._tariff.paid_with(len(draft))) if self._tariff.units(1) else room
+        if draft.entries or self._names_incident():
+            clock = self._journal.clock
+            word = IncidentWord(found.number, Said.OPEN)
+            named = Entry(0, word, int(clock.date(clock.now())))
+            words.named_incident = draft.add(named, free)
+            if words.named_incident:
+                self._incident_named = clock.now()
+
+    def _fill_receipts(self, draft: Draft, room: int, words: Piggybacked) -> None:
+        """Those that cost nothing, or the few bytes that they have where bytes are paid; where
+        nothing else goes, those that are worth it."""
+        if draft.entries and self._tariff.step > 1:
+            room = min(room, self._tariff.paid_with(len(draft)))
+        elif draft.entries:
+            room = min(room, max(len(draft) + RECEIPTS_BYTES, self._tariff.minimum))
+        elif not self.is_worth_sending():
+            return
+        for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):
+            # The SOS was urgent on its way here; the receipt of it is an ordinary entry.
+            if draft.add(Entry(sequence, receipt.content, receipt.time), room):
+                words.receipts[sequence] = self._owed.pop(sequence)
+            else:
+                # In order: the hub takes an item for lost whose receipt is missing before another.
+                break
+        self._under_way |= words.receipts.keys()
+        for key, owed in list(self._rungs.items()):
+            said = Receipt(max(0, -owed.origin), owed.digest, owed.rung, owed.text)
+            if draft.add(Entry(owed.sequence, said, owed.at), room):
+                words.rungs[key] = self._rungs.pop(key)
+        self._rungs_under_way |= words.rungs.keys()
+
+    def next_repeat(self, *, busy: bool | None) -> Repeat | None:
+        return None
+
+    def joining(self) -> Repeat | None:
+        return None
+
+    def joined(self, repeat: Repeat) -> None:
+        pass
+
+    def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
+        inbound.told(db, self._channel, words.receipts)
+        inbound.told_rungs(db, words.rungs)
+        inbound.told_unreadable(db, self._channel, words.unreadable)
+
+    def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
+        self._under_way -= words.receipts.keys()
+        for each in words.unreadable:
+            self._unreadable_under_way.remove(each)
+        self._rungs_under_way -= words.rungs.keys()
+        if words.asked and sent:
+            self._asks = False
+        if words.named_incident and not sent:
+            self._incident_named = -inf
+        if not sent:
+            self._owed |= words.receipts
+            self._rungs |= words.rungs
+            self._unreadable = words.unreadable + self._unreadable
+        if not sent and beside_packages:
+            # Alone, a report has no retry of its own: it is asked for again when it is due.
+            self._reports = words.reports | self._reports
