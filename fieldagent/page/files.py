@@ -44,6 +44,8 @@ _SHARED = {
     "map.css": (__package__, "map.css"),
     "map.js": (__package__, "map.js"),
     "picture.js": (__package__, "picture.js"),
+    "reasons.js": (__package__, "reasons.js"),
+    **{f"reasons-{each}": (__package__, f"reasons/{each}") for each in CATALOGUES},
     "stream.js": (__package__, "stream.js"),
     "text.js": (__package__, "text.js"),
     "world.js": (__package__, "world.js"),
