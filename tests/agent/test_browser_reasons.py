@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
+from fieldagent.page.reasons import in_language
 from tests.browser import browser, page
 from tests.page.texts import places
 from tests.processes import Agent, agent
@@ -31,12 +31,6 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield running
 
 
-def catalogue(language: str) -> dict[str, str]:
-    path = files("fieldagent.page").joinpath(f"reasons/{language}.json")
-    loaded: dict[str, str] = json.loads(path.read_bytes())
-    return loaded
-
-
 def filled(form: str) -> str:
     for place in places(form):
         form = form.replace(place, f"x{place[1]}")
@@ -46,7 +40,9 @@ def filled(form: str) -> str:
 @pytest.mark.parametrize("locale", ["de-CH", "es-ES", "fr-FR", "uk-UA"])
 def test_each_reason_is_read_back_to_its_own_form(chromium: Any, kit: Agent, locale: str) -> None:
     said = {
-        filled(form): filled(own) for form, own in catalogue(locale[:2]).items() if form != ADJACENT
+        filled(form): filled(own)
+        for form, own in json.loads(in_language(locale[:2])).items()
+        if form != ADJACENT
     }
     with page(chromium, kit.port, locale=locale) as shown:
         found = shown.evaluate(BECAUSE, [*said])
