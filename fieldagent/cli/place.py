@@ -9,6 +9,8 @@ from typing import NamedTuple
 from fieldagent.kit.local_http import CallFailed
 from fieldagent.system.exit_codes import USAGE
 
+DECIMALS = 6
+"""Of degrees that a reference is read as: 11 cm, where MGRS names a metre at the finest."""
 _GRID_WORDS = 4
 """Of the longest reference: zone, square and metres apart."""
 _MAY_BE_GRID = re.compile(r"([0-9]{1,2}\s*[A-Z]|[ABYZ])\s*([A-Z]{2}|[0-9]{6})", re.I | re.ASCII)
@@ -42,9 +44,11 @@ def _in_grid(words: Sequence[str]) -> Typed:
     wrong = None
     for count in range(longest, 0, -1):
         try:
-            return Typed(*read_grid(" ".join(words[:count])), words[count:])
+            latitude, longitude = read_grid(" ".join(words[:count]))
         except NotInGrid as error:
             wrong = wrong or error
+        else:
+            return Typed(round(latitude, DECIMALS), round(longitude, DECIMALS), words[count:])
     raise CallFailed(str(wrong), USAGE)
 
 
