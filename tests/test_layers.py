@@ -186,6 +186,7 @@ INSIDE = {
             "ask_password",
             "ask_key",
             "qr_code",
+            "place",
             "item",
         ),
         *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "simulate_fleet", "drill"),

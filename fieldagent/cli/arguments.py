@@ -179,9 +179,9 @@ def _add_sos(commands: Subparsers) -> None:
     sos.add_argument("content", nargs="?", help="the text (SOS)")
     sos.add_argument(
         "--position",
-        nargs=2,
-        metavar=("LATITUDE", "LONGITUDE"),
-        help='where: 47.3769 8.5417, or "47° 22\' 36.8\\" N" (the last one posted)',
+        nargs="+",
+        metavar="PLACE",
+        help="where: 47.3769 8.5417, or 32T MT 65000 47000 (the last one posted)",
     )
     what = sos.add_mutually_exclusive_group()
     what.add_argument("--cancel", action="store_true", help="call it off, and say so")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fieldagent.cli.place import only_place
 from fieldagent.kit.local_http import CallFailed
 from fieldagent.package.picture import picture_type
 from fieldagent.package.reading import ITEM_BYTES_MAX
@@ -25,6 +26,7 @@ def message_of(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def location_of(given: argparse.Namespace) -> dict[str, Any]:
+    """Raises CallFailed where no place is named."""
     members = {
         **_position(given),
         "altitude": given.altitude,
@@ -35,6 +37,7 @@ def location_of(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def waypoint_of(given: argparse.Namespace) -> dict[str, Any]:
+    """Raises CallFailed where no place is named."""
     return {"waypoint": {**_position(given), "name": given.name, "notes": given.notes}}
 
 
@@ -107,8 +110,5 @@ def _scaled(raw: bytes, most: int) -> bytes:
 
 
 def _position(given: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "latitude": given.latitude,
-        "longitude": given.longitude,
-        "timestamp": given.timestamp,
-    }
+    """Raises CallFailed."""
+    return {**only_place(given.place).degrees(), "timestamp": given.timestamp}

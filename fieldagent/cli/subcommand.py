@@ -122,7 +122,9 @@ def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
 
 
 def _add_position(parser: CommandParser) -> None:
-    forms = """47.3769, 47,3769 or "47° 22' 36.8\\" N"; WGS84"""
-    parser.add_argument("latitude", help=f"degrees: {forms}")
-    parser.add_argument("longitude", help="degrees, as those")
+    forms = (
+        """47.3769 8.5417, 47,3769 8,5417 or "47° 22' 36.8\\" N" "8° 32' 30\\" E"; UTM or MGRS:"""
+        " 32T 465000 5247000 or 32T MT 65000 47000; WGS84"
+    )
+    parser.add_argument("place", nargs="+", help=f"degrees: {forms}")
     parser.add_argument("--timestamp", help="ISO 8601; now otherwise")

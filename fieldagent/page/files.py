@@ -14,6 +14,7 @@ from functools import cache, partial
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
+from fieldagent.page import reasons
 from fieldagent.page.language import ENGLISH, LANGUAGES
 from fieldagent.system.data_files import read_data
 
@@ -36,6 +37,8 @@ GZIP = 31
 """The window of zlib's that makes gzip (https://zlib.net/manual.html, deflateInit2)."""
 CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
 """What a page says in another language than English; a browser asks for its own alone."""
+_REASONS = "reasons-"
+"""What those of a language are called, before its code: they are made of one file (`reasons`)."""
 _SHARED = {
     "choices.js": (__package__, "choices.js"),
     "coordinates.js": (__package__, "coordinates.js"),
@@ -44,6 +47,8 @@ _SHARED = {
     "map.css": (__package__, "map.css"),
     "map.js": (__package__, "map.js"),
     "picture.js": (__package__, "picture.js"),
+    "reasons.js": (__package__, "reasons.js"),
+    **{f"{_REASONS}{each}": (__package__, f"{_REASONS}{each}") for each in CATALOGUES},
     "stream.js": (__package__, "stream.js"),
     "text.js": (__package__, "text.js"),
     "world.js": (__package__, "world.js"),
@@ -121,18 +126,24 @@ def _served(request: Request, policy: str, package: str, name: str) -> Response:
     known = request.headers.get("if-none-match", "").replace("W/", "")
     if tag in (each.strip() for each in known.split(",")):
         return Response(304, headers=headers)
-    content = _packed(package, name) if packed else read_data(package, name)
+    content = _packed(package, name) if packed else _content(package, name)
     encoded = (("Content-Encoding", "gzip"),) if packed else ()
     return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))
+
+
+def _content(package: str, name: str) -> bytes:
+    if name.startswith(_REASONS):
+        return reasons.in_language(name.removeprefix(_REASONS).removesuffix(".json"))
+    return read_data(package, name)
 
 
 @cache
 def _packed(package: str, name: str) -> bytes:
     """Compress a file once: it takes 100 times as long as reading it, and stays as it is."""
-    return zlib.compress(read_data(package, name), 9, GZIP)
+    return zlib.compress(_content(package, name), 9, GZIP)
 
 
 @cache
 def _tag(package: str, name: str, packed: bool) -> str:
-    digest = hashlib.sha256(read_data(package, name)).hexdigest()[:16]
+    digest = hashlib.sha256(_content(package, name)).hexdigest()[:16]
     return f'"{digest}{"-gzip" if packed else ""}"'

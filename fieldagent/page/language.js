@@ -94,3 +94,21 @@ async function load() {
 
 /** Done once the language is there, or is not to be had. */
 export const spoken = load();
+
+const HAS_REASON = /"(?:reason|detail|fault|\w*[tT]rouble)":\s*"[^"]/;
+/** Milliseconds that a document waits for the words of its reasons. */
+const WAITS = 4_000;
+let retold;
+
+/** A document of the API as it is known by now: see `read`. */
+export const parsed = text => JSON.parse(text, retold);
+
+/** A document of the API, with each reason in it said in the language of who reads: in English where
+ * its words do not come. */
+export async function read(text) {
+  if (language !== "en" && !retold && HAS_REASON.test(text)) {
+    const words = import("./reasons.js").then(all => retold = all.retold, () => {});
+    await Promise.race([words, new Promise(resolve => setTimeout(resolve, WAITS))]);
+  }
+  return parsed(text);
+}

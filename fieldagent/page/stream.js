@@ -1,6 +1,8 @@
 // A stream of a server's events, which says so where nothing comes any more: a network that is gone,
 // or a server that hangs, ends no connection.
 
+import { parsed } from "./language.js";
+
 /** Seconds after which the server shows that it lives, and milliseconds after which it has not. */
 const ALIVE = 3.5, SILENT = 5_000;
 /** Milliseconds until a stream that does not begin is given up, and one that was refused is asked
@@ -42,7 +44,7 @@ export function follow(path, events, { connected, alive = () => {}, away, refuse
       mine.addEventListener(topic, current(event => {
         heard();
         placed = event.lastEventId !== "";
-        take(JSON.parse(event.data));
+        take(parsed(event.data));
       }));
     mine.onerror = current(() => {
       expect(BEGINS);

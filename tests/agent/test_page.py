@@ -20,15 +20,16 @@ from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
-BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js", "grid.js", "coordinates.js")
-"""What is loaded once somebody looks at the map, where that is in vectors, at /track, types a place
-and wants positions otherwise than in degrees."""
+REASONS = ("reasons.js", *(f"reasons-{each}" for each in CATALOGUES))
+BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js", "grid.js", "coordinates.js", *REASONS)
+"""What is loaded once somebody looks at the map, where that is in vectors, at /track, types a
+place, wants positions otherwise than in degrees, or is told a reason and reads no English."""
 COASTS_MAX = 80_000
 SHARED = (
     *("choices.js", "coordinates.js", "grid.js", "language.js"),
-    *("map.css", "map.js", "picture.js", "stream.js", "text.js", "world.js"),
+    *("map.css", "map.js", "picture.js", "reasons.js", "stream.js", "text.js", "world.js"),
 )
-FILES = (*page.NAMES, *SHARED, "leaflet.css", "leaflet.js", "protomaps-leaflet.js")
+FILES = (*page.NAMES, *SHARED, *REASONS[1:], "leaflet.css", "leaflet.js", "protomaps-leaflet.js")
 PATHS = ["/", "/track", "/worker.js", *(f"/page/{name}" for name in FILES)]
 FOLDERS = [Path(str(files(each))) for each in (page, console, "fieldagent.page")]
 

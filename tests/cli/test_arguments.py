@@ -115,6 +115,11 @@ def flags(parser: argparse.ArgumentParser) -> list[str]:
     ]
 
 
+def needed(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the options that may not be left out; each takes a value."""
+    return [e.option_strings[-1] for e in parser._actions if e.option_strings and e.required]
+
+
 def split(parser: argparse.ArgumentParser) -> bool:
     """Whether it has options, and the last of its arguments may be left out."""
     arguments = parser._get_positional_actions()
@@ -128,10 +133,10 @@ def test_options_stand_between_arguments_too(parser: argparse.ArgumentParser) ->
     """argparse before 3.12 takes all arguments from one place."""
     arguments = parser._get_positional_actions()
     words = [next(iter(each.choices)) if each.choices else "1" for each in arguments]
-    flag = flags(parser)[0]
-    whole, rest = parser.parse_known_args([*words, flag])
+    options = [w for each in needed(parser) for w in (each, "1")] + flags(parser)[:1]
+    whole, rest = parser.parse_known_args([*words, *options])
     assert rest == []
-    between = [*words[:-1], flag, words[-1]]
+    between = [*words[:-1], *options, words[-1]]
     assert parser.parse_known_args(between) == (whole, [])
 
 
@@ -199,3 +204,47 @@ def test_a_decimal_comma_is_read_where_it_can_be_nothing_else(tmp_path: Path) ->
         assert "'2,450' is not a number such as 2450.5 or 2450,5" in done.stderr
         done = fieldagent("sos", "--yes", "--no-wait", "--position", "-33,9", "-8,5", *local)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+        local = ("--port", str(kit.port))
+
+        def send(*words: str) -> subprocess.CompletedProcess[str]:
+            return fieldagent("send", *words, "--no-wait", *local)
+
+        hut = [47.375554, 8.541092]
+        for place in (
+            ("32T MT 65356 47001",),
+            ("32t", "MT", "65356", "47001"),
+            ("32TMT6535647001",),
+        ):
+            assert send("location", *place).returncode == 0
+        assert send("location", "32T", "465356", "5247001").returncode == 0
+        assert send("waypoint", "32T", "MT", "65356", "47001", "Hut").returncode == 0
+        assert send("location", "BAS", "88946", "91876").returncode == 0
+        found = [each["position"] for each in kit.call("GET", "/api/packages").body["packages"]]
+        assert found.pop(0) == pytest.approx([-85.5, 10.25], abs=1e-4)
+        assert found == [pytest.approx(hut, abs=1e-5)] * 5
+        # A letter of a side is none of a band.
+        assert send("location", "33S", "151E").returncode == 0
+        done = send("location", "32T", "MI", "65356", "47001")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "'32T MI 65356 47001' is no place of UTM or MGRS: write it as 32T 465" in done.stderr
+        assert "'47.3' is a latitude alone: give the longitude" in send("location", "47.3").stderr
+        assert (
+            "'500' behind the place is no part of one" in send("location", "1", "2", "500").stderr
+        )
+        sos = ("sos", "--yes", "--no-wait", *local, "--position")
+        assert fieldagent(*sos, "32T", "MI", "65356", "47001").returncode == 2
+        assert kit.call("GET", "/api/sos").body["incident"] is None
+        assert fieldagent(*sos, "32T", "MT", "65356", "47001", "a", "broken", "leg").returncode == 0
+        raised = [e for e in kit.call("GET", "/api/packages").body["packages"] if e["sos"]]
+        assert {each["text"] for each in raised} == {"a broken leg", None}
+        (where,) = [each["position"] for each in raised if each["position"]]
+        assert where == pytest.approx(hut, abs=1e-5)
+        done = fieldagent("sos", "leg", "--yes", *local, "--position", "47", "8", "arm")
+        assert (done.returncode, "'arm' behind the place is no part of one" in done.stderr) == (
+            2,
+            True,
+        )

@@ -140,3 +140,30 @@ def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> No
         shown.locator("#field-latitude").press("Tab")
         shown.wait_for_function("() => document.getElementById('field-longitude').value !== '8.5'")
         assert shown.locator("#field-latitude").input_value().startswith("47.3755")
+
+
+def test_why_nobody_was_told_is_said_at_the_desk_in_ones_own_language(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    administer(database, "contact", "add", "Duty", "duty@example.org")
+    with mail_relay() as relay:
+        gone = relay.settings
+    texts = catalogue("de")["texts"]
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database, **gone, **BEHIND}) as running,
+        console(opened, running, "390-light", locale="de-AT") as shown,
+        agent(tmp_path, kit_of(running, token)) as kit,
+    ):
+        shown.get_by_label(texts["User number or e-mail address"]).fill("olga@example.org")
+        shown.get_by_label(texts["Password"]).fill(SECRET.strip())
+        shown.get_by_role("button", name=texts["Sign in"]).click()
+        assert kit.call("POST", "/api/sos", {"text": "no signal"}).status == 201
+        card = shown.locator("#sos > li.open")
+        # What people say stays as they said it.
+        card.locator(".thread").get_by_text("no signal").wait_for()
+        card.locator("summary").click()
+        told = card.locator("details li").filter(has_text="der Mail-Server")
+        told.get_by_text("Verbindung abgelehnt").wait_for()
+        assert "noch einmal versucht" in told.inner_text()
+        assert "Duty by e-mail" in told.inner_text()

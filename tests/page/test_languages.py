@@ -54,6 +54,7 @@ KIT = Spoken(
         "grid.js",
         "map.js",
         "picture.js",
+        "reasons.js",
         "stream.js",
         "world.js",
     ),
@@ -70,6 +71,7 @@ KIT = Spoken(
         }
         | {"Delivered", "Error", "Canceled", "Collapsed", "&state=Error", "Español", "Français"}
         | {"called off", "heard by", "seen by", "entry sent", "entry received", "spent full"}
+        | {"not told"}
     ),
 )
 ENTRANCE = Spoken(

@@ -141,8 +141,10 @@ class Budget:
         """Return what is spent, for people."""
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
         by_bytes = self._tariff().unit == "byte"
-        used = str(self.spent().bytes) if by_bytes else credits_from_to(self.spent())
-        spent = f"{used} of {self._limit} {'bytes' if by_bytes else 'credits'}"
+        bytes_spent = f"{self.spent().bytes} of {self._limit} bytes"
+        spent = (
+            bytes_spent if by_bytes else f"{credits_from_to(self.spent())} of {self._limit} credits"
+        )
         return f"the budget of today is spent: {spent}{kept}; {self._renewal()}"
 
     def _renewal(self) -> str:

@@ -1,6 +1,6 @@
 // Calls to the agent.
 
-import { language, say } from "./language.js";
+import { language, read, say } from "./language.js";
 
 /** The agent refused; `faults` say what and where. */
 export class Refused extends Error {
@@ -33,7 +33,7 @@ export async function call(method, path, body, headers = {}) {
   let answer, document;
   try {
     answer = await fetch(path, how);
-    document = await answer.json();
+    document = await read(await answer.text());
   } catch {
     answers(false);
     throw new Away();

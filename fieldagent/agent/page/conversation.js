@@ -228,7 +228,7 @@ function story(each, key) {
     try {
       const told = await call("GET", `/api/package/${each.id}`);
       lines.replaceChildren(...told.story.map(line => element("li", {}, time(line.at), " ",
-        [line.channel, line.event].filter(Boolean).join(" "), line.detail ? `: ${line.detail}` : "",
+        [term(line.channel), line.event].filter(Boolean).join(" "), line.detail ? `: ${line.detail}` : "",
         line.times > 1 ? ` ${counted(line.times, "({n} time, the last then)", "({n} times, the last then)")}` : "")));
     } catch (error) {
       lines.replaceChildren(element("li", {}, error.message));

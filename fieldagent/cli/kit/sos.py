@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fieldagent.cli.kit.answer import report, show
+from fieldagent.cli.place import only_place, read_place
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package import canned
 from fieldagent.package.package import PositionSource
@@ -39,19 +40,30 @@ def sos(given: argparse.Namespace) -> int:
 
 
 def _raise(given: argparse.Namespace) -> int:
+    body = _raised(given)
     if not given.yes and not _confirmed():
         print("fieldagent: no SOS was sent; use --yes in scripts", file=sys.stderr)
         return USAGE
-    body: dict[str, Any] = {} if given.content is None else {"text": given.content}
-    if given.position is not None:
-        latitude, longitude = given.position
-        place = {"latitude": latitude, "longitude": longitude, "source": PositionSource.TYPED}
-        body["position"] = place
     incident = call(given.port, "POST", "/api/sos", body).body
     if given.no_wait:
         show(given, incident, incident_text(incident))
         return OK
     return _follow(given, incident)
+
+
+def _raised(given: argparse.Namespace) -> dict[str, Any]:
+    """Raises CallFailed where the place is none."""
+    body: dict[str, Any] = {} if given.content is None else {"text": given.content}
+    if given.position is None:
+        return body
+    place = read_place(given.position)
+    body["position"] = {**place.degrees(), "source": PositionSource.TYPED}
+    # Words behind the place are the text.
+    if given.content is None and place.rest:
+        body["text"] = " ".join(place.rest)
+    elif place.rest:
+        only_place(given.position)
+    return body
 
 
 def _follow(given: argparse.Namespace, incident: dict[str, Any]) -> int:

@@ -1,6 +1,6 @@
 // The hub's API, as the console asks it: who is signed in, and what goes wrong on the way.
 
-import { language, say } from "./language.js";
+import { language, read, say } from "./language.js";
 import { by, plain } from "./text.js";
 
 /** Who has signed in: id, name, role, workspaceId, mayPush, mayAnswer, mayAdminister. */
@@ -43,16 +43,16 @@ async function ask(method, path, body, headers = {}) {
   } catch {
     throw new TypeError(say("The hub does not answer."));
   }
-  const told = text ? read(text) : {};
+  const told = text ? await toldIn(text) : {};
   const entering = method === "POST" && path.endsWith("/session");
   if (answer.status === 401 && !entering) throw new SignedOut();
   if (!answer.ok) throw new Refused(told);
   return told;
 }
 
-function read(text) {
+async function toldIn(text) {
   try {
-    return JSON.parse(text);
+    return await read(text);
   } catch {
     throw new TypeError(say("a proxy answered in the hub's place"));
   }

@@ -59,9 +59,10 @@ def most_parts(item: object) -> float:
 def wait_for_link(db: Db, item: int, device: int, why: str) -> None:
     """Have an item that is too large for a device's modem wait for another way; `why`: for
     people."""
+    reason = f"too large for its satellite modem: {why}"
     db.execute(
         "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
-        *(f"too large for its satellite modem: {why}", item, device),
+        *(reason, item, device),
     )
 
 

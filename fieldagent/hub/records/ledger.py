@@ -207,6 +207,7 @@ def say_more(db: Db, posting: Posting, device: int, incident: int, now: float) -
     _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
 
 
+REPLACED = "replaced by a newer item"
 CAME_BACK = "a kit brought it back after the database was restored"
 
 
@@ -516,13 +517,14 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
     if newest:
         among, items = one_of(db, newest.values())
         db.execute(
-            "UPDATE delivery SET state = 'collapsed', ended = ?,"
-            " reason = 'replaced by a newer item' WHERE state = 'waiting' AND item IN"
+            "UPDATE delivery SET state = 'collapsed', ended = ?, reason = ?"
+            " WHERE state = 'waiting' AND item IN"
             " (SELECT older.id FROM item AS newest"
             " JOIN item AS older ON older.workspace = newest.workspace"
             " AND older.sender = newest.sender AND older.collapse_key = newest.collapse_key"
             f" AND older.id <> newest.id WHERE newest.id {among})",
             now,
+            REPLACED,
             *items,
         )
 

@@ -1,0 +1,60 @@
+"""A place as people type it behind a command: degrees, or a reference of a grid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fieldagent.kit.local_http import CallFailed
+from fieldagent.system.exit_codes import USAGE
+
+DECIMALS = 6
+"""Of degrees that a reference is read as: 11 cm, where MGRS names a metre at the finest."""
+_GRID_WORDS = 4
+"""Of the longest reference: zone, square and metres apart."""
+_MAY_BE_GRID = re.compile(r"([0-9]{1,2}\s*[A-Z]|[ABYZ])\s*([A-Z]{2}|[0-9]{6})", re.I | re.ASCII)
+
+
+class Typed(NamedTuple):
+    latitude: str | float
+    longitude: str | float
+    rest: Sequence[str]
+    """Words behind it."""
+
+    def degrees(self) -> dict[str, str | float]:
+        return {"latitude": self.latitude, "longitude": self.longitude}
+
+
+def read_place(words: Sequence[str]) -> Typed:
+    """Return the place at the head of these words. Degrees stay as they are typed: who takes them
+    reads them. Raises CallFailed."""
+    if _MAY_BE_GRID.match(" ".join(words)):
+        return _in_grid(words)
+    if len(words) < 2:
+        raise CallFailed(f"{words[0]!r} is a latitude alone: give the longitude behind it", USAGE)
+    return Typed(words[0], words[1], words[2:])
+
+
+def _in_grid(words: Sequence[str]) -> Typed:
+    # Here, as few type such.
+    from fieldagent.package.grid import NotInGrid, read_grid
+
+    longest = min(len(words), _GRID_WORDS)
+    wrong = None
+    for count in range(longest, 0, -1):
+        try:
+            latitude, longitude = read_grid(" ".join(words[:count]))
+        except NotInGrid as error:
+            wrong = wrong or error
+        else:
+            return Typed(round(latitude, DECIMALS), round(longitude, DECIMALS), words[count:])
+    raise CallFailed(str(wrong), USAGE)
+
+
+def only_place(words: Sequence[str]) -> Typed:
+    """Return the place that all of these are. Raises CallFailed."""
+    typed = read_place(words)
+    if typed.rest:
+        raise CallFailed(f"{typed.rest[0]!r} behind the place is no part of one", USAGE)
+    return typed

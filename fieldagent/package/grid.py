@@ -1,0 +1,199 @@
+"""Places as UTM, UPS and MGRS name them, on WGS84: `32T 465356 5247001`, `32T MT 65356 47001`,
+and of the poles `B 2088946 2491876`, `BAS 88946 91876`.
+
+Zones, bands and the polar stereographic are those of NGA.SIG.0012_2.0.0_UTMUPS (2014), letters of
+squares those of NGA.STND.0037 (2014). The transverse Mercator is by the series of L. Krueger (1912)
+to the fourth order in n, as C. F. F. Karney gives it in "Transverse Mercator with an accuracy of a
+few nanometers" (2011, https://arxiv.org/abs/1002.1417). A kit's page reads the same
+(`page/grid.js`).
+"""
+
+from __future__ import annotations
+
+import re
+from math import asin, atan, atan2, cos, cosh, degrees, hypot, pi, sin, sinh, sqrt
+from typing import NamedTuple
+
+_RADIUS, _FLATTENING = 6_378_137.0, 1 / 298.257223563
+_N = _FLATTENING / (2 - _FLATTENING)
+_E = sqrt(_FLATTENING * (2 - _FLATTENING))
+_RECTIFYING = _RADIUS / (1 + _N) * (1 + _N**2 / 4 + _N**4 / 64)
+_BETA = (
+    _N / 2 - 2 * _N**2 / 3 + 37 * _N**3 / 96 - _N**4 / 360,
+    _N**2 / 48 + _N**3 / 15 - 437 * _N**4 / 1440,
+    17 * _N**3 / 480 - 37 * _N**4 / 840,
+    4397 * _N**4 / 161280,
+)
+_DELTA = (
+    2 * _N - 2 * _N**2 / 3 - 2 * _N**3 + 116 * _N**4 / 45,
+    7 * _N**2 / 3 - 8 * _N**3 / 5 - 227 * _N**4 / 45,
+    56 * _N**3 / 15 - 136 * _N**4 / 35,
+    4279 * _N**4 / 630,
+)
+"""What makes a latitude of a conformal one."""
+_SCALE, _EAST, _SOUTH = 0.9996, 500_000, 10_000_000
+_POLAR_SCALE, _POLE = 0.994, 2_000_000
+
+_BANDS = "CDEFGHJKLMNPQRSTUVWX"
+_COLUMNS = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")
+_ROWS = "ABCDEFGHJKLMNPQRSTUV"
+_SQUARE, _ROUND = 100_000, 2_000_000
+"""Metres of a square's side, and after which rows have the same letter again."""
+_MARGIN = 1.0
+"""Degrees. A square goes beyond its band, and who stands at the edge of a zone keeps to it."""
+
+_ZONE = re.compile(r"([0-9]{1,2})\s*([C-HJ-NP-X])(?=\s*[A-Z0-9])\s*", re.ASCII)
+_POLAR = re.compile(r"([ABYZ])(?=\s*[A-Z0-9])\s*", re.ASCII)
+_METRES = re.compile(
+    r"([0-9]{6,7}(?:\.[0-9]+)?)\s*M?E?[\s,]+([0-9]{1,8}(?:\.[0-9]+)?)\s*M?N?", re.ASCII
+)
+_IN_SQUARE = re.compile(
+    r"([A-HJ-NP-Z])\s*([A-HJ-NP-Z])\s*(?:([0-9]{2,10})|([0-9]{1,5})\s+([0-9]{1,5}))", re.ASCII
+)
+
+
+class _PolarLetters(NamedTuple):
+    columns: str
+    rows: str
+    east: int
+    """Metres of where the first column begins."""
+    north: int
+
+
+_SOUTHERN = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+_NORTHERN = "ABCDEFGHJKLMNP"
+_AT_POLES = {
+    "A": _PolarLetters("JKLPQRSTUXYZ", _SOUTHERN, 800_000, 800_000),
+    "B": _PolarLetters("ABCFGHJKLPQR", _SOUTHERN, _POLE, 800_000),
+    "Y": _PolarLetters("RSTUXYZ", _NORTHERN, 1_300_000, 1_300_000),
+    "Z": _PolarLetters("ABCFGHJ", _NORTHERN, _POLE, 1_300_000),
+}
+
+
+class NotInGrid(ValueError):
+    """It names no place; the text says what would."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text!r} is no place of UTM or MGRS: write it as 32T 465000 5247000 or"
+            " 32T MT 65000 47000"
+        )
+
+
+def read_grid(text: str) -> tuple[float, float]:
+    """Return latitude and longitude; of MGRS those of the middle of its square. Raises
+    NotInGrid."""
+    typed = text.strip().upper()
+    if found := _POLAR.match(typed):
+        place = _at_pole(found[1], typed[found.end() :])
+    elif found := _ZONE.match(typed):
+        place = _in_zone(int(found[1]), found[2], typed[found.end() :])
+    else:
+        place = None
+    if place is None:
+        raise NotInGrid(text)
+    return place
+
+
+def _in_zone(zone: int, band: str, rest: str) -> tuple[float, float] | None:
+    lowest = 8.0 * _BANDS.index(band) - 80
+    highest = 84.0 if band == "X" else lowest + 8
+    if not 1 <= zone <= 60:
+        return None
+    for east, north in _metres_in_zone(zone, lowest, rest):
+        latitude, longitude = _of_mercator(zone, east, north)
+        in_band = lowest - _MARGIN < latitude < highest + _MARGIN
+        if in_band and _may_be_in(zone, latitude, longitude):
+            return latitude, longitude
+    return None
+
+
+def _metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, float]]:
+    """Return which may be meant, those of the south below 0: rows of squares come again."""
+    if found := _METRES.fullmatch(rest):
+        return [(float(found[1]), float(found[2]) - (_SOUTH if lowest < 0 else 0))]
+    square = _square(rest, _COLUMNS[(zone - 1) % 3], _ROWS)
+    if square is None:
+        return []
+    east, north = square
+    # Of zones with an even number the letters begin five rows lower.
+    north += 0 if zone % 2 else 15 * _SQUARE
+    return [(east + _SQUARE, north % _ROUND + times * _ROUND) for times in range(-5, 5)]
+
+
+def _square(rest: str, columns: str, rows: str) -> tuple[float, float] | None:
+    """Return the middle of a square of MGRS, in metres from where the letters begin."""
+    found = _IN_SQUARE.fullmatch(rest)
+    if found is None or found[1] not in columns or found[2] not in rows:
+        return None
+    together = found[3] or ""
+    east, north = found[4] or together[: len(together) // 2], found[5] or ""
+    north = north or together[len(together) // 2 :]
+    if len(east) != len(north):
+        return None
+    side = 10 ** (5 - len(east))
+    return (
+        columns.index(found[1]) * _SQUARE + (int(east) + 0.5) * side,
+        rows.index(found[2]) * _SQUARE + (int(north) + 0.5) * side,
+    )
+
+
+def _of_mercator(zone: int, east: float, north: float) -> tuple[float, float]:
+    xi, eta = north / (_SCALE * _RECTIFYING), (east - _EAST) / (_SCALE * _RECTIFYING)
+    up, across = xi, eta
+    for order, beta in enumerate(_BETA, 1):
+        up -= beta * sin(2 * order * xi) * cosh(2 * order * eta)
+        across -= beta * cos(2 * order * xi) * sinh(2 * order * eta)
+    latitude = _of_conformal(asin(sin(up) / cosh(across)))
+    return latitude, _turned(6 * zone - 183 + degrees(atan2(sinh(across), cos(up))))
+
+
+def _may_be_in(zone: int, latitude: float, longitude: float) -> bool:
+    near = (0.0, -_MARGIN, _MARGIN)
+    return any(
+        _zone_of(latitude + up, _turned(longitude + on)) == zone for up in near for on in near
+    )
+
+
+def _zone_of(latitude: float, longitude: float) -> int:
+    """Zones are 6° wide, but around Norway and Svalbard."""
+    if 56 <= latitude < 64 and 3 <= longitude < 12:
+        return 32
+    if latitude >= 72 and 0 <= longitude < 42:
+        return next(
+            zone for zone, ends in ((31, 9), (33, 21), (35, 33), (37, 42)) if longitude < ends
+        )
+    return int((longitude + 180) // 6) % 60 + 1
+
+
+def _at_pole(letter: str, rest: str) -> tuple[float, float] | None:
+    letters = _AT_POLES[letter]
+    if found := _METRES.fullmatch(rest):
+        east, north = float(found[1]), float(found[2])
+    elif square := _square(rest, letters.columns, letters.rows):
+        east, north = square[0] + letters.east, square[1] + letters.north
+    else:
+        return None
+    latitude, longitude = _of_stereographic(east - _POLE, north - _POLE, is_south=letter in "AB")
+    # Letters of the west and the east meet at the pole's own meridian.
+    is_there = latitude >= 84 - _MARGIN if letter in "YZ" else latitude <= -80 + _MARGIN
+    is_west = east < _POLE
+    return (latitude, longitude) if is_there and is_west == (letter in "AY") else None
+
+
+def _of_stereographic(east: float, north: float, *, is_south: bool) -> tuple[float, float]:
+    """`east` and `north` are from the pole."""
+    flattened = sqrt((1 + _E) ** (1 + _E) * (1 - _E) ** (1 - _E))
+    tangent = hypot(east, north) * flattened / (2 * _RADIUS * _POLAR_SCALE)
+    latitude = _of_conformal(pi / 2 - 2 * atan(tangent))
+    if is_south:
+        return -latitude, degrees(atan2(east, north))
+    return latitude, degrees(atan2(east, -north))
+
+
+def _of_conformal(chi: float) -> float:
+    return degrees(chi + sum(each * sin(2 * at * chi) for at, each in enumerate(_DELTA, 1)))
+
+
+def _turned(longitude: float) -> float:
+    return (longitude + 540) % 360 - 180

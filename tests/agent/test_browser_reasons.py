@@ -1,0 +1,115 @@
+"""Why a Package waits or failed, in the language of who reads it, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fieldagent.page.reasons import in_language
+from tests.browser import browser, page
+from tests.page.texts import places
+from tests.processes import Agent, agent
+
+BECAUSE = "texts => import('/page/reasons.js').then(all => texts.map(all.because))"
+ADJACENT = "{1} answered {2}{3}"
+"""Where one place ends and the next begins, nothing tells."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    home = tmp_path_factory.mktemp("kit")
+    with agent(home, {"satellite-port": str(home / "nobody")}) as running:
+        yield running
+
+
+def filled(form: str) -> str:
+    for place in places(form):
+        form = form.replace(place, f"x{place[1]}")
+    return form
+
+
+@pytest.mark.parametrize("locale", ["de-CH", "es-ES", "fr-FR", "uk-UA"])
+def test_each_reason_is_read_back_to_its_own_form(chromium: Any, kit: Agent, locale: str) -> None:
+    said = {
+        filled(form): filled(own)
+        for form, own in json.loads(in_language(locale[:2])).items()
+        if form != ADJACENT
+    }
+    with page(chromium, kit.port, locale=locale) as shown:
+        found = shown.evaluate(BECAUSE, [*said])
+    assert dict(zip(said, found, strict=True)) == said
+
+
+def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) -> None:
+    said = {
+        "No signal; next try 12:00:03 UTC": "kein Signal; nächster Versuch 12:00:03 UTC",
+        "hub.example: connection refused": "hub.example: Verbindung abgelehnt",
+        "the network is congested (42)": "das Netz ist überlastet (42)",
+        "Satellite: no network service": "Satellit: kein Netz",
+        "delivered over Satellite": "über Satellit zugestellt",
+        "340 bytes, 7 credits, shared by 2": "340 Bytes, 7 Credits, geteilt von 2",
+        "the budget of today is spent: 5 of 8 credits, 2 of them kept for an SOS; it is renewed at"
+        " 00:00 UTC": "das Budget von heute ist verbraucht: 5 von 8 Credits, davon 2 für ein SOS"
+        " aufgehoben; es gibt um 00:00 UTC ein neues",
+        "an SMTP nobody knows of": "an SMTP nobody knows of",
+        "x: something new; the link failed": "x: something new; die Verbindung versagte",
+    }
+    with page(chromium, kit.port, locale="de-DE") as shown:
+        found = shown.evaluate(BECAUSE, [*said])
+        retold = shown.evaluate(
+            "text => import('/page/language.js').then(all => all.read(text))",
+            json.dumps(
+                {
+                    "text": "no signal",
+                    "reason": "no signal",
+                    "story": [{"event": "sent", "detail": "3 bytes", "times": 1}],
+                    "timeline": [
+                        {"event": "note", "detail": "no signal"},
+                        {"event": "not told", "detail": "Ada by mail: no signal"},
+                    ],
+                }
+            ),
+        )
+    assert dict(zip(said, found, strict=True)) == said
+    # What people write stays as they wrote it.
+    assert retold == {
+        "text": "no signal",
+        "reason": "kein Signal",
+        "story": [{"event": "gesendet", "detail": "3 Bytes", "times": 1}],
+        "timeline": [
+            {"event": "note", "detail": "no signal"},
+            {"event": "not told", "detail": "Ada by mail: kein Signal"},
+        ],
+    }
+
+
+def test_why_it_waits_and_why_it_ended_are_in_ones_own_language(chromium: Any, kit: Agent) -> None:
+    body = {"message": {"content": "camp reached"}, "collapseKey": 7}
+    for content in ("camp reached", "camp left"):
+        body["message"] = {"content": content}
+        assert kit.call("POST", "/api/package/async", body).status == 202
+    with page(chromium, kit.port, locale="de-DE") as shown:
+        entries = shown.locator("#conversation li.entry")
+        ended = entries.filter(has_text="camp reached")
+        ended.get_by_text("durch Paket 2 ersetzt").first.wait_for()
+        entries.filter(has_text="camp left").get_by_text("nächster Versuch").wait_for()
+        nobody = shown.locator("#links article", has_text="Satellit")
+        nobody.get_by_text("es gibt keine solche Datei").wait_for()
+        ended.locator("summary").click()
+        ended.locator(".story li").filter(has_text="angenommen").wait_for()
+        assert "accepted" not in ended.inner_text()
+    with page(chromium, kit.port, locale="en-GB") as shown:
+        loaded: list[str] = []
+        shown.on("request", lambda request: loaded.append(request.url))
+        shown.reload()
+        shown.get_by_text("replaced by Package 2").first.wait_for()
+        assert [each for each in loaded if "reasons" in each] == []

@@ -1,0 +1,309 @@
+"""The reasons that kit and hub tell people of, found in their code: each as the form that a
+catalogue has it by, with the places {1}, {2} where something is filled in."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from errno import (
+    EACCES,
+    EADDRINUSE,
+    EADDRNOTAVAIL,
+    ECONNREFUSED,
+    ECONNRESET,
+    EHOSTUNREACH,
+    EIO,
+    ENETUNREACH,
+    ENODEV,
+    ENOENT,
+    EPERM,
+    EPIPE,
+    ETIMEDOUT,
+)
+from functools import cache
+from importlib.resources import files
+from itertools import count, product
+from os import strerror
+from pathlib import Path
+
+ROOT = Path(str(files("fieldagent")))
+PLACE = "{}"
+BEFORE = "_before"
+"""What stands before a text that is added."""
+
+Scope = Mapping[str, list[ast.expr]]
+
+
+class Giver:
+    """What is called with a reason: which of its arguments are one, by place or name."""
+
+    def __init__(self, at: tuple[int, ...] = (0,), names: tuple[str, ...] = ("reason",)) -> None:
+        self.at = at
+        self.names = names
+
+    def given(self, call: ast.Call) -> Iterator[ast.expr]:
+        yield from (call.args[at] for at in self.at if at < len(call.args))
+        yield from (each.value for each in call.keywords if each.arg in self.names)
+
+
+def forms(path: Path, givers: Mapping[str, Giver], named: Iterable[str] = ()) -> dict[str, int]:
+    """Return each form that is given to one of `givers` in that module, returned by a function of
+    one of the names in `named`, or set to a variable or constant of such a name, and its line."""
+    found: dict[str, int] = {}
+    tree = ast.parse(path.read_text())
+    for scope, node in _walk(tree, assigned(each for each in tree.body if not _is_function(each))):
+        texts: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            name = (
+                node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+            )
+            texts += givers[name].given(node) if name in givers else []
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in named:
+            texts += [e.value for e in ast.walk(node) if isinstance(e, ast.Return) and e.value]
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            texts += [e for name, each in assigned([node]).items() if name in named for e in each]
+        for text in texts:
+            for form in written(text, scope):
+                found.setdefault(numbered(form.removesuffix(": ")), node.lineno)  # type: ignore[attr-defined]
+    return {form: line for form, line in found.items() if has_words(form)}
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+
+
+def has_words(form: str) -> bool:
+    """What has no words of its own, and a name, is the same in every language."""
+    return form not in NAMES and bool(re.search(r"(?<!\w)[a-z]{2}", re.sub(r"\{\w+\}", " ", form)))
+
+
+def _walk(tree: ast.AST, scope: Scope) -> Iterator[tuple[Scope, ast.AST]]:
+    for child in ast.iter_child_nodes(tree):
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        inside = {**scope, **assigned([child])} if is_function else scope
+        yield inside, child
+        yield from _walk(child, inside)
+
+
+def assigned(bodies: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
+    """Return what names are set to, each perhaps in several places."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in (each for body in bodies for each in ast.walk(body)):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr | ast.AugAssign):
+            targets = [node.target]
+        for target in targets:
+            value = node.value  # type: ignore[attr-defined]
+            if isinstance(node, ast.AugAssign):
+                # What is added to a text stands behind it.
+                value = ast.BinOp(ast.Name(BEFORE), ast.Add(), node.value)
+            if isinstance(target, ast.Name) and value is not None:
+                found.setdefault(target.id, []).append(value)
+            elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                for each, of in zip(target.elts, value.elts, strict=False):
+                    if isinstance(each, ast.Name):
+                        found.setdefault(each.id, []).append(of)
+    return found
+
+
+def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False) -> list[str]:
+    """Return the forms of a text as an expression writes it, and of texts that it puts into places;
+    `whole` leaves those out. None where it only hands one on."""
+    if deep > 6:
+        return []
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.JoinedStr(values=values):
+            inner = [each.value for each in values if isinstance(each, ast.FormattedValue)]
+            if whole:
+                return _joined(values, scope)
+            return _joined(values, scope) + [
+                form.removeprefix(", ")
+                for each in inner
+                if not _if_there(each, scope)
+                for form in written(each, scope, deep + 1, whole=whole)
+            ]
+        case ast.Tuple(elts=values):
+            return [form for each in values for form in written(each, scope, deep + 1, whole=whole)]
+        case ast.IfExp(body=one, orelse=other):
+            return [
+                *written(one, scope, deep + 1, whole=whole),
+                *written(other, scope, deep + 1, whole=whole),
+            ]
+        case ast.BoolOp(values=values):
+            return [form for each in values for form in written(each, scope, deep + 1, whole=whole)]
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return [
+                "".join(e)
+                for e in product(*(_or_place(each, scope, deep + 1) for each in (left, right)))
+            ]
+        case ast.Dict(values=values):
+            return [form for each in values for form in written(each, scope, deep + 1, whole=whole)]
+        case ast.Subscript(value=table):
+            return written(table, scope, deep + 1, whole=whole)
+        case ast.Call(func=ast.Attribute(attr="get", value=table), args=[_, *other]):
+            return [
+                form
+                for each in (table, *other)
+                for form in written(each, scope, deep + 1, whole=whole)
+            ]
+        case ast.Call(func=ast.Name(id="sentence"), args=[ast.Constant(value=str(text)), *_]):
+            return [text]
+        case ast.Name(id=name):
+            return [
+                form
+                for each in scope.get(name, ())
+                for form in written(each, scope, deep + 1, whole=whole)
+            ]
+    return []
+
+
+def _joined(values: Iterable[ast.expr], scope: Scope) -> list[str]:
+    parts = []
+    for each in values:
+        if isinstance(each, ast.Constant):
+            parts.append([str(each.value)])
+        elif isinstance(each, ast.FormattedValue):
+            parts.append(_if_there(each.value, scope) or [PLACE])
+    return ["".join(each) for each in product(*parts)]
+
+
+def _if_there(value: ast.expr, scope: Scope) -> list[str]:
+    """Return the forms of a part that may be left out; none of what stands in a place."""
+    if isinstance(value, ast.IfExp):
+        found = written(value, scope, whole=True)
+        return found if "" in found else []
+    if isinstance(value, ast.Name) and len(scope.get(value.id, ())) == 1:
+        (only,) = scope[value.id]
+        return _if_there(only, scope) if isinstance(only, ast.IfExp) else []
+    return []
+
+
+def _or_place(node: ast.expr, scope: Scope, deep: int) -> list[str]:
+    return written(node, scope, deep, whole=True) or [PLACE]
+
+
+def numbered(form: str) -> str:
+    """Return the form with its places in their order: {1}, {2}."""
+    numbers = count(1)
+    return re.sub(re.escape(PLACE), lambda _: f"{{{next(numbers)}}}", form)
+
+
+NAMES = {"mmcli", "org.freedesktop.ModemManager1.Messaging", "rnode", "meshtastic", "meshcore-kiss"}
+FIRST, SECOND, THIRD = Giver((0,)), Giver((1,)), Giver((2,))
+GIVERS = {
+    # Errors that a channel, a hook or a call of ours ends with.
+    **dict.fromkeys(
+        (
+            *("ModemSilent", "ImtSilent", "ImtReset", "NobodyAnswers", "PortLost", "PortInUse"),
+            *("RadioLost", "GsmSilent", "GsmRefuses", "BrokerLost", "TooLarge", "RequestFailed"),
+            *("UnusableTrust", "UnusableLength"),
+        ),
+        FIRST,
+    ),
+    **dict.fromkeys(("Unreachable", "TokenRefused"), SECOND),
+    # How a leg, a call, a handover ended.
+    **dict.fromkeys(("Leg", "HandoverResult", "MoStatus", "returned", "_show", "Begin"), SECOND),
+    **dict.fromkeys(("_release", "withdraw"), SECOND),
+    **dict.fromkeys(("_note_taken", "_settle", "_wait", "_withdrawn", "Failure", "Sent"), THIRD),
+    **dict.fromkeys(("_Hindrance", "unreachable", "no_answer", "failed", "not_set_up"), FIRST),
+    **dict.fromkeys(("settle", "release", "bury", "Verdict"), Giver(())),
+}
+"""By name, what is called with a reason; where a name is of another call too, that gives none at
+this place."""
+OF_KIT = {
+    # The lines of what happened: the event, and what is told of it.
+    "note": Giver((3, 4)),
+    "Line": Giver((1, 3)),
+    "Settlement": Giver((), ("event",)),
+}
+NAMED = {
+    "agent/channels/radio_modem.py": ("UNSENT",),
+    "agent/journal/history.py": ("WAITS", "_who"),
+    "agent/outbound/budget.py": ("in_words", "_renewal"),
+    "agent/outbound/settlement.py": (
+        "event",
+        "detail",
+        "MAY_HAVE_LEFT",
+        "_in_words",
+        "_fragment_in_words",
+    ),
+    "agent/outbound/waiting.py": ("NO_CHANNEL", "_AWAY", "_RESTS", "_why", "reason", "words"),
+    "agent/satellites/imt/modem.py": ("trouble",),
+    "hub/access/imei_claims.py": ("CLAIMS", "IS_CLAIMED"),
+    "hub/bridge/mqtt/inward.py": ("SPENT",),
+    "hub/bridge/spending.py": ("NO_DISTANCE",),
+    "hub/bridge/tak/inward.py": ("SPENT",),
+    "hub/escalation/mail.py": ("NO_RELAY", "remedy"),
+    "hub/escalation/outward.py": ("DATA", "why"),
+    "hub/escalation/sms_gate.py": ("_MISSING",),
+    "hub/escalation/sms_webhook.py": ("_MISSING", "told"),
+    "hub/escalation/telling.py": ("text", "handed"),
+    "hub/escalation/twilio.py": ("_MISSING",),
+    "hub/field/mobile_originated.py": ("NOBODY", "NOT_TAGGED", "OTHER_KEY", "_in_words"),
+    "hub/field/mobile_terminated.py": ("NO_CREDITS", "reason"),
+    "hub/field/sms_mail.py": ("TOO_LONG", "SPENT"),
+    "hub/records/ledger.py": ("CAME_BACK", "REPLACED"),
+    "hub/records/mt_copies.py": ("GOES_AGAIN",),
+    "agent/inbound/reception.py": ("UNTAGGED_PEER", "OTHER_KEY", "_in_words"),
+    "wire/imt.py": ("STATE_REASONS",),
+    "wire/jspr.py": ("MEANS",),
+    "wire/keepalive.py": ("note", "text"),
+    "wire/meshcore_kiss.py": ("ERRORS",),
+    "wire/rnode.py": ("BROKEN",),
+    "wire/sbd_status.py": ("MT_STATUS",),
+    "webhook/post.py": ("answer", "REMEDY"),
+    "http/tls.py": ("text", "fault", "_distrust"),
+}
+ROOMS = (
+    *(f"hub/{each}" for each in ("access", "escalation", "field", "operator")),
+    *("hub/bridge/spending.py", "hub/bridge/mqtt/inward.py", "hub/bridge/tak/inward.py"),
+    *(
+        "hub/records",
+        "hub/webhook",
+        "agent",
+        "mqtt",
+        "webhook",
+        "http/client.py",
+        "http/tls.py",
+        "wire",
+    ),
+)
+
+
+SYSTEM = {
+    *(
+        strerror(each).lower()
+        for each in (
+            *(ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT, ECONNRESET, EPIPE, EACCES),
+            *(ENOENT, EIO, ENODEV, EPERM, EADDRNOTAVAIL, EADDRINUSE),
+        )
+    ),
+    # Of the resolver (gai_strerror), which Python has no list of.
+    *("name or service not known", "temporary failure in name resolution"),
+    "no address associated with hostname",
+}
+"""What the system says most of a call that fails; the pages read it in any case."""
+
+NUMBERS = {"credit", "credits", "{1} byte", "{1} credit", "{1} credits"}
+"""What `counted` writes into a place."""
+
+
+@cache
+def reasons() -> dict[str, str]:
+    """Return the form of each, and where it is said."""
+    found = dict.fromkeys(SYSTEM | NUMBERS, "the system, and numbers")
+    for path in (path for room in ROOMS for path in modules(room)):
+        name = path.relative_to(ROOT).as_posix()
+        givers = GIVERS | (OF_KIT if name.startswith("agent/") else {})
+        for form, line in forms(path, givers, NAMED.get(name, ())).items():
+            found.setdefault(form, f"{name}:{line}")
+    return found
+
+
+def modules(room: str) -> list[Path]:
+    return [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))

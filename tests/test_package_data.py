@@ -1,0 +1,26 @@
+"""What stands beside the code goes along with it in a wheel."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_each_file_that_is_no_code_is_named_in_the_setup() -> None:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    named = {
+        path
+        for package, patterns in setup["options.package_data"].items()
+        for pattern in patterns.replace("\n", ",").split(",")
+        if pattern.strip()
+        for path in (ROOT / package.replace(".", "/")).glob(pattern.strip())
+    }
+    there = {
+        path
+        for path in (ROOT / "fieldagent").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert there - named == set()
