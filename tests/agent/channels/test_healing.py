@@ -134,8 +134,8 @@ def test_a_hung_modem_is_brought_back_by_a_command_and_the_sos_leaves(tmp_path: 
     asked = tmp_path / "asked"
     quick = environment(
         tmp_path,
-        Put("fieldagent.agent.channels.healing:SILENT", 1.0),
-        Put("fieldagent.agent.channels.healing:PAUSE", 1.0),
+        Put("fieldagent.agent.channels.healing:Healing._field_defaults.silent", 1.0),
+        Put("fieldagent.agent.channels.healing:Healing._field_defaults.pause", 1.0),
         Put("fieldagent.agent.channels.sbd_modem:REPLY_MAX", 1.0),
         Put("fieldagent.agent.agent:GONE", 2.0),
     )
