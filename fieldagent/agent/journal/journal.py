@@ -194,9 +194,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
             # Meanwhile an SOS may have come, or be on its way in: then it is looked at again later.
             if takes and not self.is_busy and idle():
-                self.fail(
-                    "the disk can be used again, and the agent starts anew with what is on it"
-                )
+                self.fail(USABLE_AGAIN)
 
     async def persist(self, operation: Operation[T]) -> T:
         """Commit what has happened: there is nobody to be told that the disk is full.
