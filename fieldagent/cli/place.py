@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fieldagent.kit.local_http import CallFailed
 from fieldagent.system.exit_codes import USAGE
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DECIMALS = 6
 """Of degrees that a reference is read as: 11 cm, where MGRS names a metre at the finest."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from math import asin, atan, atan2, cos, cosh, degrees, hypot, pi, sin, sinh, sqrt
-from typing import NamedTuple
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _RADIUS, _FLATTENING = 6_378_137.0, 1 / 298.257223563
 _N = _FLATTENING / (2 - _FLATTENING)
