@@ -10,6 +10,7 @@ import errno
 import json
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -25,6 +26,7 @@ QUICK = [
     Put("fieldagent.agent.journal.journal:FULL_PAUSE", 0.2),
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
 ]
+ORDINARY = {"message": {"content": "ordinary"}}
 TEXTS = [*(f"text {number}" for number in range(4)), "SOS here", "last"]
 
 
@@ -200,6 +202,24 @@ def test_a_commit_that_fails_leaves_an_sos_its_way_out(
         assert kit.stop() == 0
     assert disk.has_failed(state)
     assert not list(state.glob("*.bad"))
+
+
+def test_who_waits_for_an_sos_that_memory_alone_has_is_told_as_the_agent_stops(
+    tmp_path: Path, disk_library: Path
+) -> None:
+    """Nobody has had it: that it is kept would be no truth."""
+    fault = disk.faulty(disk_library, tmp_path / "state", Fault("write", 180, times=0))
+    nobody = {"satellite-port": str(tmp_path / "nobody")}
+    with agent(tmp_path, nobody, MODULE, **fault) as kit, ThreadPoolExecutor(1) as pool:
+        until(lambda: kit.call("POST", "/api/package/async", ORDINARY).status == 507)
+        waits = pool.submit(kit.post, "SOS here", priority=100)
+        until(lambda: kit.call("GET", "/api/status").body["sos"]["active"])
+        assert kit.stop() == 0
+        assert waits.result().status == 503
+        assert "is lost if only memory has it; post it again" in waits.result().body["detail"]
+        told = "\n".join(kit.output())
+        assert "what is in memory alone is lost" in told
+        assert "is kept and goes on" not in told
 
 
 def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
