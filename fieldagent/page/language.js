@@ -95,7 +95,7 @@ async function load() {
 /** Done once the language is there, or is not to be had. */
 export const spoken = load();
 
-const HAS_REASON = /"(?:reason|detail|fault|\w*[tT]rouble)":\s*"[^"]/;
+const HAS_REASON = /"(?:reason|detail|fault|notOnDisk|\w*[tT]rouble)":\s*"[^"]|"notices":\s*\["/;
 /** Milliseconds that a document waits for the words of its reasons. */
 const WAITS = 4_000;
 let retold;

@@ -5,7 +5,7 @@
 import { language, term } from "./language.js";
 
 /** Members of the APIs' documents that hold one. */
-const MEMBERS = ["fault", "reason", "satelliteTrouble", "trouble"];
+const MEMBERS = ["fault", "notOnDisk", "reason", "satelliteTrouble", "trouble"];
 /** Steps at the SOS desk whose detail is the hub's own: of the others a person tells. */
 const STEPS = ["escalated", "not told", "told"];
 /** Between sentences that were put together. */
@@ -36,6 +36,8 @@ export function because(text) {
 
 /** For `JSON.parse`: each reason of a document said so. */
 export function retold(name, value) {
+  // What needs attention at the kit.
+  if (name === "notices" && Array.isArray(value)) return value.map(because);
   if (typeof value !== "string" || !value) return value;
   // The lines of what happened to a Package.
   const isLine = "times" in this && ["event", "detail"].includes(name);

@@ -60,6 +60,14 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
         "the budget of today is spent: 5 of 8 credits, 2 of them kept for an SOS; it is renewed at"
         " 00:00 UTC": "das Budget von heute ist verbraucht: 5 von 8 Credits, davon 2 für ein SOS"
         " aufgehoben; es gibt um 00:00 UTC ein neues",
+        "the journal is in memory, and not on the disk: the disk does not take what is written:"
+        " disk I/O error": "das Journal ist im Speicher, und nicht auf der Karte: die Karte nimmt"
+        " nicht an, was geschrieben wird: disk I/O error",
+        "3 packets were heard on the air without a tag, and radio-key is set here: give that kit"
+        " the same radio-key (last 12:00:03 UTC)": (
+            "3 Pakete wurden auf Funk gehört, ohne Kennzeichen, und hier ist radio-key gesetzt: gib"
+            " jenem Gerät denselben radio-key (zuletzt 12:00:03 UTC)"
+        ),
         "an SMTP nobody knows of": "an SMTP nobody knows of",
         "x: something new; the link failed": "x: something new; die Verbindung versagte",
     }
@@ -71,6 +79,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
                 {
                     "text": "no signal",
                     "reason": "no signal",
+                    "notices": ["the journal is in memory, and not on the disk: the disk is full"],
                     "story": [{"event": "sent", "detail": "3 bytes", "times": 1}],
                     "timeline": [
                         {"event": "note", "detail": "no signal"},
@@ -84,6 +93,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
     assert retold == {
         "text": "no signal",
         "reason": "kein Signal",
+        "notices": ["das Journal ist im Speicher, und nicht auf der Karte: die Karte ist voll"],
         "story": [{"event": "gesendet", "detail": "3 Bytes", "times": 1}],
         "timeline": [
             {"event": "note", "detail": "no signal"},

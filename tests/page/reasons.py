@@ -29,6 +29,9 @@ from pathlib import Path
 
 ROOT = Path(str(files("fieldagent")))
 PLACE = "{}"
+_NAMED_PLACE = re.compile(r"\{[a-z_]+\}")
+_MEMBER = re.compile(r"[a-z]+(?:[A-Z][a-z]+)+")
+"""Of a document of the API."""
 BEFORE = "_before"
 """What stands before a text that is added."""
 
@@ -60,7 +63,10 @@ def forms(path: Path, givers: Mapping[str, Giver], named: Iterable[str] = ()) ->
             )
             texts += givers[name].given(node) if name in givers else []
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in named:
-            texts += [e.value for e in ast.walk(node) if isinstance(e, ast.Return) and e.value]
+            given = (e for e in ast.walk(node) if isinstance(e, ast.Return | ast.Yield))
+            texts += [e.value for e in given if e.value]
+        elif isinstance(node, ast.ClassDef) and node.name in named:
+            texts += [e for each in assigned(node.body).values() for e in each]
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             texts += [e for name, each in assigned([node]).items() if name in named for e in each]
         for text in texts:
@@ -75,7 +81,8 @@ def _is_function(node: ast.AST) -> bool:
 
 def has_words(form: str) -> bool:
     """What has no words of its own, and a name, is the same in every language."""
-    return form not in NAMES and bool(re.search(r"(?<!\w)[a-z]{2}", re.sub(r"\{\w+\}", " ", form)))
+    is_name = form in NAMES or _MEMBER.fullmatch(form)
+    return not is_name and bool(re.search(r"(?<!\w)[a-z]{2}", re.sub(r"\{\w+\}", " ", form)))
 
 
 def _walk(tree: ast.AST, scope: Scope) -> Iterator[tuple[Scope, ast.AST]]:
@@ -116,7 +123,7 @@ def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False)
         return []
     match node:
         case ast.Constant(value=str(text)):
-            return [text]
+            return [_NAMED_PLACE.sub(PLACE, text)]
         case ast.JoinedStr(values=values):
             inner = [each.value for each in values if isinstance(each, ast.FormattedValue)]
             if whole:
@@ -127,7 +134,9 @@ def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False)
                 if not _if_there(each, scope)
                 for form in written(each, scope, deep + 1, whole=whole)
             ]
-        case ast.Tuple(elts=values):
+        case ast.ListComp(elt=each) | ast.Starred(value=each):
+            return written(each, scope, deep + 1, whole=whole)
+        case ast.Tuple(elts=values) | ast.List(elts=values):
             return [form for each in values for form in written(each, scope, deep + 1, whole=whole)]
         case ast.IfExp(body=one, orelse=other):
             return [
@@ -152,7 +161,7 @@ def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False)
                 for form in written(each, scope, deep + 1, whole=whole)
             ]
         case ast.Call(func=ast.Name(id="sentence"), args=[ast.Constant(value=str(text)), *_]):
-            return [text]
+            return [_NAMED_PLACE.sub(PLACE, text)]
         case ast.Name(id=name):
             return [
                 form
@@ -201,7 +210,7 @@ GIVERS = {
         (
             *("ModemSilent", "ImtSilent", "ImtReset", "NobodyAnswers", "PortLost", "PortInUse"),
             *("RadioLost", "GsmSilent", "GsmRefuses", "BrokerLost", "TooLarge", "RequestFailed"),
-            *("UnusableTrust", "UnusableLength"),
+            *("UnusableTrust", "UnusableLength", "Unusable", "StoreFailed", "StoreFull"),
         ),
         FIRST,
     ),
@@ -222,8 +231,14 @@ OF_KIT = {
     "Settlement": Giver((), ("event",)),
 }
 NAMED = {
+    "agent/agent.py": ("NOT_ON_DISK",),
+    "agent/channels/air_time.py": ("in_words", "notice"),
     "agent/channels/radio_modem.py": ("UNSENT",),
+    "agent/inbound/hooks.py": ("notices", "remedy", "mend"),
     "agent/journal/history.py": ("WAITS", "_who"),
+    "agent/mesh/key_change.py": ("in_words", "heard", "does", "then", "_listed"),
+    "agent/mesh/relay.py": ("notice",),
+    "agent/mesh/troubles.py": ("Trouble", "in_words", "notices", "packets"),
     "agent/outbound/budget.py": ("in_words", "_renewal"),
     "agent/outbound/settlement.py": (
         "event",
@@ -233,6 +248,9 @@ NAMED = {
         "_fragment_in_words",
     ),
     "agent/outbound/waiting.py": ("NO_CHANNEL", "_AWAY", "_RESTS", "_why", "reason", "words"),
+    "agent/people/doubts.py": ("ANOTHER_KEY", "NAMESAKE"),
+    "agent/people/unbelieved.py": ("IN_DISTRESS",),
+    "agent/update_news.py": ("silent", "last", "why", "_MENDED_BY"),
     "agent/satellites/imt/modem.py": ("trouble",),
     "hub/access/imei_claims.py": ("CLAIMS", "IS_CLAIMED"),
     "hub/bridge/mqtt/inward.py": ("SPENT",),
@@ -250,6 +268,8 @@ NAMED = {
     "hub/records/ledger.py": ("CAME_BACK", "REPLACED"),
     "hub/records/mt_copies.py": ("GOES_AGAIN",),
     "agent/inbound/reception.py": ("UNTAGGED_PEER", "OTHER_KEY", "_in_words"),
+    "store/schema.py": ("WRITTEN_LATER", "WRITTEN_EARLIER", "why"),
+    "store/trouble.py": ("_FULL", "_DISK", "_LOCKED", "_reason", "_place"),
     "wire/imt.py": ("STATE_REASONS",),
     "wire/jspr.py": ("MEANS",),
     "wire/keepalive.py": ("note", "text"),
@@ -270,6 +290,7 @@ ROOMS = (
         "webhook",
         "http/client.py",
         "http/tls.py",
+        "store",
         "wire",
     ),
 )
@@ -289,7 +310,10 @@ SYSTEM = {
 }
 """What the system says most of a call that fails; the pages read it in any case."""
 
-NUMBERS = {"credit", "credits", "{1} byte", "{1} credit", "{1} credits"}
+NUMBERS = {
+    *("credit", "credits", "{1} byte", "{1} credit", "{1} credits"),
+    *("{1} payload", "{1} payloads"),
+}
 """What `counted` writes into a place."""
 
 

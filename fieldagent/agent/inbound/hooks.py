@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 import trio
@@ -57,13 +57,12 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     return hooks
 
 
-def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> list[str]:
-    """Return what of what came in no hook has, for people."""
-    told = [
-        f"the {hook.name} is not used any more: {hook.gone}; correct it, and restart the agent"
-        for hook in hooks
-        if hook.gone is not None
-    ]
+def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterator[str]:
+    """Yield what of what came in no hook has, for people."""
+    for hook in hooks:
+        if hook.gone is not None:
+            mend = "correct it, and restart the agent"
+            yield f"the {hook.name} is not used any more: {hook.gone}; {mend}"
     configured = {hook.name for hook in hooks}
     for each in left_overs:
         if each.hook not in configured:
@@ -74,10 +73,9 @@ def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> list[s
                 "`fieldagent inbound list --state dead` shows them, `fieldagent inbound replay"
                 " --dead` hands them over again"
             )
-            told.append(f"the {each.hook} did not take {payloads}: {each.reason}; {remedy}")
+            yield f"the {each.hook} did not take {payloads}: {each.reason}; {remedy}"
         else:
-            told.append(f"the {each.hook} is tried again with {payloads}: {each.reason}")
-    return told
+            yield f"the {each.hook} is tried again with {payloads}: {each.reason}"
 
 
 async def run_hook(
