@@ -240,7 +240,7 @@ def simulated(reader: Reader) -> Iterator[Running]:
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
     *_, commands, track, batched = reader.blocks(LOCAL_API)
     text, place, dry_run, by, *more = commands.strip().splitlines()
-    to_ada, people, read, sos, seen, answer, words, cancel, *looks = more
+    to_ada, people, read, sos, grid, seen, answer, words, cancel, *looks = more
     sent, show, status, neighbours = looks
     with simulated(reader):
         assert reader.types(text) == "Package 1: Delivered\n"
@@ -250,7 +250,8 @@ def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
         assert reader.types(to_ada) == "Package 4: Delivered\n"
         assert "works without it" in reader.types(people)
         assert "no inbound payload" in reader.types(f"{read.split('#')[0]} 2>&1 || true")
-        assert "SOS left by Satellite" in reader.types(on_a_terminal(sos), typed="SOS\n")
+        for asking in (sos, grid):
+            assert "SOS left by Satellite" in reader.types(on_a_terminal(asking), typed="SOS\n")
         with reader.starts(f"{seen.split('#')[0]} --yes", "left by") as waiting:
             assert "two are injured" in reader.types(answer)
             assert "two are injured" in reader.types(words)
