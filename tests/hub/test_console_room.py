@@ -292,6 +292,9 @@ def fits(shown: Any, screen: str) -> bool:
     return bool(width <= int(screen.partition("-")[0]) and height <= SCREENS_HIGH * high)
 
 
+LENGTHS = "drawn => drawn.map(one => one.getAttribute('d').length)"
+
+
 def has_lines_farther_off(shown: Any) -> bool:
     """Press once more where it can be, and say whether coasts and borders are in view now."""
     zoom_out = shown.get_by_role("button", name="Zoom out")
@@ -299,8 +302,9 @@ def has_lines_farther_off(shown: Any) -> bool:
     if zoom_out.is_enabled():
         zoom_out.click()
     drawn = [shown.locator(f"#map path.{lines}") for lines in ("coast", "border")]
-    # They are there only where they are right enough, and once for each turn of the earth.
-    return all(any(len(one.get_attribute("d")) > 100 for one in each.all()) for each in drawn)
+    # They are there only where they are right enough, and once for each turn of the earth. At once:
+    # while the map moves, what was there a moment ago may be gone.
+    return all(any(length > 100 for length in each.evaluate_all(LENGTHS)) for each in drawn)
 
 
 def in_view(shown: Any, mark: str) -> bool:
