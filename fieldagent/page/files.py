@@ -14,7 +14,6 @@ from functools import cache, partial
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.page import reasons
 from fieldagent.page.language import ENGLISH, LANGUAGES
 from fieldagent.system.data_files import read_data
 
@@ -133,6 +132,9 @@ def _served(request: Request, policy: str, package: str, name: str) -> Response:
 
 def _content(package: str, name: str) -> bytes:
     if name.startswith(_REASONS):
+        # Who reads English asks for none.
+        from fieldagent.page import reasons
+
         return reasons.in_language(name.removeprefix(_REASONS).removesuffix(".json"))
     return read_data(package, name)
 
