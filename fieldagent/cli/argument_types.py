@@ -3,7 +3,6 @@ name says what would be."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 from fieldagent.system.span import read_span
@@ -51,10 +50,3 @@ minute.__name__ = "time of day such as 18:00"
 minutes = _up_to(10_080, "minutes")
 batch = _up_to(100, "items")
 tries = _up_to(20, "tries")
-
-
-def positive(value: str) -> float:
-    """Raises ArgumentTypeError."""
-    if not 0 < float(value) < 1e12:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
-    return float(value)

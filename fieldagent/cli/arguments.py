@@ -8,20 +8,22 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fieldagent import __version__
-from fieldagent.cli.argument_types import positive
 from fieldagent.cli.simulated_arguments import add_drill, add_simulate
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
+    add_called,
     add_item_arguments,
+    by_name,
     command,
     count,
     duration,
+    positive,
 )
 from fieldagent.system.exit_codes import MEANINGS, USAGE
 
@@ -66,14 +68,12 @@ def build_parser(words: Sequence[str] | None = None) -> CommandParser:
     parser.set_defaults(carry_out=None, parser=parser)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     called, *rest = words or [""]
-    known = called in COMMANDS or called in ELSEWHERE
-    for add in dict.fromkeys(COMMANDS.values()):
-        if not known or COMMANDS.get(called) is add:
-            add(commands)
+    if called not in ELSEWHERE:
+        add_called(COMMANDS, called, commands)
     for name, summary in ELSEWHERE.items():
-        if not known or called == name:
+        if called == name or called not in {*COMMANDS, *ELSEWHERE}:
             below = command(commands, name, None, summary)
-            if words is None or known:
+            if words is None or called == name:
                 _add_elsewhere(below, name, rest)
     return parser
 
@@ -85,10 +85,13 @@ ELSEWHERE = {
 
 
 def _add_elsewhere(parser: CommandParser, name: str, words: Sequence[str]) -> None:
-    """Its module is read where it is called alone."""
-    from fieldagent.cli.hub import arguments
+    # Whoever calls another command does without that module.
+    from fieldagent.cli.hub.arguments import add_hub, add_push
 
-    arguments.add_hub(parser, words) if name == "hub" else arguments.add_push(parser)
+    if name == "hub":
+        add_hub(parser, words)
+    else:
+        add_push(parser)
 
 
 def _add_config(parser: CommandParser) -> None:
@@ -518,31 +521,27 @@ def _add_help(commands: Subparsers) -> None:
     )
 
 
-COMMANDS: Mapping[str, Callable[[Subparsers], None]] = {
-    name: add
-    for names, add in (
-        ("run", _add_run),
-        ("demo", _add_demo),
-        ("send", _add_send),
-        ("sos", _add_sos),
-        ("checkin", _add_check_in),
-        ("track", _add_track),
-        ("cancel show sent queue status people neighbours commands", _add_watching),
-        ("inbound", _add_inbound),
-        ("satellite", _add_satellite),
-        ("check", _add_check),
-        ("page", _add_page),
-        ("provision", _add_provision),
-        ("update", _add_update),
-        ("settings", _add_settings),
-        ("clock", _add_clock),
-        ("reboot", _add_reboot),
-        ("radio", _add_radio),
-        ("setup", _add_setup),
-        ("simulate", add_simulate),
-        ("drill", add_drill),
-        ("help completion manual", _add_help),
-    )
-    for name in names.split()
-}
+COMMANDS = by_name(
+    ("run", _add_run),
+    ("demo", _add_demo),
+    ("send", _add_send),
+    ("sos", _add_sos),
+    ("checkin", _add_check_in),
+    ("track", _add_track),
+    ("cancel show sent queue status people neighbours commands", _add_watching),
+    ("inbound", _add_inbound),
+    ("satellite", _add_satellite),
+    ("check", _add_check),
+    ("page", _add_page),
+    ("provision", _add_provision),
+    ("update", _add_update),
+    ("settings", _add_settings),
+    ("clock", _add_clock),
+    ("reboot", _add_reboot),
+    ("radio", _add_radio),
+    ("setup", _add_setup),
+    ("simulate", add_simulate),
+    ("drill", add_drill),
+    ("help completion manual", _add_help),
+)
 """Those of a kit, by what each is called by."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fieldagent.cli.argument_types import positive
-from fieldagent.cli.subcommand import Subparsers, command, count
+from fieldagent.cli.subcommand import Subparsers, command, count, positive
 
 
 def add_simulate(commands: Subparsers) -> None:

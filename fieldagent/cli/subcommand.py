@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 
@@ -51,6 +51,18 @@ def _meant(word: str, known: Iterable[str]) -> str:
 
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"
+Adder: TypeAlias = Callable[[Subparsers], None]
+
+
+def by_name(*adders: tuple[str, Adder]) -> dict[str, Adder]:
+    """Return what adds each command; several words are commands of one."""
+    return {name: add for names, add in adders for name in names.split()}
+
+
+def add_called(adders: Mapping[str, Adder], called: str, commands: Subparsers) -> None:
+    """Add the command that is called; where none of these is, all, in their order."""
+    for add in [adders[called]] if called in adders else dict.fromkeys(adders.values()):
+        add(commands)
 
 
 def command(
@@ -72,6 +84,13 @@ def count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text[:8]) <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000")
     return int(text[:8])
+
+
+def positive(value: str) -> float:
+    """Raises ArgumentTypeError."""
+    if not 0 < float(value) < 1e12:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
+    return float(value)
 
 
 def decimal(text: str) -> float:

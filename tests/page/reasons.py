@@ -234,7 +234,7 @@ NAMED = {
     "agent/agent.py": ("NOT_ON_DISK",),
     "agent/channels/air_time.py": ("in_words", "notice"),
     "agent/channels/radio_modem.py": ("UNSENT",),
-    "agent/inbound/hooks.py": ("notices", "remedy", "mend"),
+    "agent/inbound/hooks.py": ("notices", "remedy"),
     "agent/journal/history.py": ("WAITS", "_who"),
     "agent/mesh/key_change.py": ("in_words", "heard", "does", "then", "_listed"),
     "agent/mesh/relay.py": ("notice",),

@@ -61,8 +61,8 @@ def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterat
     """Yield what of what came in no hook has, for people."""
     for hook in hooks:
         if hook.gone is not None:
-            mend = "correct it, and restart the agent"
-            yield f"the {hook.name} is not used any more: {hook.gone}; {mend}"
+            remedy = "correct it, and restart the agent"
+            yield f"the {hook.name} is not used any more: {hook.gone}; {remedy}"
     configured = {hook.name for hook in hooks}
     for each in left_overs:
         if each.hook not in configured:

@@ -190,7 +190,7 @@ def _withdrawn(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[
     ]
 
 
-def _at_a_stop(number: int | None, not_on_disk: str) -> str:
+def _at_a_stop(number: int, not_on_disk: str) -> str:
     if not_on_disk:
         return sentence(
             "the agent is stopping, and {why}: Package {id} is lost if only memory has it; post it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from fieldagent.cli.hub.radio_key_arguments import add_key_change, add_radio_key
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
+    add_called,
     add_item_arguments,
+    by_name,
     command,
     count,
     duration,
@@ -29,9 +31,7 @@ TYPES = ("User", "Device", "Integration", "Resource")
 def add_hub(hub: CommandParser, words: Sequence[str] = ()) -> None:
     """With all its actions, or with the one that these words call."""
     actions = hub.add_subparsers(metavar="ACTION", title="actions")
-    called = words[0] if words else ""
-    for add in dict.fromkeys([ACTIONS[called]] if called in ACTIONS else ACTIONS.values()):
-        add(actions)
+    add_called(ACTIONS, words[0] if words else "", actions)
 
 
 def _add_run(actions: Subparsers) -> None:
@@ -554,31 +554,27 @@ def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     return parser
 
 
-ACTIONS: Mapping[str, Callable[[Subparsers], None]] = {
-    name: add
-    for names, add in (
-        ("run", _add_run),
-        ("init", _add_init),
-        ("workspace", _add_workspace),
-        ("user", _add_user),
-        ("group", _add_group),
-        ("device", _add_device),
-        ("fleet", _add_kits),
-        ("update", _add_update),
-        ("command", _add_command),
-        ("radio-key", add_radio_key),
-        ("dead-letter", _add_dead_letter),
-        ("usage", _add_usage),
-        ("key token source tracker", add_callers),
-        ("webhook", _add_webhook),
-        ("contact", add_contact),
-        ("chain", add_chain),
-        ("sos", add_sos),
-        ("watch", add_watch),
-        ("report fence route quiet", add_places),
-        ("restored backup export migrate", _add_database),
-        ("audit", _add_audit),
-    )
-    for name in names.split()
-}
+ACTIONS = by_name(
+    ("run", _add_run),
+    ("init", _add_init),
+    ("workspace", _add_workspace),
+    ("user", _add_user),
+    ("group", _add_group),
+    ("device", _add_device),
+    ("fleet", _add_kits),
+    ("update", _add_update),
+    ("command", _add_command),
+    ("radio-key", add_radio_key),
+    ("dead-letter", _add_dead_letter),
+    ("usage", _add_usage),
+    ("key token source tracker", add_callers),
+    ("webhook", _add_webhook),
+    ("contact", add_contact),
+    ("chain", add_chain),
+    ("sos", add_sos),
+    ("watch", add_watch),
+    ("report fence route quiet", add_places),
+    ("restored backup export migrate", _add_database),
+    ("audit", _add_audit),
+)
 """By what each is called by."""
