@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests import disk
-from tests.browser import SCREENS, SIGN_OF_LIFE, browser, faults, keep, page
+from tests.browser import SCREENS, SIGN_OF_LIFE, faults, keep, page
 from tests.disk import Fault
 from tests.page.test_map_file import write_map
 from tests.processes import MODULE, Agent, Running, administer, agent, frozen, hub, sky, until
@@ -27,12 +27,6 @@ SETTINGS: dict[str, str | None] = {
     "sos-repeat": "600",
     "inbound-hook": "cat >/dev/null",
 }
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
 
 
 def choose(shown: Any, what: str) -> None:

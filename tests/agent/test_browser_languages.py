@@ -14,7 +14,7 @@ import pytest
 import utm
 
 from tests.agent.test_browser import hold, raise_sos, sos_texts
-from tests.browser import SCREENS, browser, faults, keep, page
+from tests.browser import SCREENS, faults, keep, page
 from tests.processes import Agent, agent, sky, until
 
 LEFT_IN_ENGLISH = """
@@ -34,12 +34,6 @@ def catalogue(language: str) -> dict[str, dict[str, Any]]:
     path = files("fieldagent.agent.page").joinpath(f"{language}.json")
     loaded: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
     return loaded
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,12 @@ and a region that people copied to the card."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.browser import browser, faults, keep, look_of, page
+from tests.browser import faults, keep, look_of, page
 from tests.page.test_map_file import write_vectors
 from tests.processes import Agent, agent, until
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
 
 
 def be_at(kit: Agent, latitude: float, longitude: float) -> None:

@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 
 from fieldagent.page.reasons import in_language
-from tests.browser import browser, page
+from tests.browser import page
 from tests.page.texts import places
 from tests.processes import Agent, agent
 
 BECAUSE = "texts => import('/page/reasons.js').then(all => texts.map(all.because))"
 ADJACENT = "{1} answered {2}{3}"
 """Where one place ends and the next begins, nothing tells."""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

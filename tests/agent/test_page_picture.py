@@ -8,21 +8,12 @@ import random
 import re
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fieldagent.package.picture import picture_type
-from tests.browser import browser, faults, page
+from tests.browser import faults, page
 from tests.processes import Agent, agent, imt_sky, until
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
 
 
 def photograph(width: int, height: int) -> bytes:
