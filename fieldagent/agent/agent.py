@@ -362,7 +362,7 @@ async def _run_parts(
             nursery.start_soon(keep, name, partial(part, agent))
         for hook in agent.parts.hooks:
             if hook.by_itself:
-                nursery.start_soon(keep, f"the {hook.name}", partial(_run_hook, agent, hook))
+                nursery.start_soon(keep, handover_to(hook), partial(_run_hook, agent, hook))
         for channel, outbox in agent.parts.outboxes.items():
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
             condition = None if agent.logbook is None else agent.condition
@@ -382,8 +382,12 @@ async def _run_parts(
         nursery.cancel_scope.cancel()
 
 
+def handover_to(hook: Hook) -> str:
+    return f"the handover to the {hook.name}"
+
+
 async def _run_hook(agent: Agent, hook: Hook) -> None:
-    note_fault = agent.supervisor.notes(f"the {hook.name}")
+    note_fault = agent.supervisor.notes(handover_to(hook))
     await run_hook(hook, agent.parts.journal, agent.parts.inbox, note_fault)
 
 

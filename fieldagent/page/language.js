@@ -95,19 +95,22 @@ async function load() {
 /** Done once the language is there, or is not to be had. */
 export const spoken = load();
 
-const HAS_REASON = /"(?:reason|detail|fault|notOnDisk|\w*[tT]rouble)":\s*"[^"]|"notices":\s*\["/;
+const HAS_REASON = /"(?:reason|detail|fault|notOnDisk|\w*[tT]rouble|settings|lastUpdate)":\s*"[^"]|"(?:notices|losses|faults)":\s*\[["{]/;
 /** Milliseconds that a document waits for the words of its reasons. */
 const WAITS = 4_000;
-let retold;
+let reasons;
 
 /** A document of the API as it is known by now: see `read`. */
-export const parsed = text => JSON.parse(text, retold);
+export const parsed = text => JSON.parse(text, reasons?.retold);
+
+/** A reason that stands in a document as it came, as the page looks into it. */
+export const because = text => reasons?.because(text) ?? text;
 
 /** A document of the API, with each reason in it said in the language of who reads: in English where
  * its words do not come. */
 export async function read(text) {
-  if (language !== "en" && !retold && HAS_REASON.test(text)) {
-    const words = import("./reasons.js").then(all => retold = all.retold, () => {});
+  if (language !== "en" && !reasons && HAS_REASON.test(text)) {
+    const words = import("./reasons.js").then(all => reasons = all, () => {});
     await Promise.race([words, new Promise(resolve => setTimeout(resolve, WAITS))]);
   }
   return parsed(text);

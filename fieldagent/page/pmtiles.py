@@ -25,6 +25,8 @@ PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
 """What a directory or the metadata may become when it is unpacked, and entries in a directory."""
 FURTHEST = (1 << 63) - 1
 """The last place that a file can have."""
+WRONG_DIRECTORY = "is damaged: a directory in it says what cannot be"
+WRONG_PART = "is damaged: a part of it is not what its header says"
 ZOOM_MAX = 22
 _GZIP_WINDOW = 31
 
@@ -102,7 +104,7 @@ def read_directory(content: bytes) -> TileDirectory:
     numbers = _Numbers(content)
     count = numbers.next()
     if not 0 < count <= ENTRIES:
-        raise WrongArchive(f"has a directory of {count} entries")
+        raise WrongArchive(WRONG_DIRECTORY)
     columns = [array("Q", (numbers.next() for _ in range(count))) for _ in range(4)]
     total = 0
     for at, step in enumerate(columns[0]):
@@ -115,7 +117,7 @@ def read_directory(content: bytes) -> TileDirectory:
         elif at:
             offsets[at] = _bounded(offsets[at - 1] + lengths[at - 1])
         else:
-            raise WrongArchive("has a directory whose first entry lies nowhere")
+            raise WrongArchive(WRONG_DIRECTORY)
     return TileDirectory(*columns)
 
 
@@ -153,9 +155,9 @@ def unpacked(content: bytes, compression: int) -> bytes:
     try:
         plain = unpacker.decompress(content, PLAIN_BYTES)
     except zlib.error as error:
-        raise WrongArchive(f"is damaged: {error}") from error
+        raise WrongArchive(WRONG_PART) from error
     if not unpacker.eof:
-        raise WrongArchive("is damaged: a part of it does not end where it should")
+        raise WrongArchive(WRONG_PART)
     return plain
 
 
@@ -170,17 +172,17 @@ class _Numbers:
         number = shift = 0
         while shift < 64:
             if self._at >= len(self._content):
-                raise WrongArchive("has a directory that is cut short")
+                raise WrongArchive(WRONG_DIRECTORY)
             byte = self._content[self._at]
             self._at += 1
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return _bounded(number)
             shift += 7
-        raise WrongArchive("has a number in a directory that does not end")
+        raise WrongArchive(WRONG_DIRECTORY)
 
 
 def _bounded(number: int) -> int:
     if number > FURTHEST:
-        raise WrongArchive("has a number in a directory that is too large")
+        raise WrongArchive(WRONG_DIRECTORY)
     return number

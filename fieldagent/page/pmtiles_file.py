@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fieldagent.page import pmtiles, tiles
-from fieldagent.page.pmtiles import HEADER, Header, Span, TileDirectory, WrongArchive
+from fieldagent.page.pmtiles import (
+    HEADER,
+    WRONG_DIRECTORY,
+    WRONG_PART,
+    Header,
+    Span,
+    TileDirectory,
+    WrongArchive,
+)
 from fieldagent.page.tiles import TILE_BYTES, MapAbout, Tile, UnusableMap
 from fieldagent.system.wording import reason_of
 
@@ -73,7 +81,7 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
                 break
             span = _within(header.leaves, found.span)
         else:
-            raise WrongArchive(f"has directories more than {DEEPEST} deep")
+            raise WrongArchive(WRONG_DIRECTORY)
         if header.tile_type == pmtiles.VECTOR:
             return tiles.vector(content)
         return tiles.picture(pmtiles.unpacked(content, header.outer))
@@ -109,7 +117,7 @@ def _within(room: Span, found: Span) -> Span:
 
 def _part(file: BinaryIO, span: Span, most: int) -> bytes:
     if span.length > most:
-        raise WrongArchive(f"has a part of {span.length:,} bytes")
+        raise WrongArchive(WRONG_PART)
     file.seek(span.offset)
     content = file.read(span.length)
     if len(content) < span.length:

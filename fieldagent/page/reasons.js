@@ -42,5 +42,7 @@ export function retold(name, value) {
   // The lines of what happened to a Package.
   const isLine = "times" in this && ["event", "detail"].includes(name);
   const isStep = name === "detail" && STEPS.includes(this.event);
-  return MEMBERS.includes(name) || isLine || isStep ? because(value) : value;
+  // What damage to the journal cost, and which part of the agent failed.
+  const isLoss = name === "text" && "payloads" in this, isPart = name === "part" && "down" in this;
+  return MEMBERS.includes(name) || isLine || isStep || isLoss || isPart ? because(value) : value;
 }

@@ -62,6 +62,25 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
             "3 Pakete wurden auf Funk gehört, ohne Kennzeichen, und hier ist radio-key gesetzt: gib"
             " jenem Gerät denselben radio-key (zuletzt 12:00:03 UTC)"
         ),
+        "the journal was damaged (database disk image is malformed): Packages that are whole: 3, 1"
+        " of them to be sent; payloads that are whole: 2; damaged and not sent: 4, 5; unknown: the"
+        " last 2 accepted. Post those again. The damaged one is kept as journal.sqlite3.bad": (
+            "das Journal war beschädigt (database disk image is malformed): heile Pakete: 3, davon"
+            " 1 zu senden; heile angekommene: 2; beschädigt und nicht gesendet: 4, 5; unbekannt:"
+            " die letzten 2 angenommenen. Gib diese noch einmal auf. Das beschädigte ist als"
+            " journal.sqlite3.bad aufgehoben"
+        ),
+        "map-file /map.pmtiles is cut short (5 of 90 bytes): copy it there again": (
+            "map-file /map.pmtiles ist abgeschnitten (5 von 90 Bytes): kopiere sie noch einmal hin"
+        ),
+        "0.2.0 fell back to 0.1.0: Satellite was ready, and is waiting (no signal)": (
+            "0.2.0 fiel auf 0.1.0 zurück: Satellit war bereit und ist wartet (kein Signal)"
+        ),
+        "hub-token is set on the kit alone: the signed text names the kit by it, and it is a"
+        " secret, which whoever reads the hub's database could read on its way": (
+            "hub-token wird nur am Kit gesetzt: der unterschriebene Text nennt das Kit danach, und"
+            " es ist ein Geheimnis, das unterwegs lesen könnte, wer die Datenbank des Hubs liest"
+        ),
         "an SMTP nobody knows of": "an SMTP nobody knows of",
         "x: something new; the link failed": "x: something new; die Verbindung versagte",
     }
@@ -75,6 +94,15 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
                     "reason": "no signal",
                     "notices": ["the journal is in memory, and not on the disk: the disk is full"],
                     "story": [{"event": "sent", "detail": "3 bytes", "times": 1}],
+                    "losses": [
+                        {
+                            "text": "Package 7 is damaged on the disk and was not sent: post it"
+                            " again",
+                            "packages": 1,
+                            "payloads": 0,
+                        }
+                    ],
+                    "faults": [{"part": "Satellite queue", "error": "KeyError: 3", "down": False}],
                     "timeline": [
                         {"event": "note", "detail": "no signal"},
                         {"event": "not told", "detail": "Ada by mail: no signal"},
@@ -89,6 +117,15 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
         "reason": "kein Signal",
         "notices": ["das Journal ist im Speicher, und nicht auf der Karte: die Karte ist voll"],
         "story": [{"event": "gesendet", "detail": "3 Bytes", "times": 1}],
+        "losses": [
+            {
+                "text": "Paket 7 ist auf der Karte beschädigt und wurde nicht gesendet: gib es"
+                " noch einmal auf",
+                "packages": 1,
+                "payloads": 0,
+            }
+        ],
+        "faults": [{"part": "die Warteschlange Satellit", "error": "KeyError: 3", "down": False}],
         "timeline": [
             {"event": "note", "detail": "no signal"},
             {"event": "not told", "detail": "Ada by mail: kein Signal"},

@@ -150,8 +150,10 @@ def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False)
                 "".join(e)
                 for e in product(*(_or_place(each, scope, deep + 1) for each in (left, right)))
             ]
-        case ast.Dict(values=values):
-            return [form for each in values for form in written(each, scope, deep + 1, whole=whole)]
+        case ast.Dict(keys=names, values=values):
+            told = [form for each in values for form in written(each, scope, deep + 1, whole=whole)]
+            # A table of what is called, by its names.
+            return told or [e.value for e in names if isinstance(e, ast.Constant)]
         case ast.Subscript(value=table):
             return written(table, scope, deep + 1, whole=whole)
         case ast.Call(func=ast.Attribute(attr="get", value=table), args=[_, *other]):
@@ -202,7 +204,10 @@ def numbered(form: str) -> str:
     return re.sub(re.escape(PLACE), lambda _: f"{{{next(numbers)}}}", form)
 
 
-NAMES = {"mmcli", "org.freedesktop.ModemManager1.Messaging", "rnode", "meshtastic", "meshcore-kiss"}
+NAMES = {
+    *("mmcli", "org.freedesktop.ModemManager1.Messaging", "rnode", "meshtastic", "meshcore-kiss"),
+    *("gzip", "brotli", "zstd", "fieldagent.service", "fieldagent settings", "{1}.minisig"),
+}
 FIRST, SECOND, THIRD = Giver((0,)), Giver((1,)), Giver((2,))
 GIVERS = {
     # Errors that a channel, a hook or a call of ours ends with.
@@ -211,6 +216,8 @@ GIVERS = {
             *("ModemSilent", "ImtSilent", "ImtReset", "NobodyAnswers", "PortLost", "PortInUse"),
             *("RadioLost", "GsmSilent", "GsmRefuses", "BrokerLost", "TooLarge", "RequestFailed"),
             *("UnusableTrust", "UnusableLength", "Unusable", "StoreFailed", "StoreFull"),
+            *("UnusableMap", "WrongArchive", "NotForThisKit", "NotAChange", "NotSigned"),
+            *("NotTaken", "ServerAway", "NotAtHand", "away"),
         ),
         FIRST,
     ),
@@ -228,14 +235,21 @@ OF_KIT = {
     # The lines of what happened: the event, and what is told of it.
     "note": Giver((3, 4)),
     "Line": Giver((1, 3)),
+    "Loss": SECOND,
+    "_save": Giver((4,)),
+    # The parts of the agent, as a fault names them.
+    "start_soon": SECOND,
+    "notes": FIRST,
     "Settlement": Giver((), ("event",)),
 }
 NAMED = {
-    "agent/agent.py": ("NOT_ON_DISK",),
+    "agent/agent.py": ("NOT_ON_DISK", "KEEPERS", "handover_to"),
     "agent/channels/air_time.py": ("in_words", "notice"),
     "agent/channels/radio_modem.py": ("UNSENT",),
     "agent/inbound/hooks.py": ("notices", "remedy"),
     "agent/journal/history.py": ("WAITS", "_who"),
+    "agent/journal/opening.py": ("why",),
+    "agent/journal/salvage.py": ("in_words",),
     "agent/mesh/key_change.py": ("in_words", "heard", "does", "then", "_listed"),
     "agent/mesh/relay.py": ("notice",),
     "agent/mesh/troubles.py": ("Trouble", "in_words", "notices", "packets"),
@@ -268,11 +282,17 @@ NAMED = {
     "hub/records/ledger.py": ("CAME_BACK", "REPLACED"),
     "hub/records/mt_copies.py": ("GOES_AGAIN",),
     "agent/inbound/reception.py": ("UNTAGGED_PEER", "OTHER_KEY", "_in_words"),
+    "kit/kit_health.py": ("watched", "_unfit"),
+    "kit/system_trial.py": ("NEVER_STARTED",),
+    "kit/update_offer.py": ("_taken",),
+    "page/map_file.py": ("why",),
+    "page/pmtiles.py": ("WRONG_DIRECTORY", "WRONG_PART"),
     "store/schema.py": ("WRITTEN_LATER", "WRITTEN_EARLIER", "why"),
     "store/trouble.py": ("_FULL", "_DISK", "_LOCKED", "_reason", "_place"),
     "wire/imt.py": ("STATE_REASONS",),
     "wire/jspr.py": ("MEANS",),
     "wire/keepalive.py": ("note", "text"),
+    "wire/kit_note.py": ("__str__",),
     "wire/meshcore_kiss.py": ("ERRORS",),
     "wire/rnode.py": ("BROKEN",),
     "wire/sbd_status.py": ("MT_STATUS",),
@@ -292,6 +312,20 @@ ROOMS = (
         "http/tls.py",
         "store",
         "wire",
+        # Changes from afar, and how they ended: the console shows what a kit told last.
+        *(
+            f"kit/{name}.py"
+            for name in (
+                *("fetching", "kit_health", "settings_trial", "signed_file", "system_trial"),
+                *("trial", "update", "update_offer", "version_order"),
+            )
+        ),
+        *("system/minisign.py", "system/signed_release.py"),
+        # Why a map is not read.
+        *(
+            f"page/{name}.py"
+            for name in ("map_file", "mbtiles", "pmtiles", "pmtiles_file", "tiles")
+        ),
     ),
 )
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fieldagent.agent.channels.contract import LinkState
+from fieldagent.hub.records import kit_report
 from fieldagent.package import canned
 from fieldagent.page.files import CATALOGUES
 from tests.page.texts import bare, catalogue, of_page, of_script, places, unsaid
@@ -175,6 +176,7 @@ def test_what_the_hubs_api_names_is_in_the_consoles_catalogue(language: str) -> 
         *command["outcome"]["enum"],
         *key["scopes"]["items"]["enum"],
         *radio_key["state"]["enum"],
+        *kit_report.STATES,
         # Channels of a kit, as it tells the hub of their signals.
         *("Cellular", "Radio", "Satellite"),
     }

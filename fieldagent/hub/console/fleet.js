@@ -5,7 +5,7 @@ import { all } from "./acts.js";
 import { lookAtChart, showTrail } from "./chart.js";
 import { distressed, incidentsOf } from "./desk.js";
 import { here, list } from "./place.js";
-import { counted, say, term } from "./language.js";
+import { because, counted, say, term } from "./language.js";
 import { ago, by, drawn, element, moment, put, tell } from "./text.js";
 import { fromTheTop, putRows } from "./rows.js";
 import { counts, KINDS, listed, troubles } from "./trouble.js";
@@ -89,8 +89,8 @@ const facts = kit => [
   [say("Check-in"), kit.checkIn ? `${term(kit.checkIn.state)}, ${kit.checkIn.rule}` : say("none")],
   [say("Credits"), kit.credits ? say("{spent} of {n} spent today", { spent: kit.credits.spent, n: kit.credits.perDay }) : ""],
   [say("Waiting"), String(kit.waiting)],
-  [say("Program"), [kit.version, kit.lastUpdate].filter(Boolean).join("; ")],
-  [say("Settings"), kit.settings],
+  [say("Program"), [kit.version, kit.lastUpdate && because(kit.lastUpdate)].filter(Boolean).join("; ")],
+  [say("Settings"), kit.settings && offered(kit.settings)],
   [say("Why it is silent"), silence(kit)],
 ];
 

@@ -1,7 +1,7 @@
 // What is wrong with a kit, the worst first, and in which order kits stand. Nothing here looks at a
 // clock, the page or the hub.
 
-import { say, spoken, term } from "./language.js";
+import { because, say, spoken, term } from "./language.js";
 
 await spoken;
 
@@ -35,12 +35,18 @@ export function troubles(device, incidents, dated, now) {
     const left = Math.max(0, perDay - sosReserve - spent);
     if (left <= CREDITS_LOW * (perDay - sosReserve)) add("budget", say("{left} of {n} credits left today", { left, n: perDay - sosReserve }));
   }
-  if (/ fell back to /.test(device.lastUpdate ?? "")) add("update", say("update: {what}", { what: device.lastUpdate }));
-  if (/^[0-9]+ (refused|back)\b/.test(device.settings ?? "")) add("update", say("settings {what}", { what: device.settings }));
+  if (/ fell back to /.test(device.lastUpdate ?? "")) add("update", say("update: {what}", { what: because(device.lastUpdate) }));
+  if (/^[0-9]+ (refused|back)\b/.test(device.settings ?? "")) add("update", say("settings {what}", { what: offered(device.settings) }));
   if (dated !== null && dated > now + AHEAD) add("clock", say("its clock is ahead"));
   if (device.rebuild) add("other", rebuilt(device.rebuild));
   for (const text of [device.trouble, device.satelliteTrouble]) if (text) add("other", text);
   return found.sort((one, other) => RANKS.indexOf(one.kind) - RANKS.indexOf(other.kind));
+}
+
+/** What came of the settings that a kit was offered last, of which the hub says number, state, why. */
+export function offered(settings) {
+  const [, number, state, why] = /^(\d+) (\w+)(?:: (.+))?$/s.exec(settings);
+  return `${number} ${term(state)}${why ? `: ${because(why)}` : ""}`;
 }
 
 /** What of its items a database that was restored has back. */
