@@ -153,7 +153,7 @@ def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False)
         case ast.Dict(keys=names, values=values):
             told = [form for each in values for form in written(each, scope, deep + 1, whole=whole)]
             # A table of what is called, by its names.
-            return told or [e.value for e in names if isinstance(e, ast.Constant)]
+            return told or [str(e.value) for e in names if isinstance(e, ast.Constant)]
         case ast.Subscript(value=table):
             return written(table, scope, deep + 1, whole=whole)
         case ast.Call(func=ast.Attribute(attr="get", value=table), args=[_, *other]):
