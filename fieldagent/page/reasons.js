@@ -9,7 +9,7 @@ const MEMBERS = ["fault", "notOnDisk", "reason", "satelliteTrouble", "trouble"];
 /** Steps at the SOS desk whose detail is the hub's own: of the others a person tells. */
 const STEPS = ["escalated", "not told", "told"];
 /** Between sentences that were put together. */
-const SEAM = /^(.+?)(; |: | \()(.+?)(\)?)$/s;
+const SEAM = /^(.+?)(\)?[;:] | \()(.+?)(\)?)$/s;
 
 const catalogue = await (await fetch(new URL(`reasons-${language}.json`, import.meta.url))).json();
 const whole = new Map(Object.entries(catalogue).map(([form, said]) => [form.toLowerCase(), said]));

@@ -166,4 +166,4 @@ def test_why_nobody_was_told_is_said_at_the_desk_in_ones_own_language(tmp_path: 
         told = card.locator("details li").filter(has_text="der Mail-Server")
         told.get_by_text("Verbindung abgelehnt").wait_for()
         assert "noch einmal versucht" in told.inner_text()
-        assert "Duty by e-mail" in told.inner_text()
+        assert "Duty (per E-Mail)" in told.inner_text()

@@ -177,8 +177,8 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
             assert ("seen", "Bergwacht", "<b>heli</b> is up") in steps
             handed = {detail for event, _, detail in steps if event == "escalated"}
             assert handed == {
-                "Bergwacht by e-mail: handed over to the mail relay",
-                "Duty by apprise: handed over to the service",
+                "Bergwacht (by e-mail): handed over to the mail relay",
+                "Duty (by apprise): handed over to the service",
                 "webhook 1",
             }
             assert ("nobody reached", "", "2 who would be told later are told now") in steps
@@ -208,7 +208,7 @@ def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Pa
             assert events[0] == ("raised", "")
             assert events[1][0] == "not told"
             assert "the mail relay 127.0.0.1 answered 451 not now; tried again" in events[1][1]
-            assert events[2:] == [("told", "Bergwacht by e-mail: handed over to the mail relay")]
+            assert events[2:] == [("told", "Bergwacht (by e-mail): handed over to the mail relay")]
             (listed,) = administer(database, "contact", "list")
             assert listed["failingSince"] is None
 

@@ -225,6 +225,8 @@ GIVERS = {
     # How a leg, a call, a handover ended.
     **dict.fromkeys(("Leg", "HandoverResult", "MoStatus", "returned", "_show", "Begin"), SECOND),
     **dict.fromkeys(("_release", "withdraw"), SECOND),
+    # How somebody is told, and who takes it.
+    "ContactKind": Giver((1, 2)),
     **dict.fromkeys(("_note_taken", "_settle", "_wait", "_withdrawn", "Failure", "Sent"), THIRD),
     **dict.fromkeys(("_Hindrance", "unreachable", "no_answer", "failed", "not_set_up"), FIRST),
     **dict.fromkeys(("settle", "release", "bury", "Verdict"), Giver(())),

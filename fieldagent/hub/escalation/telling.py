@@ -190,7 +190,7 @@ def _settle(
         return ""
     db.announce(alarm.NEWS)
     kind = kinds.get(contact.kind)
-    whom = f"{contact.name} {kind.by if kind else contact.kind}"
+    whom = f"{contact.name} ({kind.by if kind else contact.kind})"
     contacts.note_end(db, contact.id, "" if taken else result.reason, now)
     if taken:
         _note_taken(db, telling, f"{whom}: handed over to {kind.service if kind else '?'}", now)

@@ -178,7 +178,7 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             assert "leg broken" in text
             assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
             assert sms_alphabet.parts(text) <= sms.PARTS[sms_alphabet.alphabet_of(text)]
-            told = f"Bergwacht by SMS: handed over to {adapter.service}"
+            told = f"Bergwacht (by SMS): handed over to {adapter.service}"
             until(lambda: f"told: {told}" in thread(database))
             assert post(running, adapter.reported(id_, True)) in (200, 204)
             assert post(running, adapter.reported(id_, True)) in (200, 204)
