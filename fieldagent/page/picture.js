@@ -11,7 +11,7 @@ const MAGIC = [
 ];
 
 /** The media type of base64 that is a picture; undefined of anything else. */
-export function pictureType(payload) {
+function pictureType(payload) {
   let begins = "";
   try {
     begins = atob(payload.slice(0, 24));

@@ -33,8 +33,6 @@ BROADCAST = 0xFFFF_FFFF
 EVERYTHING_BUT_NODES = 69420
 """As a nonce: the radio leaves out the other nodes it knows. 69421 asks for those alone."""
 NODES_ALONE = 69421
-WHOLE_PRECISION = 32
-"""Bits of a position that nobody has blurred."""
 DEFAULT_KEY = bytes.fromhex("d4f1bb3a20290759f0bcffabcf4e6901")
 """Which everybody has."""
 OVER_MQTT = 5

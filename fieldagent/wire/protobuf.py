@@ -74,9 +74,7 @@ class ProtobufSchema(Generic[Message]):
         found: dict[str, Any] = {}
         for number, wire_type, raw in _members(data):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))
-            if name and wire_type == (
-                COUNTED if isinstance(kind, ProtobufSchema) else WIRE_TYPES[kind]
-            ):
+            if name and wire_type == _wire_type(kind):
                 found[name] = _value(kind, raw)
         made: Callable[..., Message] = self._message
         return made(**found)

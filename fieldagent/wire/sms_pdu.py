@@ -3,7 +3,7 @@
 A PDU begins with the service centre's address (SCA) and goes on with the TPDU, of which there are
 three: SUBMIT goes to the network, DELIVER comes from it, and a STATUS-REPORT says what became of a
 SUBMIT. `encode` and `decode` turn each into bytes and back; `split` makes as many contents of one
-text or of data as it takes, and `Assembly` puts such contents together again.
+text or of data as it takes.
 """
 
 from __future__ import annotations
@@ -143,30 +143,6 @@ def _parts(coding: Coding, units: Sequence[bytes], reference: int) -> list[Conte
         Content(coding, bytes(body), Part(reference, len(bodies), number))
         for number, body in enumerate(bodies, 1)
     ]
-
-
-class Assembly:
-    """Puts parts together, of senders and references at once; `most` waiting at one time. The
-    oldest is given up first."""
-
-    def __init__(self, most: int = 16) -> None:
-        self._most = most
-        self._waiting: dict[tuple[str, int, int], dict[int, Content]] = {}
-
-    def add(self, number: str, content: Content) -> Content | None:
-        """Return the whole once its last part is here; one that is whole comes back at once."""
-        part = content.part
-        if part is None:
-            return content
-        key = (number, part.reference, part.total)
-        found = self._waiting.setdefault(key, {})
-        found[part.number] = content
-        if len(found) < part.total:
-            while len(self._waiting) > self._most:
-                del self._waiting[next(iter(self._waiting))]
-            return None
-        del self._waiting[key]
-        return Content(content.coding, b"".join(found[at].body for at in sorted(found)))
 
 
 # PDUs.

@@ -324,8 +324,7 @@ def read_lingo(data: bytes) -> None:
 
 
 def read_sms(data: bytes) -> None:
-    """What a modem has, and what it is given; parts are put together."""
-    assembly = sms_pdu.Assembly()
+    """What a modem has, and what it is given."""
     for sent in (False, True):
         with suppress(RemoteProtocolError):
             message = sms_pdu.decode(data, sent=sent)
@@ -333,8 +332,6 @@ def read_sms(data: bytes) -> None:
                 assert message.state in sms_pdu.ReportState
             else:
                 assert isinstance(message.content.text, str)
-                whole = assembly.add(message.number, message.content)
-                assert whole is None or isinstance(whole.text, str)
 
 
 def read_sms_frame(data: bytes) -> None:

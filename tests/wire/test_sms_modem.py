@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fieldagent.agent.sms.arrivals import arrivals
 from fieldagent.simulator.gsm_modem import CAPACITY, SimulatedGsmModem
 from fieldagent.wire import sms_modem, sms_pdu
 from fieldagent.wire.errors import LocalProtocolError
@@ -108,12 +109,9 @@ def test_what_comes_is_listed_in_its_parts(step: int) -> None:
     with line(step) as modem:
         modem.modem.receive_text(HUB, bytes(range(200)))
         stored = sms_modem.listed(modem.ask(LIST_ALL))
-        assembly = sms_pdu.Assembly()
-        whole = None
-        for each in stored:
-            assert isinstance(each.message, Deliver)
-            whole = assembly.add(each.message.number, each.message.content)
-        assert whole is not None and whole.body == bytes(range(200))
+        (whole,) = arrivals(stored).whole
+        assert isinstance(whole.message, Deliver)
+        assert whole.message.content.body == bytes(range(200))
         assert modem.arrived == [1, 2]
 
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fieldagent.agent.sms.arrivals import arrivals
 from fieldagent.wire import sms_alphabet, sms_pdu
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.sms_modem import Stored
 from fieldagent.wire.sms_pdu import (
-    Assembly,
     Coding,
     Content,
     Deliver,
@@ -127,13 +128,11 @@ def test_parts_are_put_together_in_whatever_order(content: str | bytes, order: A
     parts = sms_pdu.split(content, 9)
     read = [sms_pdu.decode(sms_pdu.encode(Deliver(NUMBER, part, AT))) for part in parts]
     order.shuffle(read)
-    assembly, found = Assembly(), []
-    for each in read:
-        assert isinstance(each, Deliver)
-        found.append(assembly.add(each.number, each.content))
-    assert found[:-1] == [None] * (len(parts) - 1)
-    whole = found[-1]
-    assert whole is not None
+    stored = [Stored(place, message) for place, message in enumerate(read)]
+    assert arrivals(stored[:-1]).whole == []
+    (found,) = arrivals(stored).whole
+    assert isinstance(found.message, Deliver)
+    whole = found.message.content
     if isinstance(content, bytes):
         assert whole.body == content
     else:
@@ -153,18 +152,6 @@ def test_sizes_are_those_of_the_standard() -> None:
         (bytes(141), [134, 7]),
     ):
         assert [len(part.body) for part in sms_pdu.split(content, 0)] == sizes
-
-
-def test_parts_of_two_senders_are_kept_apart_and_the_oldest_given_up() -> None:
-    assembly = Assembly(most=2)
-    first, second = (sms_pdu.split(letter * 200, 3) for letter in "ab")
-    assert assembly.add("+1", first[0]) is None
-    assert assembly.add("+2", second[1]) is None
-    whole = assembly.add("+2", second[0])
-    assert whole is not None and whole.text == "b" * 200
-    for number in ("+3", "+4"):
-        assembly.add(number, first[0])
-    assert assembly.add("+1", first[1]) is None, "it was given up"
 
 
 @pytest.mark.parametrize(

@@ -117,12 +117,6 @@ class Fate(NamedTuple):
         """Whether another node's radio says that it has it."""
         return not self.queued and self.verdict.error == RoutingError.NONE
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether it may have been transmitted."""
-        unsure = (None, RoutingError.TIMEOUT, RoutingError.MAX_RETRANSMIT, RoutingError.NONE)
-        return not self.queued and self.verdict.error in unsure
-
     def in_words(self) -> str:
         """Return what is known, for people."""
         if self.queued:

@@ -39,8 +39,6 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted, reason_of
 
-TNC_MAX = 5.0
-"""Seconds in which a KISS modem takes a connection."""
 HUB_MAX = 30.0
 """Seconds in which the hub is to answer."""
 AGENT_MAX = 5.0

@@ -21,7 +21,6 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 AT_ONCE = 200
 """Items read in one look."""
-SOS_AT_ONCE = 100
 AUDIT_MAX = 1_000_000
 """Lines: the latest."""
 

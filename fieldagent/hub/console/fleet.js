@@ -48,7 +48,7 @@ function row(kit, chosen) {
   ...kit.troubles.slice(0, 3).map(badge), kit.troubles.length > 3 ? element("span", { class: "quiet" }, ` ${say("and {n} more", { n: kit.troubles.length - 3 })}`) : ""));
 }
 
-export function showKits() {
+function showKits() {
   const place = here();
   const those = listed(kits, place);
   putRows("kits", those, kit => row(kit, place.kit));

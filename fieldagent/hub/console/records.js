@@ -45,7 +45,7 @@ const entry = ({ at, by: who, action, detail }) => element("li", {},
 
 let older = null;
 
-export async function loadAudit(more) {
+async function loadAudit(more) {
   const told = await call("GET", more || "/api/audit?limit=50");
   older = told.next;
   by("audit-older").hidden = !older;

@@ -66,7 +66,7 @@ const rank = kit => kit.troubles.length ? RANKS.indexOf(kit.troubles[0].kind) : 
 
 const byName = (one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }) || one.id - other.id;
 
-export const ORDERS = {
+const ORDERS = {
   trouble: (one, other) => rank(one) - rank(other) || byName(one, other),
   name: byName,
   heard: (one, other) => (one.lastContact ?? 0) - (other.lastContact ?? 0) || byName(one, other),

@@ -32,7 +32,7 @@ const table = told => [
 ];
 
 /** The week of a Unix time in ms, as ISO 8601 counts them: its Thursday's year, from Monday, in UTC. */
-export function weekOf(moment) {
+function weekOf(moment) {
   const day = 86400000, thursday = moment + (3 - (new Date(moment).getUTCDay() + 6) % 7) * day;
   const year = new Date(thursday).getUTCFullYear();
   return `${year}-W${String(1 + Math.floor((thursday - Date.UTC(year, 0, 1)) / (7 * day))).padStart(2, "0")}`;
