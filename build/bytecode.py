@@ -42,7 +42,7 @@ OFTEN = (
 """Of what `SELDOM` names, what starts with each agent, or with each command."""
 SELDOM = (
     *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/simulator/", "fieldagent/drill/"),
-    *(f"fieldagent/agent/journal/{name}.py" for name in ("carry_over", "salvage")),
+    *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/rescue/"),
     "fieldagent/system/as_owner.py",
     *("fieldagent/store/pages.py", "fieldagent/hub/administration/export.py"),
     *("fieldagent/hub/store/postgres", "idna/uts46data.py"),

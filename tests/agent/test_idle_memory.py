@@ -24,7 +24,7 @@ HEAVY = {
     "fieldagent.agent.channels.cellular": "for who has a hub",
     "fieldagent.agent.channels.radio": "for who has radio-port",
     "fieldagent.agent.inbound.script": "for who has inbound-hook",
-    "fieldagent.agent.journal.salvage": "for who had a damaged journal",
+    "fieldagent.agent.journal.rescue": "for who had a damaged journal",
     "fieldagent.agent.mesh": "for who has radio-port",
     "fieldagent.agent.network_page": "for who has page-listen",
     "fieldagent.agent.outbound.holdings": "for who has radio-port",

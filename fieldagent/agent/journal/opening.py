@@ -1,4 +1,5 @@
-"""Opens the journal at a start, looks at it before anything is written, and mends what is damaged.
+"""Opens the journal at a start, looks at it before anything is written, and has what is damaged
+mended (`rescue`).
 
 Only damage is damage (`store.trouble`). A damaged journal is set aside as it is, and what is whole
 in it goes on in a new one: the new one is written beside it, and takes its place at once or not at
@@ -10,9 +11,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
@@ -24,15 +24,12 @@ from fieldagent.system.folder import sync_folder
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.private import make_private_folder
 
-if TYPE_CHECKING:
-    # Where nothing was damaged, an agent does without the memory that saving takes.
-    from fieldagent.agent.journal.salvage import Saved
-    from fieldagent.store.pages import Pages
-
 log = logging.getLogger(__name__)
 
 FILES = ("-wal", "-shm", "")
 """What a journal consists of; the file itself last."""
+MENDED = "-mended"
+"""Behind the name of a new one that is whole, and has yet to take the damaged one's place."""
 SETTLED = (16, 0), (0, 64, 32, 32)
 """Bytes 16 and 17, and 20 to 23, of every file of ours (https://sqlite.org/fileformat2.html#1.3):
 SQLite itself takes others for another kind of file, or for one that is only to be read."""
@@ -192,62 +189,26 @@ def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
 
 
 def _mend(path: Path, mark: HighWater, why: str) -> None:
-    """Leaves a whole journal at `path`, with all that could be saved. Raises sqlite3.Error,
+    """Leave a whole journal at `path`, with all that could be saved. Raises sqlite3.Error,
     OSError."""
-    from fieldagent.store.pages import Pages
+    # Where nothing was damaged, an agent does without the memory that saving takes.
+    from fieldagent.agent.journal.rescue.mending import mend
 
-    log.error("the journal %s is damaged (%s): what is whole in it is being saved", path, why)
-    new = _beside(path, "-mending")
-    for suffix in FILES:
-        _beside(new, suffix).unlink(missing_ok=True)
-    pages = Pages(_content(path), _content(_beside(path, "-wal")))
     bad = _name_for(path)
-    connection = connect(new, JOURNAL, checked=True)
-    try:
-        saved = _save(path, pages, connection, mark, f"the journal was damaged ({why})", bad)
-    finally:
-        connection.close()
-    new.rename(_beside(path, "-mended"))
+    saved = mend(path, _beside(path, MENDED), mark, why, bad.name)
     _take_over(path)
     log.error(
         "the journal was damaged (%s): %s. The damaged one is kept as %s; `fieldagent status`"
         " shows this again",
         why,
-        saved.in_words(),
+        saved,
         bad.name,
     )
 
 
-def _save(
-    path: Path, pages: Pages, connection: sqlite3.Connection, mark: HighWater, why: str, bad: Path
-) -> Saved:
-    from fieldagent.agent.journal.salvage import salvage
-
-    now = time.time() - _ahead(path)
-    connection.execute("PRAGMA foreign_keys=OFF")
-    connection.execute("BEGIN IMMEDIATE")
-    saved = salvage(pages, connection, mark, now)
-    text = f"{why}: {saved.in_words()}. The damaged one is kept as {bad.name}"
-    lost = len(saved.damaged) + saved.unknown
-    losses.note(connection, losses.Loss(now, text, lost, saved.payloads_lost))
-    connection.execute("COMMIT")
-    # All of it into the one file, which is going to be renamed.
-    connection.execute("PRAGMA journal_mode=DELETE").fetchall()
-    return saved
-
-
-def _ahead(path: Path) -> float:
-    """By how much the wall clock is ahead of the time in the damaged journal, where that can be
-    read still."""
-    with suppress(sqlite3.Error, UnicodeDecodeError), closing(reader(path)) as damaged:
-        found = lived.known(damaged)
-        return 0.0 if found is None else found.offset
-    return 0.0
-
-
 def _take_over(path: Path) -> None:
     """Put a mended journal, if there is one, where the damaged one is, which is set aside."""
-    mended = _beside(path, "-mended")
+    mended = _beside(path, MENDED)
     if not mended.exists():
         return
     bad = _name_for(path)
@@ -264,12 +225,6 @@ def _name_for(path: Path) -> Path:
     while (bad := path.with_name(f"{path.name}.{number}.bad")).exists():
         number += 1
     return bad
-
-
-def _content(path: Path) -> bytes:
-    with suppress(FileNotFoundError):
-        return path.read_bytes()
-    return b""
 
 
 def _beside(path: Path, suffix: str) -> Path:
