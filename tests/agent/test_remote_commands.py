@@ -546,7 +546,7 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         await post(kit, fix, priority=100)
         assert next_kind(kit) == "location"  # an SOS
         queue = kit.agent.parts.queues[satellite]
-        queue.withdraw(max(queue.waiting()), "it went by itself")
+        queue.withdraw([max(queue.waiting())], "it went by itself")
         assert next_kind(kit) == "message"
         await kit.hears(NOW + 1, "resume location")
         assert told((await kit.answered(2))[-1]) == "location goes again: 2 Packages now"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from fieldagent.agent.channels.contract import Intent, Transmission
@@ -41,6 +42,11 @@ _PACKAGES = (
 )
 _AMONG = "(SELECT value FROM json_each(?))"
 _KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
+_ALIKE = (
+    "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
+    f" AS statuses FROM leg WHERE sequence IN {_AMONG} GROUP BY sequence) GROUP BY statuses"
+)
+"""How legs stand, and the Packages of which all stand so: thousands may end at one moment."""
 
 
 def _accepted(row: Sequence[Any]) -> Accepted:
@@ -343,22 +349,25 @@ def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
 
     A leg ends once; a Package's status never changes.
     """
-    ended = list(ended)
+    alike: dict[tuple[Channel, Leg], list[int]] = {}
+    for each in ended:
+        alike.setdefault((each.channel, each.leg), []).append(each.sequence)
+    concerned = json.dumps([*chain.from_iterable(alike.values())])
 
     def store(db: sqlite3.Connection) -> None:
-        db.executemany(
-            "UPDATE leg SET status = ?, reason = ?, ended = ?"
-            " WHERE sequence = ? AND channel = ? AND status IS NULL",
-            [(e.leg.status, e.leg.reason, now, e.sequence, e.channel) for e in ended],
-        )
-        for sequence in {e.sequence for e in ended}:
-            rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
-            status = terminal_status(Leg(None if s is None else Status(s)) for (s,) in rows)
+        for (channel, leg), sequences in alike.items():
+            db.execute(
+                "UPDATE leg SET status = ?, reason = ?, ended = ?"
+                f" WHERE sequence IN {_AMONG} AND channel = ? AND status IS NULL",
+                (leg.status, leg.reason, now, json.dumps(sequences), channel),
+            )
+        for statuses, listed in db.execute(_ALIKE, (concerned,)).fetchall():
+            status = terminal_status(Leg(each and Status(each)) for each in json.loads(statuses))
             if status is not None:
                 db.execute(
                     "UPDATE package SET status = ?, ended = ?"
-                    " WHERE sequence = ? AND status IS NULL",
-                    (status, now, sequence),
+                    f" WHERE sequence IN {_AMONG} AND status IS NULL",
+                    (status, now, listed),
                 )
 
     return store

@@ -18,7 +18,8 @@ from fieldagent.package.package import Channel, Status
 SETTLED_WITHIN = 120.0
 """Seconds that a transmission under way may take, at the longest."""
 BY_CALL = "by a call"
-SLICE = 100
+CANCELED = Leg(Status.CANCELED, BY_CALL)
+SLICE = 400
 """Packages that are canceled in one commit: some milliseconds."""
 
 
@@ -75,6 +76,8 @@ class Cancellation:
         """
         await self._all_is_back()
         sequences = list({key: None for queue in self._of(channel) for key in queue.waiting()})
+        # The newest first: they are the last of their heaps, which need not be swept then.
+        sequences.reverse()
         for begin in range(0, len(sequences), SLICE):
             await self._take_out(sequences[begin : begin + SLICE], channel)
         return len(sequences)
@@ -93,17 +96,12 @@ class Cancellation:
         """Take out what waits: it has ended once this returns. The events that come back tell when
         the end of the rest is known."""
         await self._all_is_back()
-        canceled, in_flight = [], []
+        canceled: list[EndedLeg] = []
+        in_flight: list[trio.Event] = []
         for queue in self._of(channel):
-            for sequence in sequences:
-                if sequence not in queue:
-                    continue
-                settled = queue.withdraw(sequence, BY_CALL)
-                if settled is not None:
-                    in_flight.append(settled)
-                else:
-                    leg = Leg(Status.CANCELED, BY_CALL)
-                    canceled.append(EndedLeg(sequence, queue.channel, leg))
+            withdrawn = queue.withdraw(sequences, BY_CALL)
+            canceled += [EndedLeg(out, queue.channel, CANCELED) for out in withdrawn.out]
+            in_flight += withdrawn.in_flight
         if canceled:
             await self._endings.record(canceled)
         return in_flight

@@ -21,10 +21,18 @@ from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
 from fieldagent.package.writing import kind_of
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 SLICE = 200
 """Packages that expire in one commit."""
 REPLACED = Leg(Status.COLLAPSED, "replaced by a newer Package")
+
+
+class Withdrawn(NamedTuple):
+    out: list[int]
+    """Packages that are not here any more; that they ended is to be written down."""
+    in_flight: list[trio.Event]
+    """Of each that is in flight, set once that is over."""
 
 
 class ChannelQueue:
@@ -130,15 +138,21 @@ class ChannelQueue:
                 self._queue.hasten(sequence)
         self.wake()
 
-    def withdraw(self, sequence: int, why: str, *, arrived: bool = False) -> trio.Event | None:
-        """Take it out, as it has arrived by another channel or is not wanted any more. While it is
-        in flight, the event tells when that is over."""
-        if sequence not in self._queue.taken():
-            self._queue.remove(sequence, arrived=arrived)
-            self.held.discard(sequence)
+    def withdraw(self, sequences: Iterable[int], why: str, *, arrived: bool = False) -> Withdrawn:
+        """Take out those that are here, as they have arrived by another channel or are not wanted
+        any more. What is in flight goes no further."""
+        in_flight = self._queue.taken()
+        withdrawn = Withdrawn([], [])
+        for sequence in sequences:
+            if sequence in in_flight:
+                event, _ = self._withdrawn.setdefault(sequence, (trio.Event(), why))
+                withdrawn.in_flight.append(event)
+            elif self._queue.remove(sequence, arrived=arrived):
+                self.held.discard(sequence)
+                withdrawn.out.append(sequence)
+        if withdrawn.out:
             self.wake()
-            return None
-        return self._withdrawn.setdefault(sequence, (trio.Event(), why))[0]
+        return withdrawn
 
     async def next_expired(self) -> list[EndedLeg]:
         """Wait until some have outlived their time, or failed for another reason; they are

@@ -96,6 +96,8 @@ class Endings:
 
     def _matters(self, ended: EndedLeg) -> bool:
         """Return whether anything depends on which Package ended so."""
+        if ended.leg.status not in (Status.DELIVERED, Status.ERROR):
+            return False
         if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
             return True
         others = (queue for name, queue in self._queues.items() if name is not ended.channel)
@@ -184,9 +186,9 @@ class Endings:
 def _withdrawn(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedLeg]:
     """Take it out of these; what is in flight ends by itself, and is not tried again."""
     return [
-        EndedLeg(sequence, queue.channel, Leg(Status.CANCELED, why))
+        EndedLeg(out, queue.channel, Leg(Status.CANCELED, why))
         for queue in queues
-        if sequence in queue and queue.withdraw(sequence, why, arrived=True) is None
+        for out in queue.withdraw([sequence], why, arrived=True).out
     ]
 
 

@@ -75,7 +75,7 @@ async def keep_going(
     while True:
         found = repeated(journal, until)
         for sequence, channel in repeating - found.keys():
-            queues[channel].withdraw(sequence, "confirmed")
+            queues[channel].withdraw([sequence], "confirmed")
             repeating.discard((sequence, channel))
         silent = idle.measure(found, trio.current_time(), clock())
         due = [key for key, seconds in silent.items() if every and seconds >= every]

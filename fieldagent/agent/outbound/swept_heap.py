@@ -53,11 +53,20 @@ class SweptHeap(Generic[Entry]):
             return self._heap
         return self._old
 
+    def _trimmed(self) -> bool:
+        """Drop the last entries while they are dead, which moves no other; return whether that was
+        as many as a step of a sweep."""
+        for _ in range(STEP):
+            if not self._heap or self._lives(self._heap[-1]):
+                return False
+            self._heap.pop()
+        return True
+
     def bound(self, live: int, slack: int) -> None:
         """Called after each operation. There are never more than twice `live` entries and the
         `slack`."""
         if not self._old:
-            if 2 * len(self._heap) <= 3 * live + slack:
+            if 2 * len(self._heap) <= 3 * live + slack or self._trimmed():
                 return
             self._heap, self._old = self._old, self._heap
         for _ in range(min(STEP, len(self._old))):
