@@ -151,7 +151,9 @@ class Hub:
         )
         # What never runs is no part that people are told of.
         note = self.supervisor.notes(SYNTHETIC_PART) if self.sends_synthetic else log_fault
-        self.synthetic = SyntheticItems(store, time.time, settings.item_time_to_live, note)
+        self.synthetic = SyntheticItems(
+            store, time.time, settings.item_time_to_live, note, self.synthetic_address
+        )
         self.health = Health(
             store,
             clock=time.time,
@@ -252,7 +254,13 @@ class Hub:
 
     @property
     def sends_synthetic(self) -> bool:
-        return self.settings.synthetic_item == "on"
+        return self.settings.synthetic_item != "off"
+
+    @property
+    def synthetic_address(self) -> str:
+        """Return where others push, and these items too; empty where they have their own door."""
+        way = self.settings.synthetic_item
+        return "" if way in ("off", "on") else way
 
     @property
     def keeping(self) -> Keeping:

@@ -73,6 +73,16 @@ def tls_address(value: str) -> str:
     return bare
 
 
+def way_of_items(value: str) -> str:
+    """Return off, on, or the address that the hub's own items are pushed to."""
+    if value in ("off", "on"):
+        return value
+    try:
+        return tls_address(value)
+    except WrongProperty:
+        raise WrongProperty(f"must be off, on, or https:// and a name, not {value!r}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class HubSettings:
     database: str
@@ -262,10 +272,11 @@ KEYS = (
     ),
     Key(
         "synthetic-item",
-        one_of("off", "on"),
+        way_of_items,
         "off",
         "on: the hub sends an item of its own once a minute through push, store and webhook, and"
-        " /metrics tells the age of the last one that went the whole way (off)",
+        " /metrics tells the age of the last one that went the whole way; https://NAME, as others"
+        " reach the hub: it is pushed there, through the proxy and by TLS (off)",
     ),
     Key(
         "operators",

@@ -7,25 +7,33 @@ import json
 import re
 import shlex
 import shutil
+import signal
 import sqlite3
+import ssl
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+import trustme
 
 from fieldagent.hub.access.directory import SYNTHETIC
+from fieldagent.hub.settings import parse
 from fieldagent.hub.store.opening import open_store
+from fieldagent.system.properties import InvalidSettings
 from tests.hub.alps import Alps
 from tests.hub.test_outage import call
 from tests.hub.test_takes_writes import on_disk
 from tests.machine import fill, small_disk
 from tests.postgres import ACCOUNT, new_database, server
-from tests.processes import Hub, administer, hub, until
+from tests.processes import Hub, administer, free_port, hub, until
 
 QUICK = (
     "import sys; from fieldagent.hub.service import synthetic_item as it;"
@@ -38,11 +46,19 @@ STOPPED = "the synthetic item of this minute stopped at "
 
 @contextmanager
 def sending(
-    home: Path, database: str, *, overdue: float = 4.0, switch: str = "on"
+    home: Path,
+    database: str,
+    *,
+    overdue: float = 4.0,
+    switch: str = "on",
+    more: Mapping[str, str] = {},
+    ca_file: str = "",
 ) -> Iterator[Hub]:
     home.mkdir(exist_ok=True)
-    settings = {"database": database, "synthetic-item": switch}
-    with hub(home, settings, [sys.executable, "-c", QUICK.format(overdue=overdue)]) as running:
+    settings = {"database": database, "synthetic-item": switch, **more}
+    command = [sys.executable, "-c", QUICK.format(overdue=overdue)]
+    environment = {"SSL_CERT_FILE": ca_file} if ca_file else {}
+    with hub(home, settings, command, **environment) as running:
         yield running
 
 
@@ -202,3 +218,90 @@ def test_each_of_two_hubs_sends_its_own_whichever_posts_it(postgres: str, tmp_pa
             assert third.stop() == 0
         assert one.stop() == 0
     assert len(administer(database, "workspace", "list")) == 2
+
+
+class Listener:
+    """Of the name `localhost`, by a private authority; `files` are what a hub's settings name."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.authority = trustme.CA()
+        (home / "ca.pem").write_bytes(self.authority.cert_pem.bytes())
+        self.ca_file = str(home / "ca.pem")
+        self.files = {name: str(home / name) for name in ("tls-certificate", "tls-key")}
+
+    def issue(self, *, ended: timedelta = timedelta(days=-1)) -> trustme.LeafCert:
+        """Put a certificate there that ended so long ago."""
+        end = datetime.now(UTC) - ended
+        issued = self.authority.issue_cert("localhost", not_after=end)
+        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+        (self.home / "tls-certificate").write_bytes(chain)
+        (self.home / "tls-key").write_bytes(issued.private_key_pem.bytes())
+        return issued
+
+
+def test_with_an_address_it_is_pushed_there_as_others_push(tmp_path: Path) -> None:
+    listener, port, inside = Listener(tmp_path), free_port(), free_port()
+    listener.issue()
+    database, address = str(tmp_path / "hub.sqlite3"), f"https://localhost:{port}"
+    Alps(database)
+    more = {**listener.files, "port": str(port), "admin-listen": f"127.0.0.1:{inside}"}
+    with sending(
+        tmp_path, database, switch=address, more=more, ca_file=listener.ca_file
+    ) as running:
+
+        def anew() -> None:
+            running.process.send_signal(signal.SIGHUP)
+
+        running.expect("event=push")
+        running.expect(WAY)
+        listener.issue(ended=timedelta(hours=1))
+        anew()
+        untrusted = "the certificate is not trusted: certificate has expired"
+        running.expect(f"{STOPPED}push: {address}: {untrusted}")
+        running.port = inside
+        age = figure(running, "synthetic_item_seconds")
+        until(lambda: figure(running, "synthetic_item_seconds") > age + 1)
+        listener.issue()
+        anew()
+        running.expect(WAY)
+        until(lambda: figure(running, "synthetic_item_seconds") < age)
+        assert figure(running, "pushes_accepted_total") >= 2
+        assert running.stop() == 0
+
+
+class Unavailable(BaseHTTPRequestHandler):
+    """What a proxy answers whose hub is gone."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(503)
+        self.end_headers()
+        self.wfile.write(b"<html>No server is available.</html>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_proxy_that_has_no_hub_is_no_trouble_of_the_database(tmp_path: Path) -> None:
+    listener = Listener(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    listener.issue().configure_cert(tls)
+    database = str(tmp_path / "hub.sqlite3")
+    Alps(database)
+    with HTTPServer(("127.0.0.1", 0), Unavailable) as proxy:
+        proxy.socket = tls.wrap_socket(proxy.socket, server_side=True)
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        address = f"https://localhost:{proxy.server_port}"
+        with sending(tmp_path, database, switch=address, ca_file=listener.ca_file) as running:
+            running.expect(f"{STOPPED}push: {address}: answered 503")
+            proxy.shutdown()
+            proxy.server_close()
+            running.expect(f"{STOPPED}push: {address}: connection refused")
+            assert running.stop() == 0
+
+
+@pytest.mark.parametrize("switch", ["yes", "http://hub.example.org", "https://192.0.2.1"])
+def test_an_address_without_a_name_and_tls_is_refused(switch: str) -> None:
+    with pytest.raises(InvalidSettings, match="must be off, on, or https:// and a name"):
+        parse(f"synthetic-item={switch}", Path("hub.properties"))

@@ -3,6 +3,8 @@ posted to a webhook whose receiver is the hub itself.
 
 It goes by HTTP through a door of its own on the loopback: the server, the proof of who calls, the
 intake and the webhooks are those that all use. No access log and no figure of others counts it.
+With an address it is pushed there instead, as others push: what stands before the hub is tried too,
+and what it counts and logs of others it does of this.
 
 Each hub process sends its own, since each may be what is stuck. Any of them posts it, as it is with
 all items: that it was posted is read from the store.
@@ -82,6 +84,8 @@ class SyntheticItems:
     clock: Callable[[], float]
     time_to_live: float
     note_fault: Note
+    address: str = ""
+    """https://NAME that others push to; empty: the door of its own."""
     since: float = field(default_factory=time.monotonic)
     """When the last one began that went the whole way; this hub, where none did."""
     told: str | None = None
@@ -121,6 +125,9 @@ class SyntheticItems:
         return open_stream
 
     def _routes(self) -> list[Route]:
+        received = Route("POST", "/received", self._receive)
+        if self.address:
+            return [received]
         api = HubApi(
             self.store,
             Authentication(self.store, clock=self.clock),
@@ -128,10 +135,7 @@ class SyntheticItems:
             grace=0.0,
             time_to_live=self.time_to_live,
         )
-        return [
-            Route("POST", "/api/package", api.push, judge=api.judge),
-            Route("POST", "/received", self._receive),
-        ]
+        return [Route("POST", "/api/package", api.push, judge=api.judge), received]
 
     async def _receive(self, request: Request) -> Response:
         """Take a post, if our webhook has signed it."""
@@ -203,25 +207,31 @@ class SyntheticItems:
             "message": {"content": SYNTHETIC},
         }
         proof = (("x-api-key", own.key), ("Authorization", f"Bearer {own.token}"))
+        address = self.address or f"http://127.0.0.1:{self.port}"
         try:
             reply = await client.request(
                 "POST",
-                f"http://127.0.0.1:{self.port}/api/package",
+                f"{address}/api/package",
                 headers=(*proof, ("Content-Type", "application/json")),
                 body=json.dumps(body).encode(),
                 deadline=OVERDUE,
             )
         except RequestFailed as failure:
-            raise NoFurther("push", failure.reason) from None
-        if reply.status == 200:
-            return reply.headers["location"].rpartition("/")[2]
-        # The intake answers these two where the database took nothing.
-        stage = "store" if reply.status in (503, 507) else "push"
+            raise NoFurther("push", self._from_there(failure.reason)) from None
+        if reply.status == 200 and (location := reply.headers.get("location")):
+            return location.rpartition("/")[2]
         try:
             why = json.loads(reply.body)["detail"]
-        except (ValueError, KeyError):
-            why = f"answered {reply.status}"
-        raise NoFurther(stage, f"{why}: {ANEW}" if reply.status in (401, 403) else why)
+        except (ValueError, KeyError, TypeError):
+            # A proxy, whose 503 says nothing of the database.
+            raise NoFurther("push", self._from_there(f"answered {reply.status}")) from None
+        # The intake answers these two where the database took nothing.
+        stage = "store" if reply.status in (503, 507) else "push"
+        why = f"{why}: {ANEW}" if reply.status in (401, 403) else why
+        raise NoFurther(stage, self._from_there(why))
+
+    def _from_there(self, why: str) -> str:
+        return f"{self.address}: {why}" if self.address else why
 
     async def _why(self, journey: _Journey) -> str:
         """Say why it came no further within OVERDUE seconds."""
