@@ -28,9 +28,9 @@ from fieldagent.agent.outbound.cost import Cost, costs
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.hub_piggyback import HubPiggyback
 from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
-from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.outbound.standing import Standing, standing, standing_of
 from fieldagent.package.delivery import FanOut

@@ -38,9 +38,9 @@ from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.only_one import only_one
 from fieldagent.agent.outbound import check_in, own_position
 from fieldagent.agent.outbound.budget import sos_reserve
+from fieldagent.agent.outbound.channel_limits import LIMITS
 from fieldagent.agent.outbound.incident_repeat import keep_going
 from fieldagent.agent.outbound.missing_fragments import keep_asking
-from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
 from fieldagent.agent.tracking import Tracking
@@ -481,7 +481,7 @@ async def _read_dead_letters(agent: Agent) -> None:
     """Once at the start: with another key, or a later version, some can be used."""
     await trio.sleep(SOON)
     for letter in reversed(dead_letters.listing(agent.parts.journal)):
-        tagged = not TERMS[Channel(letter.channel)].authentic
+        tagged = not LIMITS[Channel(letter.channel)].authentic
         try:
             if await agent.parts.inbox.replay(letter, tagged=tagged):
                 log.info("dead letter %d of %s could be read now", letter.number, letter.channel)

@@ -42,7 +42,7 @@ from fieldagent.wire.incident_proof import proof_key, token_digest
 
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
-    from fieldagent.agent.mesh.station import Station, StationTerms
+    from fieldagent.agent.mesh.station import Station, StationSettings
     from fieldagent.agent.mqtt.service import MqttService, Publisher
     from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
     from fieldagent.agent.people.service import PeopleService
@@ -94,15 +94,15 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     channels = _channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
     links = {channel: _link(settings, journal, channel) for channel in channels}
-    terms = _station_terms(settings, channels)
-    words = None if terms is None else _words(terms, journal, links, journal.clock.now)
+    ours = _station_settings(settings, channels)
+    words = None if ours is None else _words(ours, journal, links, journal.clock.now)
     endings = Endings(
         journal,
         queues,
         clock=journal.clock.now,
         fan_out=settings.fan_out,
         heard_ends=settings.fan_out_until == "heard",
-        neighbours=words if terms is not None and terms.relays_over else None,
+        neighbours=words if ours is not None and ours.relays_over else None,
     )
     resumed = trio.Event()
     intake = Intake(
@@ -113,20 +113,20 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         head_start=settings.fan_out_head_start,
         resumed=resumed,
     )
-    carrier = _carrier(terms, intake, journal.clock)
+    carrier = _carrier(ours, intake, journal.clock)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
-        how = {"carrier": carrier, **_terms(settings, channel)}
+        how = {"carrier": carrier, **_limits(settings, channel)}
         outboxes[channel], receptions[channel] = to_the_hub(
             journal, inbox, endings, queues[channel], links[channel], **how
         )
     station = None
-    if terms is not None and words is not None:
+    if ours is not None and words is not None:
         from fieldagent.agent.mesh.station import set_up
 
         radio = Channel.RADIO
-        station = set_up(terms, journal, inbox, intake, endings, words, queues[radio], links[radio])
+        station = set_up(ours, journal, inbox, intake, endings, words, queues[radio], links[radio])
         outboxes[radio], receptions[radio] = station.outbox, station.reception
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
@@ -174,12 +174,12 @@ def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink
     )
 
 
-def _carrier(terms: StationTerms | None, intake: Intake, clock: LivedTime) -> Carrier | None:
-    if terms is None or not terms.relays_over:
+def _carrier(ours: StationSettings | None, intake: Intake, clock: LivedTime) -> Carrier | None:
+    if ours is None or not ours.relays_over:
         return None
     from fieldagent.agent.mesh.relay_down import RelayDown
 
-    return RelayDown(intake, clock, brings_parcels=terms.brings_down)
+    return RelayDown(intake, clock, brings_parcels=ours.brings_down)
 
 
 def _people(
@@ -339,7 +339,7 @@ def to_the_hub(
         journal,
         clock=endings.clock,
         limits={"credit": DayLimit(credits_per_day, reserve), "byte": bytes_limit},
-        tariff=lambda: queue.terms.tariff,
+        tariff=lambda: queue.limits.tariff,
     )
     words = HubPiggyback(journal, queue, at_once=receipts_at_once)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
@@ -347,7 +347,7 @@ def to_the_hub(
     return outbox, reception
 
 
-def _terms(settings: Settings, channel: Channel) -> dict[str, Any]:
+def _limits(settings: Settings, channel: Channel) -> dict[str, Any]:
     if channel is not Channel.SATELLITE:
         return {}
     masters = settings.satellite_key
@@ -362,15 +362,15 @@ def _terms(settings: Settings, channel: Channel) -> dict[str, Any]:
     }
 
 
-def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationTerms | None:
+def _station_settings(settings: Settings, channels: frozenset[Channel]) -> StationSettings | None:
     if Channel.RADIO not in channels:
         return None
     from fieldagent.agent.mesh import radio_keys
-    from fieldagent.agent.mesh.station import StationTerms
+    from fieldagent.agent.mesh.station import StationSettings
 
     assert settings.radio_station is not None, "radio-port needs radio-station"
     known = radio_keys.load(settings)
-    return StationTerms(
+    return StationSettings(
         settings.radio_station,
         settings.radio_name,
         air_keys(known.keys),
@@ -388,7 +388,7 @@ def _station_terms(settings: Settings, channels: frozenset[Channel]) -> StationT
 
 
 def _words(
-    terms: StationTerms,
+    ours: StationSettings,
     journal: Journal,
     links: Mapping[Channel, ChannelLink],
     clock: Callable[[], float],
@@ -399,4 +399,4 @@ def _words(
         linked = links.get(Channel.CELLULAR)
         return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
 
-    return words_of(terms, journal, asks_for_relay=asks_for_relay, clock=clock)
+    return words_of(ours, journal, asks_for_relay=asks_for_relay, clock=clock)

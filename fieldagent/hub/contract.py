@@ -86,8 +86,8 @@ class Mailbox(Protocol):
     def look_again(self) -> float:
         """Seconds after which time alone may bring `load` something; infinity for never."""
 
-    async def load(self, room: int) -> OutgoingMessage | None:
-        """Return what waits next, in at most `room` bytes, and is not already loaded on this
+    async def load(self, capacity: int) -> OutgoingMessage | None:
+        """Return what waits next, in at most `capacity` bytes, and is not already loaded on this
         way."""
 
     async def stored(self, outgoing: OutgoingMessage) -> None:

@@ -25,9 +25,9 @@ OVERHEAD = 18
 _SUM_BYTES = 4
 
 
-def split(envelope: bytes, room: int) -> list[Fragment]:
-    """Slices of which each fits an envelope of `room` bytes; a CRC-32 guards the whole."""
-    size = room - OVERHEAD
+def split(envelope: bytes, capacity: int) -> list[Fragment]:
+    """Slices of which each fits an envelope of `capacity` bytes; a CRC-32 guards the whole."""
+    size = capacity - OVERHEAD
     count = -(-len(guarded(envelope)) // size)
     if size < 1 or count > COUNT_MAX:
         raise LocalProtocolError(f"{len(envelope)} bytes need more than {COUNT_MAX} fragments")

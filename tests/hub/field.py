@@ -117,10 +117,10 @@ class Field:
         return await self.store.read(lambda db: db.execute(sql, *parameters))
 
 
-async def collect(mailbox: IpMailbox, room: int = 65_536) -> list[Envelope]:
+async def collect(mailbox: IpMailbox, capacity: int = 65_536) -> list[Envelope]:
     """Take and confirm all that waits, as a link does."""
     found = []
-    while (outgoing := await mailbox.load(room)) is not None:
+    while (outgoing := await mailbox.load(capacity)) is not None:
         found.append(read(outgoing))
         await mailbox.stored(outgoing)
     return found

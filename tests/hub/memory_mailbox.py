@@ -64,9 +64,9 @@ class MemoryMailbox:
     def look_again(self) -> float:
         return inf
 
-    async def load(self, room: int) -> OutgoingMessage | None:
+    async def load(self, capacity: int) -> OutgoingMessage | None:
         await trio.lowlevel.checkpoint()
-        if not self.waiting or len(self.waiting[0].body) > room:
+        if not self.waiting or len(self.waiting[0].body) > capacity:
             return None
         self.loaded.append(self.waiting.popleft())
         return self.loaded[-1]

@@ -20,8 +20,8 @@ from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, Tra
 from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.holdings import numbers_of
+from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.package.package import Message, Status
 from fieldagent.wire.envelope import Ack, SentBy, decode, digest_of
 from tests.agent.channels.radio_kit import Station, only_what_is_posted, station

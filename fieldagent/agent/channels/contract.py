@@ -166,8 +166,8 @@ class Outbox(Protocol):
     async def fix_dates(self) -> None:
         """Just before `load`: where the clock is not trusted, dates were open until here."""
 
-    def load(self, room: int) -> Transmission | None:
-        """Return what is due, packed into at most `room` bytes; None when nothing is.
+    def load(self, capacity: int) -> Transmission | None:
+        """Return what is due, packed into at most `capacity` bytes; None when nothing is.
 
         Its Packages are in flight from here until `settle`.
         """

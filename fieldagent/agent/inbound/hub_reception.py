@@ -13,12 +13,12 @@ from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.outbound.budget import Budget
+from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.item_identity import is_about
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback
-from fieldagent.agent.outbound.proof import is_about
 from fieldagent.agent.outbound.repeat import repeat
-from fieldagent.agent.outbound.terms import price
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system.supervisor import brief
 from fieldagent.wire.envelope import Unreadable
@@ -58,7 +58,7 @@ class HubReception:
         self._piggyback = piggyback
         self._endings = endings
         self._carrier = carrier
-        self._terms = packing.queue.terms
+        self._limits = packing.queue.limits
         self._failed: bytes | None = None
         """The message that failed to be taken in last."""
 
@@ -70,7 +70,7 @@ class HubReception:
         What fails by a mistake of ours is tried once more, when the driver was started again. Then
         it is a dead letter: it must not hold up its channel for ever.
         """
-        cost = self._budget.book(price(self._queue.terms.tariff, len(body)))
+        cost = self._budget.book(price(self._queue.limits.tariff, len(body)))
         if damage:
             await self._bury(body, cost, damage, unreadable)
             return
@@ -124,8 +124,8 @@ class HubReception:
             body,
             cost,
             channel=self._queue.channel,
-            owes=None if self._terms.confirms else self._queue.channel,
-            tagged=not self._terms.authentic,
+            owes=None if self._limits.confirms else self._queue.channel,
+            tagged=not self._limits.authentic,
             then=then,
         )
         if self._carrier is not None:
@@ -145,7 +145,7 @@ class HubReception:
                 continue
             if known is None:
                 continue
-            if not is_about(known, report, self._packing.room.whole(0)):
+            if not is_about(known, report, self._packing.capacity.whole(0)):
                 self._inbox.note_mismatch(sequence)
                 continue
             missing = frozenset(range(report.count)) - report.arrived

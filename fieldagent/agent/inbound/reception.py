@@ -21,7 +21,7 @@ from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import ItemCame, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
-from fieldagent.agent.outbound.proof import is_about
+from fieldagent.agent.outbound.item_identity import is_about
 from fieldagent.package.package import Data, IncidentWord, Item, Parcel, ToHub, recorded
 from fieldagent.package.payload import (
     SOS_MARK,

@@ -20,7 +20,7 @@ from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
 from fieldagent.agent.outbound.holdings import confirmed_by
-from fieldagent.agent.outbound.proof import entry_of
+from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.package.package import Channel, Item, Parcel, ToHub
 from fieldagent.package.reach import Rung

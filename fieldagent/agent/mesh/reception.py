@@ -184,7 +184,7 @@ class RadioReception:
         for entry in packet.items:
             parts = self._packing.parts(entry, packet.station)
             asked = bool(parts) and (entry.sos or packet.relay)
-            if not asked and not goes_round(len(parts), self._packing.room.size):
+            if not asked and not goes_round(len(parts), self._packing.capacity.size):
                 continue
             item = OnItsWay(
                 packet.station,

@@ -17,9 +17,9 @@ from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.rounds import AT_HAND, KEPT, OnItsWay, Rounds, goes_round
 from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Repeat
-from fieldagent.agent.outbound.proof import entry_of
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback, goes_down
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
@@ -103,7 +103,9 @@ class Repeating:
                 # Of another kit under our number.
                 continue
             parts = self._packing.parts(entry, station)
-            if not (parts and entry.sos) and not goes_round(len(parts), self._packing.room.size):
+            if not (parts and entry.sos) and not goes_round(
+                len(parts), self._packing.capacity.size
+            ):
                 continue
             until = now + KEPT - (lived - came)
             self._rounds.add(OnItsWay(station, entry, parts, until, hops=hops), now)
@@ -129,7 +131,7 @@ class Repeating:
             left = min(left, known.expires - self._clock())
         parts = self._packing.parts(entry, self._station)
         asked = bool(parts) and entry.sos
-        if left <= 0 or not (asked or goes_round(len(parts), self._packing.room.size)):
+        if left <= 0 or not (asked or goes_round(len(parts), self._packing.capacity.size)):
             return
         collapse = known.package.collapse_key
         if collapse is not None:

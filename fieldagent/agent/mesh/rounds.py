@@ -302,18 +302,18 @@ class Rounds:
         ordinary = [each for each in self.items.values() if not each.entry.sos]
         # What waits for its moment goes along with what is due.
         begins = now >= self._ordinary_at and any(each.due <= now for each in ordinary)
-        room = self._packet_bytes if begins else 0
+        capacity = self._packet_bytes if begins else 0
         for item in reversed(self.items.values()):
             goes = item.due <= now
             if not item.entry.sos:
-                goes = room > 0 and item.due < inf
-                goes = goes and (room == self._packet_bytes or _bytes_of(item) <= room)
+                goes = capacity > 0 and item.due < inf
+                goes = goes and (capacity == self._packet_bytes or _bytes_of(item) <= capacity)
                 if not goes:
                     item.due = max(item.due, self._ordinary_at)
                 item.hub_due = max(item.hub_due, self._ordinary_at)
             again = self._due_of(item, now, goes=goes)
             if again and not item.entry.sos:
-                room -= _bytes_of(item)
+                capacity -= _bytes_of(item)
                 self._ordinary_at = now + APART
             found += again
         return found

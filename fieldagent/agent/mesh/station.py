@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class StationTerms:
+class StationSettings:
     """What the settings say of it."""
 
     number: int
@@ -111,15 +111,15 @@ class Station:
 
 
 def words_of(
-    terms: StationTerms,
+    settings: StationSettings,
     journal: Journal,
     *,
     asks_for_relay: Callable[[], bool],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
     """Return what the station says beside Packages."""
-    me = Identity(str(terms.number), terms.name or f"station {terms.number}", "Device")
-    spare = terms.packet_bytes - _introduction_bytes(terms, me)
+    me = Identity(str(settings.number), settings.name or f"station {settings.number}", "Device")
+    spare = settings.packet_bytes - _introduction_bytes(settings, me)
     if spare < 0:
         short = me.name.encode()[:spare].decode(errors="ignore").rstrip()
         log.warning("radio-name is too long for one packet: neighbours are told %r", short)
@@ -127,15 +127,15 @@ def words_of(
 
     def brings() -> int | None:
         """Return what it costs to bring something to the hub, in credits."""
-        if Channel.CELLULAR in terms.relays_over and not asks_for_relay():
+        if Channel.CELLULAR in settings.relays_over and not asks_for_relay():
             return 0
-        return 1 if Channel.SATELLITE in terms.relays_over else None
+        return 1 if Channel.SATELLITE in settings.relays_over else None
 
-    ways = Ways(brings, clock, hops=terms.hops)
-    text_bytes, chance = _text_bytes(terms), Random().random
-    readings = Readings(terms.number, text_bytes=text_bytes, hops=terms.hops, random=chance)
+    ways = Ways(brings, clock, hops=settings.hops)
+    text_bytes, chance = _text_bytes(settings), Random().random
+    readings = Readings(settings.number, text_bytes=text_bytes, hops=settings.hops, random=chance)
     return RadioPiggyback(
-        terms.number,
+        settings.number,
         me,
         journal,
         asks_for_relay=asks_for_relay,
@@ -145,23 +145,23 @@ def words_of(
     )
 
 
-def _text_bytes(terms: StationTerms) -> int:
+def _text_bytes(settings: StationSettings) -> int:
     """How long a name may be that is told with who has read something: it fits a packet by itself,
     also where it is passed on between stations whose numbers are as long as ours."""
-    number, time = terms.number, EPOCH + 2**27
+    number, time = settings.number, EPOCH + 2**27
     said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Rung.READ, 24 * "x"), time)
-    mark = Entry(0, SentBy(number, terms.hops), time)
-    taken = len(encode([mark, said], origin=number, key=next(iter(terms.keys), None))) - 24
-    return max(0, terms.packet_bytes - taken)
+    mark = Entry(0, SentBy(number, settings.hops), time)
+    taken = len(encode([mark, said], origin=number, key=next(iter(settings.keys), None))) - 24
+    return max(0, settings.packet_bytes - taken)
 
 
-def _introduction_bytes(terms: StationTerms, identity: Identity) -> int:
-    entry = Entry(terms.number, Introduction(identity))
-    return len(encode([entry], origin=terms.number, key=next(iter(terms.keys), None)))
+def _introduction_bytes(settings: StationSettings, identity: Identity) -> int:
+    entry = Entry(settings.number, Introduction(identity))
+    return len(encode([entry], origin=settings.number, key=next(iter(settings.keys), None)))
 
 
 def set_up(
-    terms: StationTerms,
+    settings: StationSettings,
     journal: Journal,
     inbox: Inbox,
     intake: Intake,
@@ -171,48 +171,48 @@ def set_up(
     link: ChannelLink,
 ) -> Station:
     relay = None
-    if terms.relays_over:
+    if settings.relays_over:
         relay = Relay(
-            terms.relays_over,
-            credits_per_day=terms.credits_per_day,
-            time_to_live=terms.time_to_live,
+            settings.relays_over,
+            credits_per_day=settings.credits_per_day,
+            time_to_live=settings.time_to_live,
             clock=journal.clock,
         )
-    key = terms.keys[0] if terms.keys else None
+    key = settings.keys[0] if settings.keys else None
     packing = Packing(
         journal,
         queue,
         key=key,
-        sealed=terms.sealed,
-        station=terms.number,
-        packet_bytes=terms.packet_bytes,
+        sealed=settings.sealed,
+        station=settings.number,
+        packet_bytes=settings.packet_bytes,
     )
     budget = Budget(Channel.RADIO, journal, clock=endings.clock)
     outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
     troubles = AirTroubles(endings.clock)
-    parcels = Parcels(inbox, terms.secrets)
+    parcels = Parcels(inbox, settings.secrets)
     packets = PacketReception(
         parcels,
-        terms.number,
-        keys=GroupKeys(terms.keys, terms.dropped),
-        sealed=terms.sealed,
+        settings.number,
+        keys=GroupKeys(settings.keys, settings.dropped),
+        sealed=settings.sealed,
         relay=relay,
         troubles=troubles,
         words=words,
     )
     neighbours = Neighbours(endings.clock)
     rounds = Rounds(
-        terms.number,
+        settings.number,
         neighbours,
         words,
-        hops=terms.hops,
-        packet_bytes=terms.packet_bytes,
+        hops=settings.hops,
+        packet_bytes=settings.packet_bytes,
         random=Random().random,
     )
     reception = RadioReception(journal, packets, packing, words, intake, endings, rounds)
     repeating = Repeating(journal, packing, words, rounds, relay, intake, parcels)
     return Station(
-        terms.number,
+        settings.number,
         words,
         outbox,
         reception,
@@ -221,7 +221,7 @@ def set_up(
         rounds,
         repeating,
         relay,
-        KeyChange(terms.key_step, neighbours),
+        KeyChange(settings.key_step, neighbours),
         packets,
         parcels,
     )

@@ -19,7 +19,7 @@ from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.mqtt_settings import MqttSettings
-from fieldagent.agent.outbound.affordable import Affordable, SpendingTerms, affordable
+from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.purse import DayPurse
@@ -119,7 +119,7 @@ class Door:
     def _affordable(self, sender: str, package: Package) -> Affordable:
         """Raises Problem where no channel is left."""
         listed = sender in self._settings.senders
-        terms = SpendingTerms(
+        limits = SpendingLimits(
             "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
             self.purse.left() or 0,
             self._settings.credits_per_day,
@@ -127,7 +127,7 @@ class Door:
             self._has_sms,
         )
         now = self._journal.clock.date(self._journal.clock.now())
-        found = affordable(package, self._outboxes, now, terms)
+        found = affordable(package, self._outboxes, now, limits)
         if not found.goes:
             raise Problem(403, f"nothing was queued: {found.why}")
         return found

@@ -13,7 +13,7 @@ from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
 
-class SpendingTerms(NamedTuple):
+class SpendingLimits(NamedTuple):
     """What the writer of a Package may spend."""
 
     refused: str
@@ -48,20 +48,20 @@ def affordable(
     package: Package,
     outboxes: Mapping[Channel, ChannelOutbox],
     now: float,
-    terms: SpendingTerms,
+    limits: SpendingLimits,
 ) -> Affordable:
     """`now` is Unix time."""
     price = 0
     withheld: dict[str, str] = {}
     found = costs(package, outboxes, now)
     for channel, cost in found.items():
-        amount = _price(channel, cost, has_sms=terms.has_sms)
-        left = terms.left - price
-        if amount and terms.refused:
-            withheld[channel] = terms.refused
+        amount = _price(channel, cost, has_sms=limits.has_sms)
+        left = limits.left - price
+        if amount and limits.refused:
+            withheld[channel] = limits.refused
         elif amount > left:
             withheld[channel] = (
-                f"it takes {amount} of the {left} left of {terms.per_day} that {terms.limit}"
+                f"it takes {amount} of the {left} left of {limits.per_day} that {limits.limit}"
             )
         else:
             price += amount

@@ -132,10 +132,10 @@ class Budget:
         used = spent.bytes if self._tariff().unit == "byte" else spent.credits + spent.doubtful
         return max(0, self._limit - kept - used)
 
-    def affordable(self, room: int, *, urgent: bool = False) -> int:
-        """Bytes of `room` that what is left pays for."""
+    def affordable(self, capacity: int, *, urgent: bool = False) -> int:
+        """Bytes of `capacity` that what is left pays for."""
         left = self.left(urgent=urgent)
-        return room if left is None else min(room, self._tariff().affordable(left))
+        return capacity if left is None else min(capacity, self._tariff().affordable(left))
 
     def in_words(self) -> str:
         """Return what is spent, for people."""

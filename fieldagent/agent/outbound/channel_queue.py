@@ -16,8 +16,8 @@ import trio
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece
 from fieldagent.agent.outbound import queue as order
 from fieldagent.agent.outbound.burst import Bursts
+from fieldagent.agent.outbound.channel_limits import LIMITS
 from fieldagent.agent.outbound.queue import Queue
-from fieldagent.agent.outbound.terms import TERMS
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
 from fieldagent.package.writing import kind_of
@@ -42,7 +42,7 @@ class ChannelQueue:
 
     def __init__(self, channel: Channel, doubtful: Sequence[Piece] | None = None) -> None:
         self.channel = channel
-        self.terms = TERMS[channel]
+        self.limits = LIMITS[channel]
         self.bursts = Bursts()
         self.gathering: set[int] = set()
         """Packages that wait for others to go with; some may have ended since."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.terms import price
 from fieldagent.package.delivery import legs_of
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -35,7 +35,7 @@ def costs(
     for channel, leg in legs.items():
         if leg.status is None:
             sizes = outboxes[channel].packing.sizes(stamped, now)
-            tariff = outboxes[channel].packing.queue.terms.tariff
+            tariff = outboxes[channel].packing.queue.limits.tariff
             parts = [price(tariff, size) for size in sizes]
             spent = [part.credits for part in parts], [part.bytes for part in parts]
             left = outboxes[channel].allowance()

@@ -38,14 +38,14 @@ class Draft:
             return seal(encode(entries, origin=self.origin, packed=self._packed), self._key)
         return encode(entries, origin=self.origin, key=self._key, packed=self._packed)
 
-    def add(self, entry: Entry, room: int) -> bool:
-        """Return whether it still fits into `room` bytes; then it is in."""
-        return self.add_all([entry], room)
+    def add(self, entry: Entry, capacity: int) -> bool:
+        """Return whether it still fits into `capacity` bytes; then it is in."""
+        return self.add_all([entry], capacity)
 
-    def add_all(self, entries: Sequence[Entry], room: int) -> bool:
-        """Return whether all of them still fit into `room` bytes; then they are in."""
+    def add_all(self, entries: Sequence[Entry], capacity: int) -> bool:
+        """Return whether all of them still fit into `capacity` bytes; then they are in."""
         body = self.encoded(*entries)
-        if len(body) > room:
+        if len(body) > capacity:
             return False
         self.entries += entries
         self.body = body

@@ -16,7 +16,7 @@ from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.proof import entry_of
+from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import FanOut, Leg
 from fieldagent.package.package import Channel, Package, Status

@@ -18,7 +18,7 @@ from fieldagent.agent.channels.contract import Outbox
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.outbound.proof import entry_of
+from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.package.package import IncidentWord, Item, Parcel, Said
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import (

@@ -39,14 +39,14 @@ class HubPiggyback:
         self._unreadable: list[UnreadableOwed] = []
         self._unreadable_under_way: list[UnreadableOwed] = []
         # A new journal knows nobody, while the hub may have told all names to the one before.
-        self._asks = not queue.terms.authentic and not inbound.knows_anybody(journal)
+        self._asks = not queue.limits.authentic and not inbound.knows_anybody(journal)
         self._incident_named = -inf
         """When the open incident was named last, in lived time."""
         self.look()
 
     @property
     def _tariff(self) -> Tariff:
-        return self._queue.terms.tariff
+        return self._queue.limits.tariff
 
     def look(self) -> None:
         """Receipts are owed: they go with the next transmission, and an SOS's at once."""
@@ -69,7 +69,7 @@ class HubPiggyback:
 
     def ask_names(self) -> None:
         # Over a link the hub is told the journal before anything else, and tells names by it.
-        self._asks = not self._queue.terms.authentic
+        self._asks = not self._queue.limits.authentic
 
     def is_worth_sending(self) -> bool:
         at_once = self._at_once or any(entry.sos for entry in self._owed.values())
@@ -85,32 +85,34 @@ class HubPiggyback:
             return False
         return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_EVERY
 
-    def fill(self, draft: Draft, room: int) -> Piggybacked:
+    def fill(self, draft: Draft, capacity: int) -> Piggybacked:
         words = Piggybacked()
         for sequence, report in list(self._reports.items()):
-            if draft.add(report, room):
+            if draft.add(report, capacity):
                 words.reports[sequence] = self._reports.pop(sequence)
         for each in list(self._unreadable):
-            if draft.add(Entry(0, each.said, each.at), room):
+            if draft.add(Entry(0, each.said, each.at), capacity):
                 words.unreadable.append(each)
                 self._unreadable.remove(each)
         self._unreadable_under_way += words.unreadable
-        self._fill_receipts(draft, room, words)
+        self._fill_receipts(draft, capacity, words)
         if self._asks and draft.entries:
             # No more than is paid already.
-            free = min(room, self._tariff.paid_with(len(draft)))
+            free = min(capacity, self._tariff.paid_with(len(draft)))
             number = outbound.journal_number(self._journal)
             words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
-        self._fill_incident(draft, room, words)
+        self._fill_incident(draft, capacity, words)
         return words
 
-    def _fill_incident(self, draft: Draft, room: int, words: Piggybacked) -> None:
+    def _fill_incident(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
         """Each contact that happens anyway names the open incident, where that costs nothing more;
         an item of it names it by itself."""
         found = incident.open_one(self._journal)
         if found is None or any(entry.sos for entry in draft.entries):
             return
-        free = min(room, self._tariff.paid_with(len(draft))) if self._tariff.units(1) else room
+        free = (
+            min(capacity, self._tariff.paid_with(len(draft))) if self._tariff.units(1) else capacity
+        )
         if draft.entries or self._names_incident():
             clock = self._journal.clock
             word = IncidentWord(found.number, Said.OPEN)
@@ -119,18 +121,18 @@ class HubPiggyback:
             if words.named_incident:
                 self._incident_named = clock.now()
 
-    def _fill_receipts(self, draft: Draft, room: int, words: Piggybacked) -> None:
+    def _fill_receipts(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
         """Those that cost nothing, or the few bytes that they have where bytes are paid; where
         nothing else goes, those that are worth it."""
         if draft.entries and self._tariff.step > 1:
-            room = min(room, self._tariff.paid_with(len(draft)))
+            capacity = min(capacity, self._tariff.paid_with(len(draft)))
         elif draft.entries:
-            room = min(room, max(len(draft) + RECEIPTS_BYTES, self._tariff.minimum))
+            capacity = min(capacity, max(len(draft) + RECEIPTS_BYTES, self._tariff.minimum))
         elif not self.is_worth_sending():
             return
         for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):
             # The SOS was urgent on its way here; the receipt of it is an ordinary entry.
-            if draft.add(Entry(sequence, receipt.content, receipt.time), room):
+            if draft.add(Entry(sequence, receipt.content, receipt.time), capacity):
                 words.receipts[sequence] = self._owed.pop(sequence)
             else:
                 # In order: the hub takes an item for lost whose receipt is missing before another.
@@ -138,7 +140,7 @@ class HubPiggyback:
         self._under_way |= words.receipts.keys()
         for key, owed in list(self._rungs.items()):
             said = Receipt(max(0, -owed.origin), owed.digest, owed.rung, owed.text)
-            if draft.add(Entry(owed.sequence, said, owed.at), room):
+            if draft.add(Entry(owed.sequence, said, owed.at), capacity):
                 words.rungs[key] = self._rungs.pop(key)
         self._rungs_under_way |= words.rungs.keys()
 

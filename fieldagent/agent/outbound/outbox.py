@@ -19,6 +19,7 @@ from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Spent
 from fieldagent.agent.outbound.budget import Budget
+from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
@@ -33,7 +34,6 @@ from fieldagent.agent.outbound.settlement import (
     note_sent,
     note_tried,
 )
-from fieldagent.agent.outbound.terms import price
 from fieldagent.package.package import Status
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.outcome import Outcome
@@ -107,9 +107,9 @@ class ChannelOutbox:
 
     def fit(self, carriage: Carriage) -> None:
         size, fill, tariff = carriage
-        terms = replace(self._queue.terms, size=size, fill=fill, tariff=tariff)
-        if terms != self._queue.terms:
-            self._queue.terms = terms
+        limits = replace(self._queue.limits, size=size, fill=fill, tariff=tariff)
+        if limits != self._queue.limits:
+            self._queue.limits = limits
             self.packing.settled()
             self._queue.wake()
 
@@ -133,16 +133,16 @@ class ChannelOutbox:
     async def fix_dates(self) -> None:
         await self.packing.fix_dates()
 
-    def load(self, room: int) -> Transmission | None:
+    def load(self, capacity: int) -> Transmission | None:
         now = trio.current_time()
         if self._queue.foremost(now) is not None:
             gather(self._queue)
         first = self._queue.foremost(now)
         urgent = first is not None and self._queue.is_urgent(first)
-        ordinary = self.budget.affordable(room)
+        ordinary = self.budget.affordable(capacity)
         if first is None or not _is_first(self._journal, self._queue, first):
-            room = self.budget.affordable(room, urgent=True) if urgent else ordinary
-        packed = self.packing.pack(now, room, ordinary, self._piggyback)
+            capacity = self.budget.affordable(capacity, urgent=True) if urgent else ordinary
+        packed = self.packing.pack(now, capacity, ordinary, self._piggyback)
         if packed is None:
             return None
         number = next(self._numbers)
@@ -168,7 +168,7 @@ class ChannelOutbox:
     async def note_copy(self, transmission: Transmission) -> None:
         """Write down that it goes a second time, as nobody knows whether it has left: the first may
         have to be paid for as well."""
-        spent = price(self._queue.terms.tariff, len(transmission.body))
+        spent = price(self._queue.limits.tariff, len(transmission.body))
         # Bytes that may have been billed count as billed; of credits the page tells both.
         spent = Spent(doubtful=spent.credits) if spent.credits else spent
         pieces = self._queue.in_flight[transmission.number]
@@ -192,7 +192,7 @@ class ChannelOutbox:
         words = self._words.get(number, Piggybacked())
         if sent:
             settlement = after_success(self._journal, self._queue, pieces)
-            spent = price(self._queue.terms.tariff, len(transmission.body))
+            spent = price(self._queue.limits.tariff, len(transmission.body))
             record = together(
                 note_sent(self._queue, pieces, spent, now),
                 self.budget.book(spent),

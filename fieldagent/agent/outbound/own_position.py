@@ -55,7 +55,7 @@ async def track(
 
 def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
     """Return the channels over which a message costs nothing now."""
-    return frozenset(channel for channel in queues if not queues[channel].terms.tariff.units(1))
+    return frozenset(channel for channel in queues if not queues[channel].limits.tariff.units(1))
 
 
 async def _add(

@@ -16,12 +16,12 @@ from fieldagent.agent.journal.dating import fix, foremost_undated
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Piece
 from fieldagent.agent.outbound.acknowledgement import AwaitedAcks
+from fieldagent.agent.outbound.capacity import Capacity, TooLarge
+from fieldagent.agent.outbound.channel_limits import ChannelLimits
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
+from fieldagent.agent.outbound.item_identity import entry_of, numbered
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
-from fieldagent.agent.outbound.proof import entry_of, numbered
-from fieldagent.agent.outbound.room import Room, TooLarge
-from fieldagent.agent.outbound.terms import ChannelTerms
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Package, Status
 from fieldagent.system.lazy_dataclass import dataclass
@@ -85,26 +85,26 @@ class Packing:
         self._key = key
         self._sealed = sealed
         self._station = station
-        self.acks = AwaitedAcks() if self._terms.shared else None
+        self.acks = AwaitedAcks() if self._limits.shared else None
         """Where only an acknowledgement shows that somebody heard."""
         self._packet_bytes = packet_bytes
         self._prepared: _Next | None = None
         """Of the Package that was looked at last, when all of it goes at once."""
 
     @property
-    def _terms(self) -> ChannelTerms:
-        return self.queue.terms
+    def _limits(self) -> ChannelLimits:
+        return self.queue.limits
 
     @property
-    def room(self) -> Room:
+    def capacity(self) -> Capacity:
         """What one transmission holds."""
-        size = self._terms.size if self._packet_bytes is None else self._packet_bytes
-        return Room(size, self._key is not None, self._terms.shared)
+        size = self._limits.size if self._packet_bytes is None else self._packet_bytes
+        return Capacity(size, self._key is not None, self._limits.shared)
 
     def costs(self, sequence: int) -> int:
         """Return what its next transmission costs, alone, in the tariff's units."""
         try:
-            return self._terms.tariff.units(len(self._next(sequence).body))
+            return self._limits.tariff.units(len(self._next(sequence).body))
         except DamagedPackage:
             # `pack` tells that it is.
             return 0
@@ -118,7 +118,7 @@ class Packing:
 
     async def fix_dates(self) -> None:
         """What may leave next keeps the date from here on that it has by now."""
-        undated = foremost_undated(self._journal, self._channel, 1 + self._terms.companions)
+        undated = foremost_undated(self._journal, self._channel, 1 + self._limits.companions)
         if undated:
             await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
             self.settled()
@@ -132,19 +132,19 @@ class Packing:
         """Something was tried, or dated anew: what was prepared is not what goes."""
         self._prepared = None
 
-    def pack(self, now: float, room: int, ordinary: int, piggyback: Piggyback) -> Packed | None:
-        """Return what is due, in at most `room` bytes; its Packages are taken out of the queue.
+    def pack(self, now: float, capacity: int, ordinary: int, piggyback: Piggyback) -> Packed | None:
+        """Return what is due, in at most `capacity` bytes; its Packages are taken out of the queue.
 
         All that is no SOS stays within `ordinary` bytes, or in what the SOS's last credit leaves:
         the credits that are kept for an SOS pay for nothing else.
         """
         repeat = piggyback.next_repeat(busy=self._is_busy(now))
         if repeat is not None:
-            return self._pack_repeat(repeat, room, piggyback)
+            return self._pack_repeat(repeat, capacity, piggyback)
         pieces: list[Piece] = []
         passed: list[int] = []
         draft, whose, tries, alone = self._draft(0), 0, 0, False
-        while len(pieces) + len(passed) <= self._terms.companions:
+        while len(pieces) + len(passed) <= self._limits.companions:
             key = self.queue.take(now, under_way=not pieces and not passed)
             if key is None:
                 break
@@ -161,7 +161,7 @@ class Packing:
             if alone and not urgent:
                 passed.append(key)
                 break
-            most = room if urgent else self._beside(draft, room, ordinary)
+            most = capacity if urgent else self._beside(draft, capacity, ordinary)
             if found.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
                 passed.append(key)
@@ -183,9 +183,9 @@ class Packing:
         for key in passed:
             self.queue.leave(key)
         if pieces and pieces[0].count > 1:
-            self._tell_end(draft, room, len(self.queue.bursts[pieces[0].sequence].waiting))
+            self._tell_end(draft, capacity, len(self.queue.bursts[pieces[0].sequence].waiting))
         # What is said to our peer is said in our own name, not in that of whom we relay for.
-        most = self._beside(draft, room, ordinary)
+        most = self._beside(draft, capacity, ordinary)
         words = Piggybacked() if alone or (pieces and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
@@ -196,13 +196,13 @@ class Packing:
     def _goes_alone(self, tries: int) -> bool:
         """Return whether nothing else joins an SOS where bytes cost: a short message gets
         through."""
-        return self._terms.tariff.units(1) > 0 and tries < SOS_ALONE
+        return self._limits.tariff.units(1) > 0 and tries < SOS_ALONE
 
-    def _tell_end(self, draft: Draft, room: int, follow: int) -> None:
+    def _tell_end(self, draft: Draft, capacity: int, follow: int) -> None:
         """So many follow; then we listen, and who has heard any of them answers. The last few tell
         it, as the very last may be lost."""
         if self._station and follow < WINDOW:
-            draft.add(Entry(0, Source(self._station, follow)), room)
+            draft.add(Entry(0, Source(self._station, follow)), capacity)
 
     def _is_busy(self, now: float) -> bool | None:
         """Return whether a Package of ours goes next; None where an SOS does."""
@@ -211,22 +211,22 @@ class Packing:
             return False
         return None if self.queue.is_urgent(foremost) else True
 
-    def _pack_repeat(self, repeat: Repeat, room: int, piggyback: Piggyback) -> Packed | None:
+    def _pack_repeat(self, repeat: Repeat, capacity: int, piggyback: Piggyback) -> Packed | None:
         """Who lacks it is told whole or not at all: whoever is not named is silent. Where not even
         the request to relay fits, its sender has told that."""
         if repeat.joins:
-            return self._pack_repeats(repeat, room, piggyback)
+            return self._pack_repeats(repeat, capacity, piggyback)
         told = [*repeat.entries]
         bare = [each for each in told if not isinstance(each.content, RelayRequest)]
         for entries in ([*told, *repeat.lacking], told, bare):
             draft = self._draft(repeat.origin)
             body = draft.encoded(*entries)
-            if len(body) <= room:
+            if len(body) <= capacity:
                 return Packed(body, [], Piggybacked(), urgent=repeat.sos)
         log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
         return None
 
-    def _pack_repeats(self, first: Repeat, room: int, piggyback: Piggyback) -> Packed | None:
+    def _pack_repeats(self, first: Repeat, capacity: int, piggyback: Piggyback) -> Packed | None:
         """As many as fit, of any stations; one at the least, which fitted when it was sent."""
         draft, body = self._draft(0), b""
         of: SentBy | None = None
@@ -238,28 +238,30 @@ class Packing:
             head = [] if of == mark else [Entry(0, mark, other.entries[0].time)]
             more = [*entries, *head, *other.entries]
             longer = draft.encoded(*more)
-            if body and len(longer) > room:
+            if body and len(longer) > capacity:
                 break
             if other is not first:
                 piggyback.joined(other)
             entries, body, of = more, longer, mark
             other = piggyback.joining()
-        return Packed(body, [], Piggybacked()) if len(body) <= room else None
+        return Packed(body, [], Piggybacked()) if len(body) <= capacity else None
 
-    def _joins(self, found: _Next, whose: int, draft: Draft, room: int) -> bool:
+    def _joins(self, found: _Next, whose: int, draft: Draft, capacity: int) -> bool:
         """Return whether it rides along: all of it, of the same sender, and no more than is worth
         it."""
         lone = found.piece.sequence in self.queue.alone or found.origin != whose
         if found.piece.count > 1 or lone:
             return False
-        return draft.add(found.entry, min(room, self._terms.fill, self.room.filled(draft.origin)))
+        return draft.add(
+            found.entry, min(capacity, self._limits.fill, self.capacity.filled(draft.origin))
+        )
 
     def _draft(self, origin: int) -> Draft:
         return Draft(
             origin or self._station,
             self._key,
             sealed=self._sealed,
-            packed=self._terms.packs_text,
+            packed=self._limits.packs_text,
         )
 
     def _next(self, sequence: int) -> _Next:
@@ -267,14 +269,14 @@ class Packing:
             return self._prepared
         known, tries = outbound.to_send(self._journal, self._channel, sequence)
         entry = entry_of(known)
-        whole = encode([entry], packed=self._terms.packs_text)
+        whole = encode([entry], packed=self._limits.packs_text)
         draft = self._draft(known.origin)
-        if len(whole) <= self.room.whole(draft.origin):
+        if len(whole) <= self.capacity.whole(draft.origin):
             bare = self._key is None and not (known.origin or self._station)
             body = whole if bare else draft.encoded(entry)
             self._prepared = _Next(Piece(sequence), known.origin, entry, body, tries, known.undated)
             return self._prepared
-        fragments = self.room.cut(entry, draft.origin)
+        fragments = self.capacity.cut(entry, draft.origin)
         piece = Piece(sequence, 0, len(fragments))
         index = self._positions(piece, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
@@ -293,7 +295,7 @@ class Packing:
         elif self.acks is not None and held:
             together = WINDOW
         # Another first one at each try is for those of whom none may be in earshot any more.
-        turn = tries if self._terms.shared else 0
+        turn = tries if self._limits.shared else 0
         # Where nothing lacks, its end was not written down: who has it all says so again.
         return lacking(piece.count, held.values(), turn)[:together] or [0]
 
@@ -304,10 +306,10 @@ class Packing:
     def parts(self, entry: Entry, origin: int) -> list[Entry]:
         """It, or its fragments where it needs some; none of what is too large. Text in fragments is
         plain: a later version packs it otherwise, and fits no slice that left before."""
-        if len(encode([entry], packed=self._terms.packs_text)) <= self.room.whole(origin):
+        if len(encode([entry], packed=self._limits.packs_text)) <= self.capacity.whole(origin):
             return [entry]
         try:
-            return [Entry(entry.sequence, part) for part in self.room.cut(entry, origin)]
+            return [Entry(entry.sequence, part) for part in self.capacity.cut(entry, origin)]
         except TooLarge:
             return []
 
@@ -317,6 +319,6 @@ class Packing:
         draft = self._draft(0)
         return [len(draft.encoded(part)) for part in self.parts(entry, draft.origin)]
 
-    def _beside(self, draft: Draft, room: int, ordinary: int) -> int:
+    def _beside(self, draft: Draft, capacity: int, ordinary: int) -> int:
         """Bytes up to which what is no SOS may fill it."""
-        return min(room, max(ordinary, self._terms.tariff.paid_with(len(draft))))
+        return min(capacity, max(ordinary, self._limits.tariff.paid_with(len(draft))))

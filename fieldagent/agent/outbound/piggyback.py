@@ -64,15 +64,15 @@ class Piggyback(Protocol):
         """Return whether there is something to say that does not wait for a Package to ride
         with."""
 
-    def fill(self, draft: Draft, room: int) -> Piggybacked:
-        """Add to `draft` what still fits into `room` bytes."""
+    def fill(self, draft: Draft, capacity: int) -> Piggybacked:
+        """Add to `draft` what still fits into `capacity` bytes."""
 
     def next_repeat(self, *, busy: bool | None) -> Repeat | None:
         """Return what goes in a packet of its own before anything else. While a Package waits
         (`busy`) an SOS does alone, and nothing while that is one itself (None)."""
 
     def joining(self) -> Repeat | None:
-        """Another that goes in the same packet if there is room."""
+        """Another that goes in the same packet if it fits."""
 
     def joined(self, repeat: Repeat) -> None:
         """It does."""

@@ -229,7 +229,7 @@ class RadioPiggyback:
         tells = self.holdings.to_tell(beside=False) or self.ways.to_say(beside=False)
         return bool(says or tells)
 
-    def fill(self, draft: Draft, room: int) -> Piggybacked:
+    def fill(self, draft: Draft, capacity: int) -> Piggybacked:
         words = Piggybacked()
         if not draft.entries and not self.is_worth_sending():
             return words
@@ -239,44 +239,44 @@ class RadioPiggyback:
         goes_up = any(not goes_down(each) for each in items)
         request = self.request(sos=urgent) if goes_up and self.asks_for_relay() else None
         if request is not None:
-            draft.add(request, room)
+            draft.add(request, capacity)
         if abs(self.clock() - self._introduced) >= INTRODUCE_EVERY:
             beside = bool(draft.entries)
-            words.introduced = draft.add(self._introduction, room)
+            words.introduced = draft.add(self._introduction, capacity)
             if words.introduced:
-                draft.add(PROGRAM, room)
+                draft.add(PROGRAM, capacity)
             # Where it never fits beside a Package it has a packet of its own.
             self._presents_itself = beside and not words.introduced
             if words.introduced:
                 self._said_hello = self.clock()
         way = self.ways.to_say(beside=bool(draft.entries))
-        if way is not None and draft.add(Entry(0, way), room):
+        if way is not None and draft.add(Entry(0, way), capacity):
             self.ways.said(way)
-        self._fill_acks(draft, room)
+        self._fill_acks(draft, capacity)
         for station in self.holdings.to_tell(beside=not urgent and bool(items or words.introduced)):
-            self._fill_holding(station, draft, room)
+            self._fill_holding(station, draft, capacity)
         if not urgent:
-            _fill_readings(self.readings, self._journal, draft, room, self.clock())
+            _fill_readings(self.readings, self._journal, draft, capacity, self.clock())
         return words
 
-    def _fill_acks(self, draft: Draft, room: int) -> None:
+    def _fill_acks(self, draft: Draft, capacity: int) -> None:
         for key, due in list(self._acks.items()):
             if key not in self._acks:
                 continue
-            if due.together and not self._fill_holding(key[0], draft, room):
+            if due.together and not self._fill_holding(key[0], draft, capacity):
                 continue
-            if key in self._acks and draft.add(Entry(key[1], due.ack), room):
+            if key in self._acks and draft.add(Entry(key[1], due.ack), capacity):
                 if due.twice:
                     due.twice = False
                 else:
                     del self._acks[key]
 
-    def _fill_holding(self, station: int, draft: Draft, room: int) -> bool:
+    def _fill_holding(self, station: int, draft: Draft, capacity: int) -> bool:
         """Return whether it fits, or stands there already."""
         holding = self.holdings.holding(station)
         if holding is None or holding in draft.entries:
             return True
-        if not draft.add(holding, room):
+        if not draft.add(holding, capacity):
             return False
         self.holdings.said(station, self.clock())
         for number in confirmed_by(holding):
@@ -294,7 +294,7 @@ class RadioPiggyback:
 
 
 def _fill_readings(
-    readings: Readings, journal: Journal, draft: Draft, room: int, now: float
+    readings: Readings, journal: Journal, draft: Draft, capacity: int, now: float
 ) -> None:
     """Last, as all that stands behind a SentBy is another's."""
     for word in readings.to_say(now, beside=bool(draft.entries)):
@@ -303,7 +303,7 @@ def _fill_readings(
             bare.insert(0, Entry(0, SentBy(word.origin, word.hops), word.entry.time))
         named = [*bare, *_name_of(word, journal)]
         # What fits no packet is not tried for ever.
-        if draft.add_all(named, room) or draft.add_all(bare, room) or not draft.entries:
+        if draft.add_all(named, capacity) or draft.add_all(bare, capacity) or not draft.entries:
             readings.said(word, now)
 
 

@@ -86,7 +86,7 @@ def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
         return False
     if piece.count == 1:
         return True
-    if queue.terms.shared:
+    if queue.limits.shared:
         return outbound.is_held_whole(journal, queue.channel, piece.sequence)
     held = outbound.fragments_held(journal, queue.channel, piece.sequence, piece.count)
     return len(held.get(outbound.ONLY_PEER, set()) | {piece.position}) == piece.count
@@ -96,7 +96,7 @@ def note_sent(
     queue: ChannelQueue, pieces: list[Piece], spent: Spent, now: float
 ) -> Operation[None]:
     """Writes down that it left, in the history of each Package in it."""
-    left = outbound.sent(queue.channel, pieces, shared=queue.terms.shared)
+    left = outbound.sent(queue.channel, pieces, shared=queue.limits.shared)
     cost = _in_words(spent, len(pieces))
 
     def store(db: sqlite3.Connection) -> None:

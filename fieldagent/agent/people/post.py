@@ -49,8 +49,8 @@ def parts_of(text: str, size: int) -> list[str]:
     before it. Of what takes too many parts the first says that there is more."""
     if len(text.encode()) <= size:
         return [text]
-    room = size - len("1/3 ")
-    pieces = _cut(text, room, PARTS_MAX + 1)
+    capacity = size - len("1/3 ")
+    pieces = _cut(text, capacity, PARTS_MAX + 1)
     if len(pieces) > PARTS_MAX:
         return [_cut(text, size - len(MORE.encode()), 1)[0] + MORE]
     return [f"{place}/{len(pieces)} {piece}" for place, piece in enumerate(pieces, 1)]

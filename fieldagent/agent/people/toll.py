@@ -8,7 +8,7 @@ from math import inf
 
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.affordable import Affordable, SpendingTerms, affordable
+from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
@@ -51,7 +51,7 @@ class Toll:
         """Return a Package of somebody whom nothing proves on the channels that it may take: what
         costs nothing, and the others within `limit` credits a day of all such people together."""
         left = limit - handhelds.spent_by_all(self._journal, self.day(), handle, number)
-        terms = SpendingTerms(
+        limits = SpendingLimits(
             "" if limit else "mesh-credits-per-day is not set",
             max(0, left),
             limit,
@@ -59,7 +59,7 @@ class Toll:
             self._has_sms,
         )
         now = self._journal.clock.date(self._journal.clock.now())
-        return affordable(package, self._outboxes, now, terms)
+        return affordable(package, self._outboxes, now, limits)
 
     async def take(self, handle: str, number: int, price: int) -> None:
         """Book it before the Package is accepted: power that fails in between makes a person's day

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.affordable import SpendingTerms, affordable
+from fieldagent.agent.outbound.affordable import SpendingLimits, affordable
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
@@ -127,7 +127,7 @@ class LanDoor:
         if not asked and outbound.by_idempotency_key(self._journal, name) is not None:
             return LanOutcome("repeated")
         listed = callsign in self._settings.allow
-        terms = SpendingTerms(
+        limits = SpendingLimits(
             "" if listed else f"{callsign} is not in tak-lan-allow",
             self.purse.left() or 0,
             self._settings.credits_per_day,
@@ -136,9 +136,9 @@ class LanDoor:
         )
         package = Package(Message(f"{callsign}: {words}"), to=to)
         now = self._journal.clock.date(self._journal.clock.now())
-        found = affordable(package, self._outboxes, now, terms)
+        found = affordable(package, self._outboxes, now, limits)
         if asked:
-            told = in_words(costs(package, self._outboxes, now), found, terms)
+            told = in_words(costs(package, self._outboxes, now), found, limits)
             return LanOutcome("asked", said.sender, told)
         if not found.goes:
             return LanOutcome("refused", said.sender, f"Not sent: {found.why}.")

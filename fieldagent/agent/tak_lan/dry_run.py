@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.agent.outbound.affordable import Affordable, SpendingTerms
+from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits
 from fieldagent.agent.outbound.cost import Cost
 from fieldagent.package.package import Channel
 from fieldagent.system.wording import counted
 
 
-def in_words(costs: Mapping[Channel, Cost], found: Affordable, terms: SpendingTerms) -> str:
+def in_words(costs: Mapping[Channel, Cost], found: Affordable, limits: SpendingLimits) -> str:
     """Return the answer: what each channel would take, and which it would go by. `costs`: of the
     same message."""
     told = ["Not sent, as it begins with a question mark."]
@@ -21,5 +21,5 @@ def in_words(costs: Mapping[Channel, Cost], found: Affordable, terms: SpendingTe
     told.append(
         f"It would cost {counted(found.price, 'credit')}." if found.goes else "It would go nowhere."
     )
-    told.append(f"{terms.left} of {terms.per_day} that tak-lan-credits-per-day allows are left.")
+    told.append(f"{limits.left} of {limits.per_day} that tak-lan-credits-per-day allows are left.")
     return " ".join(told)

@@ -104,7 +104,7 @@ class WaitingReceipt:
 class Space:
     """Bytes that an envelope may have, without those of its tag."""
 
-    room: int
+    capacity: int
     ordinary: int | None = None
     """All that is no SOS stays within these, or in what the SOS's last credit leaves: the credits
     that are kept for an SOS pay for nothing else."""
@@ -112,14 +112,14 @@ class Space:
 
     def first(self, item: Waiting) -> int:
         """For what goes first."""
-        return self.room if item.entry.sos else self.beside(Load())
+        return self.capacity if item.entry.sos else self.beside(Load())
 
     def beside(self, load: Load) -> int:
         """For what is no SOS."""
-        if self.ordinary is None or self.ordinary >= self.room:
-            return self.room
+        if self.ordinary is None or self.ordinary >= self.capacity:
+            return self.capacity
         paid = paid_with(len(load.encode()) + self.tag) - self.tag if load.entries else 0
-        return min(self.room, max(self.ordinary, paid))
+        return min(self.capacity, max(self.ordinary, paid))
 
 
 def waiting(
@@ -197,14 +197,14 @@ def fill(
     for each in items:
         load.origin = load.origin or each.sender
         mine = each.sender == load.origin
-        room = space.room if each.entry.sos else space.beside(load)
-        if mine and not _add(db, device, load, each.sender, each.entries, room):
+        capacity = space.capacity if each.entry.sos else space.beside(load)
+        if mine and not _add(db, device, load, each.sender, each.entries, capacity):
             break
         if mine:
             load.items.append(each.item)
     for receipt in receipts:
-        room = space.room if receipt.urgent else space.beside(load)
-        if not _add(db, device, load, receipt.member, [receipt.entry], room):
+        capacity = space.capacity if receipt.urgent else space.beside(load)
+        if not _add(db, device, load, receipt.member, [receipt.entry], capacity):
             break
         load.receipts.append(receipt.id)
     for command in commands:
@@ -233,11 +233,13 @@ def _unnamed(db: Db, device: Device) -> list[int]:
     return [member for (member,) in rows]
 
 
-def _add(db: Db, device: Device, load: Load, member: int, added: list[Entry], room: int) -> bool:
-    """Add entries, and before them who `member` is unless the device knows; False: no room."""
+def _add(
+    db: Db, device: Device, load: Load, member: int, added: list[Entry], capacity: int
+) -> bool:
+    """Add entries, and before them who `member` is unless the device knows; False: no fit."""
     new = introduction(db, device, member, {known for known, _ in load.introduced})
     entries = [*load.entries, *(e for _, e in new), *added]
-    if len(encode(entries, origin=load.origin, packed=load.packed)) > room:
+    if len(encode(entries, origin=load.origin, packed=load.packed)) > capacity:
         return False
     load.entries = entries
     load.introduced += [mark for mark, _ in new]

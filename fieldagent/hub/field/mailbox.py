@@ -121,13 +121,13 @@ class IpMailbox:
     def _rests(self) -> bool:
         return trio.current_time() < self._rests_until
 
-    async def load(self, room: int) -> OutgoingMessage | None:
+    async def load(self, capacity: int) -> OutgoingMessage | None:
         is_behind = not self._rests()
         while True:
             is_behind = is_behind and await self._catch_up()
             if is_behind and not await self._store.read_together(_have_sos, self.device.id):
                 continue
-            load = await self._store.read(lambda db: self._fill(db, room))
+            load = await self._store.read(lambda db: self._fill(db, capacity))
             # What is urgent goes first of all that there is; an SOS waits for no such look.
             if load.urgent or not is_behind:
                 break
@@ -149,7 +149,7 @@ class IpMailbox:
         self._rests_until = -inf if has_more else began + self._log_rest
         return has_more
 
-    def _fill(self, db: Db, room: int) -> Load:
+    def _fill(self, db: Db, capacity: int) -> Load:
         loaded = {item for load in self._loads.values() for item in load.items}
         text = {receipt for load in self._loads.values() for receipt in load.receipts}
         limit = LOOK_AT + len(loaded)
@@ -164,25 +164,25 @@ class IpMailbox:
             self.device,
             (each for each in items if each.item not in loaded),
             (each for each in receipts if each.id not in text),
-            Space(room),
+            Space(capacity),
             commands=(each for each in orders if each.sequence not in under_way),
         )
         if self._brings_to:
-            self._add_parcels(db, load, room)
+            self._add_parcels(db, load, capacity)
         return load
 
-    def _add_parcels(self, db: Db, load: Load, room: int) -> None:
+    def _add_parcels(self, db: Db, load: Load, capacity: int) -> None:
         under_way = {each for load in self._loads.values() for each in load.parcels}
         for due in parcels.due(db, self.device, self._journal, self._clock(), under_way):
             load.entries.append(due.entry)
-            if len(load.encode()) > room:
+            if len(load.encode()) > capacity:
                 load.entries.pop()
                 return
             load.parcels.append((due.item, due.device))
         carried = {each for load in self._loads.values() for each in load.carried}
         for order in parcels.due_commands(db, self.device, self._journal, self._clock(), carried):
             load.entries.append(order.entry)
-            if len(load.encode()) > room:
+            if len(load.encode()) > capacity:
                 load.entries.pop()
                 return
             load.carried.append((order.device, order.number))

@@ -149,12 +149,12 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
 
 def _space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
     """Return what the credits that are left today are enough for."""
-    ordinary = _room(account, allowance(db, account, now, urgent=False))
-    room = _room(account, allowance(db, account, now, urgent=True)) if urgent else ordinary
-    return Space(room, ordinary, _tag_bytes(account))
+    ordinary = _capacity(account, allowance(db, account, now, urgent=False))
+    capacity = _capacity(account, allowance(db, account, now, urgent=True)) if urgent else ordinary
+    return Space(capacity, ordinary, _tag_bytes(account))
 
 
-def _room(account: Account, allowed: int | None) -> int:
+def _capacity(account: Account, allowed: int | None) -> int:
     """Bytes of a message, without its tag, for so many credits."""
     most = account.mt_bytes
     paid = most if allowed is None else min(most, allowed * CREDIT_BYTES)

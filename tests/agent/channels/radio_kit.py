@@ -27,7 +27,7 @@ from fieldagent.agent.mesh.key_change import GroupKeys, KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.rounds import Rounds
-from fieldagent.agent.mesh.station import StationTerms, set_up, words_of
+from fieldagent.agent.mesh.station import StationSettings, set_up, words_of
 from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -130,7 +130,7 @@ async def station(
     inbox = Inbox(journal, ["script"], clock=clock)
     radio_ = Channel.RADIO
     queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}
-    terms = StationTerms(
+    settings = StationSettings(
         number,
         f"Kit {number}",
         keys,
@@ -142,7 +142,7 @@ async def station(
         key_step,
         sealed,
     )
-    words = words_of(terms, journal, asks_for_relay=asks_for_relay, clock=clock)
+    words = words_of(settings, journal, asks_for_relay=asks_for_relay, clock=clock)
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
     intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)
     outboxes: dict[Channel, ChannelOutbox] = {}
@@ -152,7 +152,7 @@ async def station(
             journal, inbox, endings, queues[name], ChannelLink()
         )
     link = ChannelLink()
-    on_the_air = set_up(terms, journal, inbox, intake, endings, words, queues[radio_], link)
+    on_the_air = set_up(settings, journal, inbox, intake, endings, words, queues[radio_], link)
     outboxes[radio_], receptions[radio_] = on_the_air.outbox, on_the_air.reception
     Resume(journal, queues, intake, endings, trio.Event()).begin()
     opener: Callable[[], AbstractAsyncContextManager[RadioModem]]

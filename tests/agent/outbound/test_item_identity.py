@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.outbound.proof import entry_of, is_about
+from fieldagent.agent.outbound.item_identity import entry_of, is_about
 from fieldagent.package.package import Message, Package
 from fieldagent.wire.envelope import Ack, Report, digest_of_slices, encode
 from fieldagent.wire.fragments import cut, split

@@ -42,13 +42,13 @@ def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entr
     )
 
 
-def is_about(known: Accepted, said: Receipt | Report | Ack, room: int | None = None) -> bool:
-    """With the `room` of a whole envelope, fragments count only where they are cut to it."""
+def is_about(known: Accepted, said: Receipt | Report | Ack, capacity: int | None = None) -> bool:
+    """With the `capacity` of a whole envelope, fragments count only where they are cut to it."""
     entry = entry_of(known)
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
         return said.digest == digest_of(entry)
     whole = encode([entry])
-    fragments = cut(whole, said.count) if room is None else split(whole, room)
+    fragments = cut(whole, said.count) if capacity is None else split(whole, capacity)
     if len(fragments) != said.count:
         return False
     slices = [fragment.slice for fragment in fragments]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.agent.channels.radio_modem import AIR_BYTES_MAX, AIR_BYTES_MIN
-from fieldagent.agent.outbound.room import Room, TooLarge
+from fieldagent.agent.outbound.capacity import Capacity, TooLarge
 from fieldagent.package.package import Data, Location, Message
 from fieldagent.wire.envelope import Ack, Entry, Fragment, RelayRequest, Source, decode, encode
 from fieldagent.wire.fragments import join
@@ -27,10 +27,10 @@ ITEMS = {
 TABLE = re.compile(r"^\| packets for (.+) \|$", re.M)
 
 
-def packets(room: Room, entry: Entry, origin: int = STATION) -> list[Entry]:
-    if len(encode([entry])) <= room.whole(origin):
+def packets(capacity: Capacity, entry: Entry, origin: int = STATION) -> list[Entry]:
+    if len(encode([entry])) <= capacity.whole(origin):
         return [entry]
-    return [Entry(entry.sequence, part) for part in room.cut(entry, origin)]
+    return [Entry(entry.sequence, part) for part in capacity.cut(entry, origin)]
 
 
 def test_the_table_of_the_docs_holds() -> None:
@@ -42,8 +42,8 @@ def test_the_table_of_the_docs_holds() -> None:
     for name, *cells in rows:
         item = ITEMS[name]
         found = [
-            f"{len(packets(Room(size, False, True), item))}, "
-            f"{len(packets(Room(size, True, True), item))}"
+            f"{len(packets(Capacity(size, False, True), item))}, "
+            f"{len(packets(Capacity(size, True, True), item))}"
             for size in sizes
         ]
         assert cells == found, name
@@ -64,7 +64,7 @@ def test_every_packet_fits_with_what_is_said_beside_it(
 ) -> None:
     """Who repeats it has a number as long; what comes together is the item again."""
     entry, key = Entry(sequence, Data(payload), TIME), KEY if tagged else None
-    parts = packets(Room(size, tagged, shared=True), entry, origin)
+    parts = packets(Capacity(size, tagged, shared=True), entry, origin)
     beside = [Entry(0, RelayRequest(origin)), Entry(0, Source(origin, 2))]
     for part in parts:
         assert len(encode([part, *beside], origin=origin, key=key)) <= size
@@ -80,9 +80,9 @@ def test_every_packet_fits_with_what_is_said_beside_it(
 
 @pytest.mark.parametrize("tagged", [False, True])
 def test_what_needs_too_many_is_refused(tagged: bool) -> None:
-    room = Room(51, tagged, shared=True)
+    capacity = Capacity(51, tagged, shared=True)
     with pytest.raises(TooLarge, match="20019 bytes are too many for packets of 51 bytes"):
-        room.cut(Entry(NUMBER, Data(bytes(20_000)), TIME), STATION)
+        capacity.cut(Entry(NUMBER, Data(bytes(20_000)), TIME), STATION)
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(min_size=300, max_size=400))
@@ -90,6 +90,6 @@ def test_another_s_item_goes_whole_to_the_hub_only_where_its_origin_fits(
     origin: int, payload: bytes
 ) -> None:
     """A station's number takes up to 5 bytes, where the peer's own takes one."""
-    room, entry = Room(340, tagged=True), Entry(NUMBER, Data(payload), TIME)
-    if len(encode([entry])) <= room.whole(origin):
+    capacity, entry = Capacity(340, tagged=True), Entry(NUMBER, Data(payload), TIME)
+    if len(encode([entry])) <= capacity.whole(origin):
         assert len(encode([entry], origin=origin, key=KEY)) <= 340

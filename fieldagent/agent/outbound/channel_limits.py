@@ -12,7 +12,7 @@ from fieldagent.wire.sbd import MO_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelTerms:
+class ChannelLimits:
     size: int
     """Most bytes of one transmission."""
     fill: int
@@ -30,10 +30,10 @@ class ChannelTerms:
     """Everybody in earshot hears a transmission, and answers with one of their own."""
 
 
-TERMS = {
-    Channel.SATELLITE: ChannelTerms(MO_BYTES, MO_BYTES, CREDITS, packs_text=True, companions=96),
-    Channel.CELLULAR: ChannelTerms(*IP_CARRIAGE, authentic=True, confirms=True),
-    Channel.RADIO: ChannelTerms(AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, shared=True),
+LIMITS = {
+    Channel.SATELLITE: ChannelLimits(MO_BYTES, MO_BYTES, CREDITS, packs_text=True, companions=96),
+    Channel.CELLULAR: ChannelLimits(*IP_CARRIAGE, authentic=True, confirms=True),
+    Channel.RADIO: ChannelLimits(AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, shared=True),
 }
 """Of each channel at first; a satellite modem that takes something else tells so (`Outbox.fit`)."""
 

@@ -31,7 +31,7 @@ class TooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     size: int
     """Most bytes of a transmission."""
     tagged: bool
