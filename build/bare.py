@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import ast
-import io
 import json
-import tokenize
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from bytecode import FUNCTIONS, arguments, blocks
+
+TEXT_OR_COMMENT = re.compile(
+    r"""
+      "{3} [^"\\]* (?: (?: \\. | "(?!"") ) [^"\\]* )* "{3}
+    | '{3} [^'\\]* (?: (?: \\. | '(?!'') ) [^'\\]* )* '{3}
+    | " (?: \\. | [^"\\] )* "
+    | ' (?: \\. | [^'\\] )* '
+    | (?P<comment> [ \t\f]* \# [^\n]* )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+"""As Python has it before 3.12, where a text in braces has other quotes than the text around it.
+`tokenize` knows it too, in ten times the time."""
 
 
 def strip(tree: Path) -> None:
@@ -20,12 +34,9 @@ def strip(tree: Path) -> None:
 
 
 def bare(source: str) -> str:
+    source = TEXT_OR_COMMENT.sub(lambda found: "" if found["comment"] else found[0], source)
     lines = source.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column].rstrip()
-    nodes = [*ast.walk(ast.parse(source))]
+    nodes = [*blocks(ast.parse(source))]
     # The last of a line first: the others stay where they are.
     for row, begin, end in sorted(_types(nodes, lines), reverse=True):
         line = lines[row - 1].encode()
@@ -42,18 +53,19 @@ def bare(source: str) -> str:
 def _types(nodes: Iterable[ast.AST], lines: list[str]) -> Iterator[tuple[int, int, int]]:
     """Where functions say of what type their arguments and results are, as compiled code leaves it
     out too (`bytecode.py`): row, and first and last byte. Those on several lines stay."""
-    for node in nodes:
-        if isinstance(node, ast.arg):
-            said, mark = node.annotation, b":"
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            said, mark = node.returns, b"->"
-        else:
-            continue
+    for said, mark in _said(nodes):
         if said is None or said.lineno != said.end_lineno or said.end_col_offset is None:
             continue
         before = lines[said.lineno - 1].encode()[: said.col_offset].rstrip()
         if before.endswith(mark):
             yield said.lineno, len(before) - len(mark), said.end_col_offset
+
+
+def _said(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr | None, bytes]]:
+    for node in nodes:
+        if isinstance(node, FUNCTIONS):
+            yield node.returns, b"->"
+            yield from ((each.annotation, b":") for each in arguments(node))
 
 
 def _is_alone(node: ast.Expr, lines: list[str]) -> bool:

@@ -15,13 +15,14 @@ import ast
 import importlib.util
 import marshal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 UNCHECKED_HASH = (1).to_bytes(4, "little")
 """PEP 552: not compared with its source, which is elsewhere."""
 
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
 
 OFTEN = (
     *(
@@ -77,20 +78,37 @@ def compile_one(source: bytes, name: str) -> bytes:
 
 
 def forget_documentation(syntax: ast.Module) -> None:
-    for node in ast.walk(syntax):
+    for node in blocks(syntax):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            # A body must not be empty.
-            node.body[:1] = [] if len(node.body) > 1 else [ast.Pass()]
-            ast.fix_missing_locations(node)
+            del node.body[0]
+            if not node.body:
+                node.body.append(ast.Pass())
+                ast.fix_missing_locations(node)
 
 
 def forget_types(syntax: ast.Module) -> None:
     """Of functions alone: those of a class's members make what it is."""
-    for node in ast.walk(syntax):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    for node in blocks(syntax):
+        if isinstance(node, FUNCTIONS):
             node.returns = None
-        elif isinstance(node, ast.arg):
-            node.annotation = None
+            for argument in arguments(node):
+                argument.annotation = None
+
+
+def blocks(syntax: ast.Module) -> Iterator[ast.AST]:
+    """The module and each statement, and what of one holds others. Expressions hold none, and are
+    nine nodes of ten."""
+    waiting: list[ast.AST] = [syntax]
+    while waiting:
+        yield (node := waiting.pop())
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, name, ())
+
+
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.arg]:
+    said = function.args
+    yield from (*said.posonlyargs, *said.args, *said.kwonlyargs)
+    yield from (each for each in (said.vararg, said.kwarg) if each)
 
 
 if __name__ == "__main__":
