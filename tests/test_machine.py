@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parent
 BUILD = TESTS.parent / "build"
 LISTS = ("debian-packages", "image-packages", "long-packages")
@@ -30,6 +28,7 @@ def used() -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(("package", "file"), used().items())
-def test_what_a_test_uses_is_installed_before_it(package: str, file: str) -> None:
-    assert package in installed(), f"tests/{file} needs it: add it to build/debian-packages"
+def test_what_tests_use_is_installed_before_them() -> None:
+    there = installed()
+    lacking = {package: file for package, file in used().items() if package not in there}
+    assert lacking == {}, "these tests need what build/debian-packages lacks"

@@ -1,4 +1,4 @@
-"""The zipapp, built once, and the interpreters that it must run on."""
+"""What is shipped, built once in a run, and the interpreters that it must run on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.machine import lacking, tool
 
 ROOT = Path(__file__).parents[2]
 CANNOT = 77
+PROGRAM = "fieldagent.pyz"
 
 
 @pytest.fixture(scope="session")
@@ -24,9 +27,25 @@ def python_313() -> str | None:
     return next(_installed("3.13"), None) or _fetched("3.13")
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that those who test beside each other share: who asks first fills it, the others
+    wait for that, and nobody writes to it later."""
+    home = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        home = home.parent
+    folder = home / name
+    with (home / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            begun = Path(tempfile.mkdtemp(dir=home))
+            make(begun)
+            begun.rename(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("zipapp") / "fieldagent.pyz")
+    return made_once(tmp_path_factory, "zipapp", lambda folder: build(folder / PROGRAM)) / PROGRAM
 
 
 def build(target: Path, *arguments: str, **how: Any) -> Path:
@@ -41,13 +60,12 @@ def built_version() -> str:
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return build_packages(tmp_path_factory.mktemp("packages"))
+    return sorted(made_once(tmp_path_factory, "packages", build_packages).glob("*.deb"))
 
 
-def build_packages(folder: Path) -> list[Path]:
+def build_packages(folder: Path) -> None:
     tool("dpkg-deb", "dpkg")
     subprocess.run([ROOT / "build/deb", folder], check=True, stdout=subprocess.DEVNULL)
-    return sorted(folder.glob("*.deb"))
 
 
 @pytest.fixture(scope="session", params=["as built", "3.13", "arm64"])
@@ -77,20 +95,8 @@ def _fetched(name: str) -> str | None:
 
 @pytest.fixture(scope="session")
 def pc_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a board with a PC's processor; nobody writes to it, and those who test beside each other
-    share it."""
-    home = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        home = home.parent
-    folder = home / "pc-image"
-    folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        whole = folder / "whole"
-        if not whole.exists():
-            card_image("amd64", folder)
-            whole.touch()
-    return folder / "kit.img"
+    """Of a board with a PC's processor."""
+    return made_once(tmp_path_factory, "pc-image", partial(card_image, "amd64")) / "kit.img"
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from tests.shipping.test_first_start import KEY, SCRIPT, public
 pytestmark = pytest.mark.card
 
 CUTS = 100
-STARTED = 3
+STARTED = 2
 """Of these, so many on a board: each takes a minute or two."""
 SETTINGS = "satellite-port=/dev/ttyUSB0\nsatellite-credits-per-day=20\n"
 

@@ -97,9 +97,9 @@ BROKEN = {
         outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there", 10
     ),
     "queue_relayed": Broken(
-        Intake, "queue_relayed", _not_queued, "is not at the hub|still waits", 1
+        Intake, "queue_relayed", _not_queued, "is not at the hub|still waits", 5
     ),
-    "give_back": Broken(ChannelOutbox, "give_back", _kept, "has not ended|still waits", 6),
+    "give_back": Broken(ChannelOutbox, "give_back", _kept, "has not ended|still waits", 12),
     "add": Broken(ChannelQueue, "add", _selfless, "waited behind|has not ended|still waits", 0),
 }
 

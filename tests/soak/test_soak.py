@@ -1,4 +1,4 @@
-"""A minute of the soak wherever tests run, three in CI, hours of it in the long tests.
+"""A minute of the soak wherever tests run, two in CI, hours of it in the long tests.
 
 SOAK_MINUTES names another length for those. `python -m tests.soak` prints the same table.
 """
@@ -17,8 +17,9 @@ from tests.soak.__main__ import report, soak
 from tests.soak.faults import HILLS
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "120"))
-BRIEFLY = (180, 6.0) if os.environ.get("CI") else (45, 6.0)
-"""Seconds, and how many times the faults: in so short a time each is to come."""
+BRIEFLY = (120, 6.0) if os.environ.get("CI") else (45, 6.0)
+"""Seconds, and how many times the faults: in so short a time each is to come. The rarest
+is the restart of the database, every ten seconds on average."""
 
 
 def _run(home: Path, seconds: float, hurry: float) -> None:
