@@ -126,6 +126,7 @@ def _tell_lone(engine: str, database: str, postgres: Server) -> None:
     row(f"{engine}, a lone push, the hub's processor", cost.processor, "", "ms")
     if is_postgres(database):
         row("  PostgreSQL's", cost.postgres, "", "ms")
+        row("  both", cost.processor + cost.postgres, "<= 2.5", "ms")
         row("  statements", cost.statements, "<= 8.5")
 
 

@@ -1,8 +1,9 @@
 """Posts to a webhook whose receiver is a process of its own: `python -m tests.bench.webhooks`.
 
-What waits is entered before the hub starts; then it is counted what the receiver has got. The last
-lines are with 200 links that send as fast as they can on the same processors (`inbound`): of one
-user, whose items go one after the other, also in batches, and of as many teams.
+What waits is entered before the hub starts; then it is counted what the receiver has got, by the
+clock, and on one core: for how many the hub's processor time is enough, whoever else computes. The
+last lines are with 200 links that send as fast as they can on the same processors (`inbound`): of
+one user, whose items go one after the other, also in batches, and of as many teams.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Location
 from tests.bench.hook_receiver import receiver
 from tests.bench.inbound import taken_in
-from tests.bench.process import processor
+from tests.bench.process import family_processor, processor
 from tests.bench.table import row
-from tests.postgres import new_database, server
+from tests.postgres import Server, new_database, server
 from tests.processes import administer, hub
 
 DATE = 1_790_000_000
@@ -60,10 +61,12 @@ class Posted(NamedTuple):
     """Items a second."""
     processor: float
     """Milliseconds that the hub took for an item."""
+    postgres: float
+    """The same of the server."""
     connections: int
 
 
-def posted(database: str, case: Case) -> Posted:
+def posted(database: str, case: Case, postgres: Server) -> Posted:
     administer(database, "init", "Bench")
     members = [administer(database, "user", "add", f"kit {n}")["id"] for n in range(case.senders)]
     with ExitStack() as stack:
@@ -76,12 +79,15 @@ def posted(database: str, case: Case) -> Posted:
         store.close()
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", "access-log": "none"}
         running = stack.enter_context(hub(folder, settings))
-        began, spent, before = time.time(), processor(running.process.pid), there.got()["items"]
+        began, before = time.time(), there.got()["items"]
+        spent, theirs = processor(running.process.pid), family_processor(postgres.pid)
         while (got := there.got())["items"] < case.items:
             time.sleep(0.1)
         items, took = case.items - before, time.time() - began
-        cost = (processor(running.process.pid) - spent) / items * 1000
-        return Posted(items / took, cost, got["connections"])
+        spent = processor(running.process.pid) - spent
+        theirs = family_processor(postgres.pid) - theirs
+        each = (1000 * spent / items, 1000 * theirs / items)
+        return Posted(items / took, *each, got["connections"])
 
 
 def enter(db: Db, members: list[int], items: int) -> None:
@@ -105,9 +111,12 @@ def main() -> None:
 
         for engine in ("SQLite", "PostgreSQL"):
             for number, case in enumerate(CASES):
-                found = posted(new(engine, str(number)), case)
+                found = posted(new(engine, str(number)), case, postgres)
                 row(f"{engine}: {case.what}", found.speed, case.goal, "/s")
+                row("  on one core", 1000 / found.processor, case.goal, "/s")
                 row("  the hub's processor for an item", found.processor, "", "ms")
+                if engine == "PostgreSQL":
+                    row("  PostgreSQL's", found.postgres, "", "ms")
                 row("  connections", found.connections)
             for what, teams, batch in FLAT_OUT:
                 flat_out = taken_in(new(engine, what), 1, teams=teams, batch=batch)

@@ -148,7 +148,8 @@ class Call(NamedTuple):
 
 def knows_key(db: Db, proof: Proof, now: float) -> bool:
     call = Call(proof, None, now, Purpose.PUSH)
-    return _in_force(_known(db, [call]).get(_asked(call)), now) is not None
+    (known,) = _known(db, [call])
+    return _in_force(known, now) is not None
 
 
 class _Known(NamedTuple):
@@ -195,13 +196,13 @@ def _asked(call: Call) -> _Asked:
     return secret.lookup(call.proof.key), "", call.proven or 0
 
 
-def _known(db: Db, calls: Sequence[Call]) -> dict[_Asked, _Known]:
-    """Return those whose keys are known, and not revoked."""
-    table, values = few_rows(
-        db, "call", ("key", "token", "proven"), sorted({_asked(call) for call in calls})
-    )
+def _known(db: Db, calls: Sequence[Call]) -> list[_Known | None]:
+    """Return of each call whose key is known, and not revoked, what is known of it."""
+    asked = [_asked(call) for call in calls]
+    table, values = few_rows(db, "call", ("key", "token", "proven"), sorted({*asked}))
     rows = db.execute(table + _KNOWN, *values)
-    return {(key, token, proven): _Known(*row) for key, token, proven, *row in rows}
+    known = {(key, token, proven): _Known(*row) for key, token, proven, *row in rows}
+    return [known.get(each) for each in asked]
 
 
 def _in_force(known: _Known | None, now: float) -> _Known | None:
@@ -213,7 +214,7 @@ def admitted(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
     """Of each call who may send a body, or what stands against it whatever that holds; None for a
     stranger, where something of the proof is wrong. By one statement, however many they are."""
     known = _known(db, calls)
-    found = [_in_force(known.get(_asked(call)), call.now) for call in calls]
+    found = [_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
     return [
         None if each is None or each.member is None else _admitted(each, each.member, call)
         for each, call in zip(found, calls, strict=True)
@@ -314,12 +315,13 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
     )
     rates = {id_: (per_minute, burst) for id_, per_minute, burst, _ in rows}
     before = {id_: tat for id_, _, _, tat in rows}
-    tats, problems = dict(before), []
+    tats, problems = dict(before), list[Problem | None]()
     for caller in callers:
-        problem: Problem | None = unauthorized("the key was deleted meanwhile")
         if caller.key in rates:
             tats[caller.key], problem = _rate(*rates[caller.key], tats[caller.key], now)
-        problems.append(problem)
+            problems.append(problem)
+        else:
+            problems.append(unauthorized("the key was deleted meanwhile"))
     return Counted(problems, {key: tat for key, tat in tats.items() if tat != before[key]})
 
 

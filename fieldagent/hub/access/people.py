@@ -136,7 +136,7 @@ def members_of(db: Db, pushes: Collection[Push]) -> Carriers:
     if not named:
         return {}
     within, workspaces = one_of(db, {push.workspace for push in pushes})
-    among, members = one_of(db, named)
+    among, members = one_of(db, named, few=2)  # from one to another
     rows = db.execute(
         f"SELECT workspace, member, {_CARRIER} FROM membership"
         f" WHERE workspace {within} AND member {among}",

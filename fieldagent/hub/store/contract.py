@@ -118,9 +118,14 @@ def _bytea(value: bytes) -> str:
     return f"\\x{value.hex()}"
 
 
-def one_of(db: Db, values: Collection[Any]) -> tuple[str, Sequence[Any]]:
-    """Return what stands behind a column that is to be one of these, and its parameters."""
-    if db.takes_lists:
+def one_of(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[str, Sequence[Any]]:
+    """Return what stands behind a column that is to be one of these, and its parameters.
+
+    Up to `few` are named one by one. PostgreSQL keeps the plan of such a statement, and plans one
+    with a list anew each time, to know how many there are. A plan that is kept must be good when
+    the table has grown: more than one are for tables that do not grow as items come.
+    """
+    if db.takes_lists and not 1 <= len(values) <= few:
         return "= ANY (?)", [[*values]]
     return f"IN ({marks(values)})", [*values]
 
@@ -131,13 +136,18 @@ def few_rows(
     """Return the WITH of a table of these whole numbers and texts, a kind in each column, and its
     parameters. There is one row at least."""
     head = f"WITH {name} ({', '.join(columns)}) AS "
-    if db.takes_lists:
-        kinds = ("text" if isinstance(value, str) else "bigint" for value in rows[0])
-        lists = ", ".join(f"?::{kind}[]" for kind in kinds)
+    if db.takes_lists and len(rows) > 1:
+        lists = ", ".join(f"{mark}[]" for mark in _typed(rows[0]))
         whole = [list(each) for each in zip(*rows, strict=True)]
         return f"{head}(SELECT * FROM unnest({lists}))", whole
-    values = ", ".join([f"({marks(columns)})"] * len(rows))
+    row = ", ".join(_typed(rows[0]) if db.takes_lists else "?" * len(columns))
+    values = ", ".join([f"({row})"] * len(rows))
     return f"{head}(VALUES {values})", [value for row in rows for value in row]
+
+
+def _typed(row: Sequence[int | str]) -> list[str]:
+    """Return a mark for each value, of the kind that it is to PostgreSQL."""
+    return ["?::text" if isinstance(value, str) else "?::bigint" for value in row]
 
 
 def earliest(db: Db, sql: str, *parameters: Any) -> float:

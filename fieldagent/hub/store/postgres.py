@@ -26,7 +26,7 @@ from fieldagent.hub.store.contract import (
     Topics,
     write_proof,
 )
-from fieldagent.hub.store.postgres_connections import Connection, Connections
+from fieldagent.hub.store.postgres_connections import Connection, Connections, Cursor
 from fieldagent.hub.store.postgres_proof import WriteProof, new_worker
 from fieldagent.hub.store.postgres_schema import migrate, require
 from fieldagent.hub.store.postgres_stuck import Stuck, end_sessions, still_there, why_stuck
@@ -83,6 +83,7 @@ class _PostgresDb:
     ) -> None:
         """`whole` is that of the transaction, where several share one."""
         self._connection = connection
+        self._cursor: Cursor = whole._cursor if whole else connection.cursor()
         self.worker = worker
         self._whole = whole or self
         self.topics: set[str] = set()
@@ -99,10 +100,11 @@ class _PostgresDb:
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         self._whole.flush()
-        cursor = self._connection.execute(_marked(sql), parameters or None)
+        cursor = self._cursor.execute(_marked(sql), parameters or None)
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self._whole.wrote = True
-        return cursor.fetchall() if cursor.description else []
+        # `description` would be made of all columns, each time that it is asked for.
+        return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
     def write(self, sql: str, *parameters: Any) -> None:
         if sql in self._whole._writes:
@@ -122,7 +124,7 @@ class _PostgresDb:
             parts = ", ".join(f"write_{place} AS ({one})" for place, one in enumerate(ahead))
             sql = f"WITH {parts} {sql}"
         parameters = [value for those in writes.values() for value in those]
-        self._connection.execute(_marked(sql), [*parameters, *notification] or None)
+        self._cursor.execute(_marked(sql), [*parameters, *notification] or None)
         self.wrote = self.wrote or bool(writes)
 
     def announce(self, topic: str) -> None:

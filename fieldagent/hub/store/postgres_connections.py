@@ -18,11 +18,13 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8BinaryDumper
 
 from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.store.group import StoreUnavailable
 
 Connection = psycopg.Connection[Any]
+Cursor = psycopg.Cursor[Any]
 
 DEFAULTS: dict[str, str | int] = {"connect_timeout": 2, "application_name": "fieldagent hub"}
 """What an address may say otherwise. psycopg takes two seconds at the least, for each host."""
@@ -87,7 +89,10 @@ class Connections:
     def connect(self) -> Connection:
         # A pooler gives each transaction another connection, where nothing is prepared.
         threshold = None if self.pooled else 5
-        return psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
+        connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
+        # One size for all whole numbers: of each other size a statement is prepared once more.
+        connection.adapters.register_dumper(int, Int8BinaryDumper)
+        return connection
 
     def require_own_sessions(self) -> None:
         """Raise StoreUnavailable where the address leads to a pooler that gives each transaction

@@ -35,7 +35,7 @@ class SharedReads:
     ) -> None:
         self._read = read
         self._next: dict[Operation, _Round] = {}
-        self._turns: dict[Operation, trio.Lock] = {}
+        self._under_way: dict[Operation, _Round] = {}
 
     async def ask(self, operation: Operation, argument: Any) -> Any:
         """Its own of the results. Raises what `read` raises."""
@@ -45,20 +45,23 @@ class SharedReads:
         mine.arguments.append(argument)
         if leads:
             await self._run(operation, mine)
-        await mine.over.wait()
+        else:
+            await mine.over.wait()
         if mine.error is not None:
             raise mine.error
         return mine.results[place]
 
     async def _run(self, operation: Operation, mine: _Round) -> None:
         try:
-            async with self._turns.setdefault(operation, trio.Lock()):
-                del self._next[operation]
-                mine.results = await self._read(lambda db: operation(db, mine.arguments))
-                mine.error = None
+            if (before := self._under_way.get(operation)) is not None:
+                await before.over.wait()
+            self._under_way[operation] = self._next.pop(operation)
+            mine.results = await self._read(lambda db: operation(db, mine.arguments))
+            mine.error = None
         except Exception as error:
             mine.error = error
         finally:
-            if self._next.get(operation) is mine:
-                del self._next[operation]
+            for rounds in (self._next, self._under_way):
+                if rounds.get(operation) is mine:
+                    del rounds[operation]
             mine.over.set()
