@@ -12,8 +12,10 @@ from fieldagent.hub.access.push import Push
 from fieldagent.hub.api.push_api import HubApi, PushRequest
 from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
 from tests.hub.field import GRACE, START
+from tests.postgres import new_database
 
 
 class Counted:
@@ -192,3 +194,29 @@ def test_a_push_of_many_takes_few_statements(store: Store, count: int) -> None:
     ]
     _, statements = tried(store, [group])
     assert statements <= 11
+
+
+def test_postgresql_plans_a_push_that_comes_alone_no_more(postgres: str) -> None:
+    """Its first plans are for what is asked; then it keeps one, unless others were so much better
+    (PostgreSQL's manual, PREPARE)."""
+    store = open_store(new_database(postgres))
+
+    def plans(db: Db) -> list[tuple[Any, ...]]:
+        workspace_of(db, 3)
+        keys(db)
+        api: Any = HubApi(
+            cast(Any, None), cast(Any, None), clock=lambda: START, grace=GRACE, time_to_live=86_400
+        )
+        for number in range(30):
+            told = api._decide(db, [PushRequest(caller(), pushed(f"{number}", target=101), None)])
+            assert isinstance(told[0], str)
+        return db.execute(
+            "SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements"
+        )
+
+    try:
+        found = store.once(plans)
+    finally:
+        store.close()
+    assert len(found) >= 5
+    assert [row for row in found if row[2] < row[1]] == []
