@@ -75,6 +75,10 @@ def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -
     return signed_repository(tmp_path_factory.mktemp("repository"), packages)
 
 
-@pytest.mark.parametrize("release", ["bookworm", "trixie"])
+@pytest.mark.parametrize(
+    "release",
+    # A Raspberry Pi OS of 32 bits, its processor emulated: minutes.
+    ["bookworm", "trixie", pytest.param("bookworm:armhf", marks=pytest.mark.long)],
+)
 def test_from_the_first_installation_to_the_purge(repository: Path, release: str) -> None:
     on_debian(release, repository, "tests/shipping/packages.sh")
