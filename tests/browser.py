@@ -31,7 +31,7 @@ SCREENS = {
 SIGN_OF_LIFE = """
 new Promise(heard => {
   const source = new EventSource("/api/events?alive=1");
-  source.addEventListener("alive", () => { source.close(); setTimeout(heard, 3500); });
+  source.addEventListener("alive", () => { source.close(); setTimeout(heard, 3750); });
 })
 """
 """What a page does until it has been told that its server lives."""

@@ -546,14 +546,15 @@ async def _track_sos(agent: Agent) -> None:
 
 async def _tell_links(agent: Agent) -> None:
     """Look at each channel's condition, and at people's radios, for as long as somebody listens."""
+    events = agent.parts.events
     while True:
-        await agent.parts.events.listened()
+        await events.listened()
         for name, channel in agent.status()["channels"].items():
             if channel["configured"]:
-                agent.parts.events.tell("link", name, {"channel": name, **channel})
+                events.tell("link", name, {"channel": name, **channel})
         for person in [] if agent.parts.people is None else agent.parts.people.doubtful():
-            agent.parts.events.tell("people", person["handle"], person)
-        await trio.sleep(1)
+            events.tell("people", person["handle"], person)
+        await events.look_due()
 
 
 async def _tell_events(agent: Agent) -> None:

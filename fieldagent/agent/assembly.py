@@ -91,9 +91,10 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         *([] if publisher is None else [publisher.hook]),
     ]
     inbox = _inbox(settings, journal, hooks)
+    events = Events(journal)
     channels = _channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
-    links = {channel: _link(settings, journal, channel) for channel in channels}
+    links = {channel: _link(settings, journal, channel, events.stir) for channel in channels}
     ours = _station_settings(settings, channels)
     words = None if ours is None else _words(ours, journal, links, journal.clock.now)
     endings = Endings(
@@ -142,7 +143,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     )
     return Parts(
         journal,
-        Events(journal),
+        events,
         hooks,
         inbox,
         queues,
@@ -162,7 +163,9 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     )
 
 
-def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink:
+def _link(
+    settings: Settings, journal: Journal, channel: Channel, changed: Callable[[], None]
+) -> ChannelLink:
     ring = settings.state_directory / f"trace-{channel.lower()}.log"
     used = AirTime()
     if channel is Channel.RADIO:
@@ -170,6 +173,7 @@ def _link(settings: Settings, journal: Journal, channel: Channel) -> ChannelLink
     return ChannelLink(
         air_time=used,
         tell_time=partial(journal.clock.tell, FAR_END[channel]),
+        changed=changed,
         recorder=FlightRecorder(ring, _TRACED.get(channel, "")),
     )
 

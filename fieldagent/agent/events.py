@@ -21,8 +21,11 @@ from fieldagent.agent.outbound.incident_status import as_json, heard_json
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
 from fieldagent.http.server_sent import LISTENING, StreamAsked, event
 from fieldagent.package.delivery import legs_json
+from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
+LOOK_AFTER = 1.0
+"""Seconds from news until conditions are looked at: more of it may come at one moment."""
 
 
 class Events:
@@ -35,10 +38,31 @@ class Events:
         self._listeners = 0
         self._news = trio.Event()
         self._somebody = trio.Event()
+        self._stirred = False
+        self._occasion = trio.Event()
+        """Set when conditions are to be looked at, and then replaced."""
 
     async def listened(self) -> None:
         """Returns while somebody listens: nobody else needs a look at the links."""
         await self._somebody.wait()
+
+    async def look_due(self) -> None:
+        """Wait until conditions are to be looked at again: a moment after news, and else as often
+        as somebody is shown that the stream lives. A kit at rest is woken once for both."""
+        if not self._stirred:
+            await self._occasion.wait()
+        if self._stirred:
+            self._stirred = False
+            await trio.sleep(LOOK_AFTER)
+
+    def stir(self) -> None:
+        """A condition has changed: it is looked at soon."""
+        self._stirred = True
+        self._look()
+
+    def _look(self) -> None:
+        self._occasion.set()
+        self._occasion = trio.Event()
 
     async def follow(self) -> None:
         while True:
@@ -52,6 +76,7 @@ class Events:
             self._wake()
 
     def _wake(self) -> None:
+        self.stir()
         self._news.set()
         self._news = trio.Event()
 
@@ -59,13 +84,14 @@ class Events:
         if not self._listeners:
             # What was told to others may be long ago.
             self._conditions.clear()
+            self._look()
         self._listeners += 1
         self._somebody.set()
         try:
             place, beginning = self._begin(asked.last)
             told: dict[tuple[str, str], Any] = {}
             yield LISTENING + beginning
-            deadline = trio.current_time() + asked.quiet
+            deadline = waits.next_tick(asked.quiet)
             while True:
                 events, place = self._since(place, asked.topics)
                 events += self._changed(place, asked.topics, told)
@@ -74,8 +100,9 @@ class Events:
                         await self._news.wait()
                         continue
                     events = asked.alive
+                    self._look()
                 yield events
-                deadline = trio.current_time() + asked.quiet
+                deadline = waits.next_tick(asked.quiet)
         finally:
             self._listeners -= 1
             if not self._listeners:

@@ -26,7 +26,7 @@ class StreamAsked(NamedTuple):
     last: str = ""
     """The id of the last event that they have had, or nothing."""
     quiet: float = KEEP_ALIVE
-    """Seconds without an event after which they are told that the stream lives."""
+    """Seconds without an event after which, at the latest, they are told that the stream lives."""
     alive: bytes = ALIVE
     """What tells them."""
 

@@ -3,8 +3,9 @@
 
 import { parsed } from "./language.js";
 
-/** Seconds after which the server shows that it lives, and milliseconds after which it has not. */
-const ALIVE = 3.5, SILENT = 5_000;
+/** Seconds after which the server shows that it lives, a part of the minute on which a kit is awake
+ * anyway; and milliseconds after which it has not. */
+const ALIVE = 3.75, SILENT = 5_000;
 /** Milliseconds until a stream that does not begin is given up, and one that was refused is asked
  * for again. */
 const BEGINS = 15_000, AGAIN = 3_000;

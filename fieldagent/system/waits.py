@@ -29,6 +29,12 @@ def beat_after(seconds: float) -> float:
     return at if seconds < BEAT else BEAT * round(at / BEAT)
 
 
+def next_tick(every: float) -> float:
+    """Return the next moment, of trio's clock, at which all who are shown something so often are
+    shown it: the program is woken once for them, and for the beat where that is a multiple."""
+    return every * (trio.current_time() // every + 1)
+
+
 def move_on_after(seconds: float) -> trio.CancelScope:
     """`trio.move_on_after`; a length below zero, or none at all (NaN), is zero."""
     return trio.move_on_after(max(0.0, seconds))

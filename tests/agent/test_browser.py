@@ -510,7 +510,7 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
 def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
     chromium: Any, tmp_path: Path
 ) -> None:
-    """Its connections stay open: what tells is that its sign of life does not come, each 3.5 s."""
+    """Its connections stay open: what tells is that its sign of life does not come, each 3.75 s."""
     with agent(tmp_path, {"satellite-port": None}) as kit, page(chromium, kit.port) as shown:
         shown.evaluate(SIGN_OF_LIFE)
         began = time.monotonic()

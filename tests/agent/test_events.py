@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from fieldagent.agent.events import LOOK_AFTER, Events
 from fieldagent.agent.journal.schema import EVENTS_KEPT
+from fieldagent.http.server_sent import StreamAsked
+from tests.kit import kit
 from tests.processes import PATIENCE, Agent, agent, sky
 
 
@@ -139,3 +144,34 @@ def test_what_was_too_long_ago_is_told_as_lost_and_the_table_stays_small(tmp_pat
     assert EVENTS_KEPT <= kept <= EVENTS_KEPT + 256
     with agent(tmp_path, {"satellite-port": None}) as kit, listening(kit, "", last) as listener:
         assert listener.next().topic == "lost"
+
+
+async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
+    tmp_path: Path, clock: MockClock
+) -> None:
+    """What has time is done when the kit is awake for somebody's sign of life anyway."""
+    looks = set[float]()
+    async with kit(tmp_path) as k, trio.open_nursery() as nursery:
+        events = Events(k.journal)
+
+        async def look() -> None:
+            while True:
+                await events.listened()
+                looks.add(trio.current_time())
+                await events.look_due()
+
+        async def listen(first: float) -> None:
+            await trio.sleep_until(first)
+            async for _ in events.listen(StreamAsked(frozenset({"link"}), quiet=4.0)):
+                pass
+
+        nursery.start_soon(look)
+        # Each comes at a moment of its own, and both are shown that the stream lives at one.
+        nursery.start_soon(listen, 21.0)
+        nursery.start_soon(listen, 22.5)
+        await trio.sleep_until(33)
+        assert looks == {21, 24, 28, 32}
+        events.stir()
+        await trio.sleep_until(39)
+        assert looks == {21, 24, 28, 32, 33 + LOOK_AFTER, 36}
+        nursery.cancel_scope.cancel()

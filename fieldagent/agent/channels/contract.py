@@ -62,6 +62,8 @@ class ChannelLink:
     """The same for an SOS, which rests for a shorter time."""
     tell_time: Callable[[float], None] = lambda unix: None
     """What the driver calls with the Unix time that its peer tells."""
+    changed: Callable[[], None] = lambda: None
+    """What is called when state or signal are others than before."""
     facts: dict[str, str | int] = field(default_factory=dict)
     """What else the modem told of itself, such as its IMEI and firmware."""
     signals: deque[tuple[float, int | None]] = field(
@@ -86,6 +88,8 @@ class ChannelLink:
 
     @state.setter
     def state(self, state: LinkState) -> None:
+        if state is not self._state:
+            self.changed()
         self._state = state
         if state is not LinkState.ABSENT:
             self.away_since = None
@@ -103,6 +107,8 @@ class ChannelLink:
 
     def note_signal(self, bars: int | None) -> None:
         """Of several within `SIGNAL_EVERY` the last is kept."""
+        if bars != self.signal:
+            self.changed()
         self.signal = bars
         now = trio.current_time()
         if self.signals and self.signals[-1][1] == bars:
