@@ -1,4 +1,4 @@
-"""A process whose disk fails, lies, or writes down what it is told: `tests/peers/disk.c`."""
+"""A process whose disk fails, lies, is slow, or writes down what it is told (`peers/disk.c`)."""
 
 from __future__ import annotations
 
@@ -66,6 +66,11 @@ def _mark(folder: Path) -> Path:
 def lying(library: Path, folder: Path) -> dict[str, str]:
     """That of one whose syncs do nothing and say that all went well."""
     return _preloaded(library, folder) | {"DISK_FAULT": "sync,1,0,0"}
+
+
+def slow(library: Path, folder: Path, seconds: float) -> dict[str, str]:
+    """That of one whose syncs take so long: where `folder` is in memory, nothing else."""
+    return _preloaded(library, folder) | {"DISK_SYNC_TAKES": f"{seconds * 1e6:.0f}"}
 
 
 def recorded(library: Path, folder: Path, record: Path) -> dict[str, str]:

@@ -5,17 +5,24 @@ A share is taken before a body is asked for, so that many large ones at once are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 from fieldagent.http.problem import Problem
 
 
 class Share:
+    """Room for a body, until the end of the block."""
+
     def __init__(self, budget: BodyBudget, size: int) -> None:
         self._budget = budget
         self._size = 0
         self.resize(size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.resize(0)
 
     def resize(self, size: int) -> None:
         self._budget.held += size - self._size
@@ -27,14 +34,9 @@ class BodyBudget:
         self.held = 0
         self._most = most
 
-    @contextmanager
-    def share(self, size: int) -> Iterator[Share]:
-        """Room for a body of that many bytes. Raises Problem 503."""
+    def share(self, size: int) -> Share:
+        """Return room for a body of that many bytes. Raises Problem 503."""
         if size and self.held + size > self._most:
             again = (("Retry-After", "1"),)
             raise Problem(503, "too many large bodies are under way; try again", headers=again)
-        share = Share(self, size)
-        try:
-            yield share
-        finally:
-            share.resize(0)
+        return Share(self, size)

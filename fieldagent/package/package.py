@@ -183,8 +183,9 @@ class Package:
     @property
     def sos(self) -> bool:
         """Whether it belongs to this kit's incident, and opens one where none is open."""
-        posted = Message | Location | Waypoint | Data
-        return self.priority >= SOS_PRIORITY and isinstance(self.item, posted)
+        return self.priority >= SOS_PRIORITY and isinstance(
+            self.item, Message | Location | Waypoint | Data
+        )
 
     @property
     def urgent(self) -> bool:

@@ -2,7 +2,8 @@
 
 Run as `python -m tests.bench.post`. uvicorn reads and judges each Package by the agent's own rules
 (`uvicorn_app`). Figures are medians over the rounds, ratios of one round. CPU is what to trust:
-what a disk takes differs from one to the next.
+what a disk takes differs from one to the next. So who commits each is measured over a disk that is
+none, whose syncs take as long as those of a usual one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +22,11 @@ from statistics import median
 from typing import NamedTuple
 from urllib.request import urlopen
 
+from tests import disk as disks
 from tests.bench.drive import CONNECTIONS, Cost, cost
 from tests.bench.table import row
 from tests.bench.uvicorn_app import STORE
-from tests.processes import Agent, Running, agent, free_port
+from tests.processes import MODULE, Agent, Running, agent, free_port
 
 REQUESTS = 3_000
 ROUNDS = 7
@@ -34,12 +37,15 @@ REQUEST = (
     b"Accept: */*\r\nContent-Type: application/json\r\nContent-Length: 38\r\n\r\n"
     b'{"message":{"content":"A small one."}}'
 )
+SYNCS = 400
+"""A second, of the disk that is none."""
 MEMORY = Path("/dev/shm")
-UVICORN = ("--loop", "asyncio", "--no-access-log", "--port", "0")
+UVICORN = [sys.executable, "-m", "uvicorn", "--loop", "asyncio", "--no-access-log", "--port", "0"]
 
 Turn = Callable[[], Cost]
-OURS, IN_MEMORY = "agent", "agent, no disk"
-H11, HTTPTOOLS, COMMITTING = "uvicorn, h11", "uvicorn, httptools", "uvicorn, a commit each"
+OURS, IN_MEMORY, SLOW = "agent", "agent, no disk", f"agent, {SYNCS} syncs a second"
+H11, HTTPTOOLS = "uvicorn, h11", "uvicorn, httptools"
+COMMITTING = f"uvicorn, a commit each, {SYNCS} syncs a second"
 BARE, REDIS = f"{CONNECTIONS} rows at a time and fdatasync", "Redis, AOF always"
 
 
@@ -57,18 +63,20 @@ def measure(rounds: int = ROUNDS) -> Post:
             for place in (None, MEMORY)
         )
         ours = stack.enter_context(agent(disk))
+        slow = disks.slow(disks.build(disk), memory, 1 / SYNCS)
+        (home := memory / "slow").mkdir()
         turns: dict[str, Turn] = {
             OURS: _posts(ours, ours.port),
             IN_MEMORY: _posts(kit := stack.enter_context(agent(memory)), kit.port),
+            SLOW: _posts(kit := stack.enter_context(agent(home, {}, MODULE, **slow)), kit.port),
             BARE: lambda: _bare(disk / "rows"),
         }
-        for what, http, app in (
-            (H11, "h11", "answering"),
-            (HTTPTOOLS, "httptools", "answering"),
-            (COMMITTING, "h11", "committing"),
+        for what, http, app, environment in (
+            (H11, "h11", "answering", {}),
+            (HTTPTOOLS, "httptools", "answering", {}),
+            (COMMITTING, "h11", "committing", {STORE: str(memory / "each.sqlite3"), **slow}),
         ):
-            store = {STORE: str(disk / f"{app}-{http}.sqlite3")}
-            turns[what] = _posts(*stack.enter_context(_uvicorn(app, http, store)))
+            turns[what] = _posts(*stack.enter_context(_uvicorn(app, http, environment)))
         if (redis := shutil.which("redis-check-rdb")) is not None:
             turns[REDIS] = stack.enter_context(_redis(disk, redis))
         before = _commits(ours)
@@ -93,7 +101,7 @@ def _commits(kit: Agent) -> int:
 
 @contextmanager
 def _uvicorn(app: str, http: str, environment: dict[str, str]) -> Iterator[tuple[Running, int]]:
-    command = ["uvicorn", f"tests.bench.uvicorn_app:{app}", "--http", http, *UVICORN]
+    command = [*UVICORN, f"tests.bench.uvicorn_app:{app}", "--http", http]
     with Running(command, "http://127.0.0.1:", **environment) as running:
         told = re.search(r"http://127\.0\.0\.1:(\d+)", running.ready)
         assert told is not None
@@ -146,9 +154,10 @@ def main() -> None:
         "",
         "us",
     )
-    for other, goal in ((H11, ""), (COMMITTING, ">= 4"), (BARE, ""), (REDIS, "")):
+    row(f"  its speed over: {COMMITTING}", speed(SLOW, COMMITTING), ">= 4")
+    for other in (H11, BARE, REDIS):
         if other in rounds[0]:
-            row(f"  its speed over: {other}", speed(OURS, other), goal)
+            row(f"  its speed over: {other}", speed(OURS, other))
         else:
             print(f"  its speed over: {other}: not measured, apt-get install redis-tools")
     row(f"commits per accepted Package, {CONNECTIONS} connections", commits, "<= 0.125")

@@ -1,9 +1,10 @@
-/* Preloaded into a program: a disk that fails, lies, or writes down what it is told.
+/* Preloaded into a program: a disk that fails, lies, is slow, or writes down what it is told.
 
    Calls that change files below DISK_FOLDER count. DISK_FAULT=call,first,times,errno makes the
    first'th call of that name, and times - 1 after it, fail (times 0: all after it); errno 0 does
    nothing and says that all went well. A call is write, sync, truncate, unlink, rename,
-   make or `any`. DISK_FAILED is a file that is made when one has failed.
+   make or `any`. DISK_FAILED is a file that is made when one has failed. DISK_SYNC_TAKES is how many
+   microseconds each sync takes beside its own.
 
    DISK_RECORD is a file that gets every call that went well, and every send to a socket, in the
    order in which they ended: call (one letter), lengths of path and data (4 bytes each), offset (8),
@@ -27,7 +28,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *folder, *record, *failed;
 static char failing[16];
-static long first, times, number, calls;
+static long first, times, number, calls, sync_takes;
 static int out = -1;
 
 #define REAL(name) ((__typeof__(&name))real(#name))
@@ -43,6 +44,8 @@ static void *real(const char *name) {
 
 __attribute__((constructor)) static void begin(void) {
     const char *fault = getenv("DISK_FAULT");
+    const char *takes = getenv("DISK_SYNC_TAKES");
+    sync_takes = takes ? atol(takes) : 0;
     folder = getenv("DISK_FOLDER");
     record = getenv("DISK_RECORD");
     failed = getenv("DISK_FAILED");
@@ -136,6 +139,7 @@ ssize_t write(int file, const void *data, size_t size) {
         const char *path = path_of(file, place);                                      \
         if (!path)                                                                    \
             return REAL(name)(file);                                                  \
+        usleep((useconds_t)sync_takes);                                               \
         CHANGE("sync", 's', path, 0, "", 0, 0, REAL(name)(file));                     \
     }
 SYNC(fsync)

@@ -41,6 +41,7 @@ class JournalFiles:
     def __init__(self, home: Path, *, may_leave_disk: bool) -> None:
         self._home = self.path = home
         """Where it belongs, and where it is."""
+        self._folder = home.parent
         self.not_on_disk = ""
         """Why it is in memory, in a sentence; empty while it is on the disk."""
         self.may_return = True
@@ -62,7 +63,7 @@ class JournalFiles:
 
     def free(self) -> int:
         """Return the bytes that are free on its disk."""
-        disk = os.statvfs(self._home.parent)
+        disk = os.statvfs(self._folder)
         return disk.f_bavail * disk.f_frsize
 
     def can_start_anew(self, writing: Callable[[sqlite3.Connection], None]) -> bool:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache, partial
 
 from fieldagent.http.languages import preferred
@@ -28,8 +27,10 @@ def in_their_language(judge: Judge, package: str) -> Judge:
     `package` holds the program's own catalogues."""
 
     async def judged(head: Request) -> Admission:
-        with _told(head, package):
+        try:
             admission = await judge(head)
+        except Problem as problem:
+            raise _told(problem, head, package) from None
         return admission._replace(handler=_telling(admission.handler, package))
 
     return judged
@@ -37,23 +38,21 @@ def in_their_language(judge: Judge, package: str) -> Judge:
 
 def _telling(handler: Handler, package: str) -> Handler:
     async def handled(request: Request) -> Response:
-        with _told(request, package):
+        try:
             return await handler(request)
+        except Problem as problem:
+            raise _told(problem, request, package) from None
 
     return handled
 
 
-@contextmanager
-def _told(request: Request, package: str) -> Iterator[None]:
-    try:
-        yield
-    except Problem as problem:
-        language = preferred(request.headers.get("accept-language", ""), LANGUAGES)
-        if language == ENGLISH:
-            raise
-        told = problem.said(partial(translated, catalogue=catalogue(package, language)))
-        told.headers += (("Content-Language", language), ("Vary", "Accept-Language"))
-        raise told from None
+def _told(problem: Problem, request: Request, package: str) -> Problem:
+    language = preferred(request.headers.get("accept-language", ""), LANGUAGES)
+    if language == ENGLISH:
+        return problem
+    told = problem.said(partial(translated, catalogue=catalogue(package, language)))
+    told.headers += (("Content-Language", language), ("Vary", "Accept-Language"))
+    return told
 
 
 @cache
