@@ -216,7 +216,7 @@ def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running)
     assert "Delivered" in board.run("fieldagent sent")
 
 
-@card
+@long
 def test_a_newer_program_takes_over_and_another_gives_way(
     board: Board, sim: Running, signed: Signed
 ) -> None:
