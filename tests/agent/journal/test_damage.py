@@ -269,7 +269,7 @@ def command(kit: Agent, *arguments: str) -> str:
 
 JOURNAL_FILES = [JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"]
 WAITING = 120
-FLIPS = 24
+FLIPS, MANY_FLIPS = 24, 1000
 
 
 def flip(files: Sequence[Path], random: Random) -> str:
@@ -322,4 +322,4 @@ def test_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_thousand_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
-    survive(tmp_path, 1000, seed=3)
+    survive(tmp_path, MANY_FLIPS, seed=3)
