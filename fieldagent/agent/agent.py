@@ -221,7 +221,8 @@ class Agent:
         return self.stuck() or away or self.supervisor.trouble()
 
     def channels_gone(self) -> list[str]:
-        """Which channels have been away for so long that somebody should look, each with why."""
+        """Return which channels have been away for so long that somebody should look, each with
+        why."""
         now = trio.current_time()
         return [
             f"{channel.lower()}: {outbox.link.reason or 'away'}"

@@ -83,7 +83,8 @@ class Parts:
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
-    """What waited before is queued again. `emit` takes the lines that a script prints."""
+    """Put the parts together; what waited before is queued again. `emit` takes the lines that a
+    script prints."""
     publisher, people_link = _publisher(settings), ChannelLink()
     hooks = [
         *hooks_of(settings, emit),

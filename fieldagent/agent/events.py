@@ -70,7 +70,8 @@ class Events:
             self._wake()
 
     def tell(self, topic: str, name: str, condition: Any) -> None:
-        """How something is now that is not read from the journal: a channel, a person's radio."""
+        """Tell how something is now that is not read from the journal: a channel, a person's
+        radio."""
         if self._conditions.get((topic, name)) != condition:
             self._conditions[topic, name] = condition
             self._wake()
@@ -109,7 +110,7 @@ class Events:
                 self._somebody = trio.Event()
 
     def _begin(self, last: str) -> tuple[int, bytes]:
-        """Where to go on; and what is said first."""
+        """Return where to go on; and what is said first."""
         place = changes.newest(self._journal)
         if not last:
             return place, b""

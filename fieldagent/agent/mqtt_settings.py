@@ -50,7 +50,7 @@ class MqttSettings(NamedTuple):
 
     @property
     def secure(self) -> bool:
-        """Whether it is spoken to in TLS."""
+        """Return whether it is spoken to in TLS."""
         return is_secure(self.address or "")
 
 

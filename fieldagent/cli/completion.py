@@ -21,7 +21,7 @@ def completion(given: argparse.Namespace) -> int:
 
 
 def _place(words: Iterable[str]) -> str:
-    """Where a command stands, as the scripts write it: quoted, each word after a space."""
+    """Return where a command stands, as the scripts write it: quoted, each word after a space."""
     return shlex.quote("".join(f" {word}" for word in words))
 
 

@@ -108,7 +108,7 @@ class Kit:
 
     @property
     def hub_name(self) -> str:
-        """What it calls the hub, by which the drill knows who calls."""
+        """Return what it calls the hub, by which the drill knows who calls."""
         return f"hub-of-{self.number}.invalid"
 
     @property

@@ -68,14 +68,14 @@ class Post(Protocol[Outgoing]):
         """The link ended before the peer said so, or forgot to: these wait again, in that order."""
 
     async def take_in(self, body: bytes) -> None:
-        """What the peer sent; on disk once this returns. This and what else stores may raise
-        NotNow."""
+        """Take in what the peer sent; it is on disk once this returns. This and what else stores
+        may raise NotNow."""
 
     async def next_note(self) -> bytes:
         """Wait for the next to be told, where the peer takes notes."""
 
     async def take_note(self, body: bytes) -> None:
-        """What the peer has told, of any content; it may raise NotNow."""
+        """Take what the peer has told, of any content; it may raise NotNow."""
 
 
 class LinkEnd(NamedTuple):

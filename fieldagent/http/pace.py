@@ -248,7 +248,7 @@ class Visit:
         """Wait until the account has something left. Raises Problem 429."""
 
     def asks(self, head: Request) -> None:
-        """What follows is for this request."""
+        """Note that what follows is for this request."""
 
     def let_in(self, head: Request, caller: Any) -> None:
         """The request was let in; `caller` is None where anybody is."""

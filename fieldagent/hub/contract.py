@@ -105,7 +105,8 @@ class Mailbox(Protocol):
         """Wait for what the agent is to be told of its kit. Cancelled, it loses nothing."""
 
     async def take_note(self, body: bytes) -> None:
-        """What the agent tells of its kit, of any content; damage in it is logged, never raised."""
+        """Take what the agent tells of its kit, of any content; damage in it is logged, never
+        raised."""
 
 
 class Unknown(Exception):

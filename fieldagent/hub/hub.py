@@ -230,7 +230,7 @@ class Hub:
         self.access.figures.count("bridge_events", bridge=kind, became=became.value)
 
     def note_call(self, operator: str, result: str, size: int) -> None:
-        """Of the satellite operator."""
+        """Note a call of the satellite operator."""
         self.access.figures.count("operator_calls", operator=operator, result=result)
         if result == Outcome.SENT.value:
             self._note_bytes("satellite", "sent", size)
@@ -238,7 +238,7 @@ class Hub:
     async def take_in_from(
         self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
     ) -> None:
-        """What an operator's gateway brings: implements `operator.TakeIn`."""
+        """Take in what an operator's gateway brings: implements `operator.TakeIn`."""
         await self.mobile_originated.take_in_from(imei, body, estimate, unusable=unusable)
         self._note_bytes("satellite", "received", len(body))
 

@@ -99,8 +99,8 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
-    """What was there, such as the templates of Raspberry Pi OS, is left beside it once, as
-    `.before`. Raises OSError."""
+    """Write them; what was there, such as the templates of Raspberry Pi OS, is left beside it once,
+    as `.before`. Raises OSError."""
     for name in ORDER:
         if name not in files:
             continue

@@ -108,7 +108,7 @@ def keep_only(folder: Path, *versions: str) -> None:
 
 
 def change_alone(folder: Path, version: str) -> None:
-    """Whether nothing else would have to change with them, which no way back undoes. Raises
+    """See that nothing else would have to change with them, which no way back undoes. Raises
     NotAtHand."""
     allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
     named = map(str, files(folder, version))

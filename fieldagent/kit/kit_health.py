@@ -53,7 +53,8 @@ def systemctl(*arguments: str) -> None:
 
 
 def restart_others() -> None:
-    """What else runs from the program's file, where it runs: it has kept the one of before."""
+    """Restart what else runs from the program's file, where it runs: it has kept the one of
+    before."""
     for unit in OTHERS:
         with suppress(OSError):
             systemctl("try-restart", "--no-block", unit)

@@ -59,7 +59,7 @@ def _take_beside(card: Path, target: Path) -> None:
 
 
 def _say(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
-    """What was set, and where; no value, of which some are secret."""
+    """Say what was set, and where; no value, of which some are secret."""
     if as_json:
         print(json.dumps({"settings": None if target is None else str(target), "set": names}))
     elif target is None:

@@ -21,7 +21,7 @@ from fieldagent.system.signed_release import Release, taken_as
 
 
 def tell(text: str) -> None:
-    """How far it is; what has become of it goes to standard output."""
+    """Say how far it is; what has become of it goes to standard output."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -62,7 +62,7 @@ class Place:
         """What came of what the hub has offered."""
 
     def tell(self, offer: int, state: str, why: str = "") -> None:
-        """Of what the hub has offered; nothing of what came by hand."""
+        """Tell what became of what the hub has offered; nothing of what came by hand."""
         if offer:
             outcomes.leave(self.offered, offer, state, why)
 

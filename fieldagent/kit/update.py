@@ -258,7 +258,7 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _channels(port: int) -> dict[str, str]:
-    """How each that works does now; none where no agent runs."""
+    """Return how each that works does now; none where no agent runs."""
     found = kit_health.working_channels(port)
     if found is None:
         tell("no agent runs: it is tried whether the new one does")

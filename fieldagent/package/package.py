@@ -182,7 +182,7 @@ class Package:
 
     @property
     def sos(self) -> bool:
-        """Whether it belongs to this kit's incident, and opens one where none is open."""
+        """Return whether it belongs to this kit's incident, and opens one where none is open."""
         return self.priority >= SOS_PRIORITY and isinstance(
             self.item, Message | Location | Waypoint | Data
         )
@@ -203,5 +203,5 @@ class Package:
 
 
 def recorded(item: Item | ToHub) -> datetime | None:
-    """When a position was taken; text and data have no time of their own."""
+    """Return when a position was taken; text and data have no time of their own."""
     return item.timestamp if isinstance(item, Location | Waypoint) else None

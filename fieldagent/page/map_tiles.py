@@ -28,7 +28,7 @@ class TileServer(NamedTuple):
     attribution: str
 
     def origin(self) -> str:
-        """Which a page's policy must let in."""
+        """Return the origin, which a page's policy must let in."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc}"
 

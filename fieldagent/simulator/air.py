@@ -137,7 +137,7 @@ class SharedAir:
         return self.losses is None or (station, listener) in self.losses
 
     def busy_until(self, now: float, listener: int) -> float:
-        """When what a radio notices ends; `now` when the air is free."""
+        """Return when what a radio notices ends; `now` when the air is free."""
         noticed = [
             flight.ends
             for flight in self.flights

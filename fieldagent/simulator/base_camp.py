@@ -56,7 +56,7 @@ class HomeWriter:
         self._bodies: deque[bytes] = deque(maxlen=BODIES_KEPT)
 
     def send(self, item: Item, *, sos: bool = False) -> int:
-        """How many MT messages it takes."""
+        """Return how many MT messages it takes."""
         self._sequence += 1
         moment = recorded(item)
         time = int(moment.timestamp() if moment else self._clock())

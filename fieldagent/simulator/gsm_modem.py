@@ -121,7 +121,7 @@ class SimulatedGsmModem:
         return data
 
     def power_off(self) -> None:
-        """What is on the SIM stays."""
+        """Switch it off; what is on the SIM stays."""
         self._echo, self._tells, self._expected = True, False, None
         self._unlocked = False
         self._input.clear()

@@ -306,7 +306,7 @@ class SimulatedImtModem:
 
     @property
     def in_transit(self) -> bool:
-        """Whether a message is on its way to the network."""
+        """Return whether a message is on its way to the network."""
         return self._mo is not None and self._mo.whole and self.visible
 
     def miss_segment(self) -> None:

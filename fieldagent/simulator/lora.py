@@ -138,5 +138,5 @@ class LoraBoard:
         return said
 
     def leave_host(self) -> None:
-        """What it was told goes on; nobody is there for an answer."""
+        """Leave it: what it was told goes on; nobody is there for an answer."""
         self._said = bytearray()

@@ -121,7 +121,7 @@ class Keyring:
         return MeshChannel(index, self.channels[index], role)
 
     def refusal(self, packet: MeshPacket, data: MeshData) -> int:
-        """Why a packet goes nowhere; 0 where it does."""
+        """Return why a packet goes nowhere; 0 where it does."""
         if packet.channel >= len(self.channels):
             return RoutingError.NO_CHANNEL
         by_key = self._goes_by_key(packet.to, data.port)
@@ -229,7 +229,7 @@ class SimulatedMeshtastic(LoraBoard):
         self.reboot()
 
     def reboot(self) -> None:
-        """What waits to be transmitted is forgotten, and who its host is."""
+        """Start anew: what waits to be transmitted is forgotten, and who its host is."""
         self._mouth.reboot()
         self._deframer = wire.Deframer()
         self.host.leave()
@@ -349,7 +349,7 @@ class SimulatedMeshtastic(LoraBoard):
         return early
 
     def _refusal(self, packet: MeshPacket, data: MeshData) -> int:
-        """Why a packet goes nowhere; 0 where it does."""
+        """Return why a packet goes nowhere; 0 where it does."""
         return self.keyring.refusal(packet, data) if self.region else Queued.OFF
 
     def data_to_send(self) -> bytes:

@@ -31,7 +31,7 @@ class SimulatedRadio(Protocol):
 
     @property
     def deadline(self) -> float:
-        """When `tick` is due."""
+        """Return when `tick` is due."""
 
     def reboot(self) -> None:
         """Forget everything, as without power."""

@@ -129,7 +129,7 @@ class GroupCommit(Generic[C]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is ordered that is not committed yet."""
+        """Return whether something is ordered that is not committed yet."""
         return bool(self._orders) or self.writing_since < inf
 
     async def news(self) -> None:

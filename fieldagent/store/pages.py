@@ -184,7 +184,7 @@ class Pages:
 
 
 def _pointers(page: bytes, number: int) -> Sequence[int]:
-    """Where the cells of a tree's page begin. Raises NoRecord."""
+    """Return where the cells of a tree's page begin. Raises NoRecord."""
     head = 100 if number == 1 else 0
     (count,) = struct.unpack_from(">H", page, head + 3)
     start = head + (12 if page[head] in (_INDEX_INNER, _TABLE_INNER) else 8)
@@ -197,7 +197,7 @@ def _pointers(page: bytes, number: int) -> Sequence[int]:
 
 
 def _cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
-    """Where the rows of a page begin, and of which kind they are. Raises NoRecord."""
+    """Return where the rows of a page begin, and of which kind they are. Raises NoRecord."""
     kind = page[100 if number == 1 else 0]
     if kind not in (_INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF):
         raise NoRecord

@@ -45,7 +45,7 @@ def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connecti
 
 
 def roll_back(writer: sqlite3.Connection) -> None:
-    """What SQLite itself has not rolled back, as it does where the disk is full or fails."""
+    """Roll back what SQLite itself has not, as it does where the disk is full or fails."""
     if writer.in_transaction:
         writer.execute("ROLLBACK")
 

@@ -47,7 +47,7 @@ def _rename(path: Path, target: Path, file: int) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """What was made, renamed or removed in it is on its disk. Raises OSError."""
+    """See that what was made, renamed or removed in it is on its disk. Raises OSError."""
     folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

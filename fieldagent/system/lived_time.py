@@ -109,7 +109,7 @@ class MachineClocks:
 
 
 def lived_by(base: Base | None, seen: Reading) -> float:
-    """Where lived time goes on; without a base it begins with the wall clock's."""
+    """Return where lived time goes on; without a base it begins with the wall clock's."""
     if base is None:
         return seen.wall
     if base.boot == seen.boot:

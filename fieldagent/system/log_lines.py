@@ -40,7 +40,7 @@ def start_logging(verbose: bool) -> None:
 
 
 def complain(text: str) -> None:
-    """Why the program ends, or does not start."""
+    """Say why the program ends, or does not start."""
     line = f"fieldagent: {text}"
     print(_graded(line, logging.ERROR) if is_journal(sys.stderr) else line, file=sys.stderr)
 

@@ -110,7 +110,7 @@ class Supervisor:
         return list(self._faults.values())
 
     def counts(self) -> dict[str, int]:
-        """How often each part has failed since the program began."""
+        """Return how often each part has failed since the program began."""
         return {fault.part: fault.times for fault in self.faults()}
 
     def trouble(self) -> str | None:

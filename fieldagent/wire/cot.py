@@ -61,7 +61,7 @@ class CotPoint:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is a place: a phone without one says 0, 0 and no error."""
+        """Return whether it is a place: a phone without one says 0, 0 and no error."""
         return (self.latitude, self.longitude) != (0.0, 0.0)
 
 

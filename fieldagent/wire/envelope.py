@@ -269,7 +269,7 @@ class Entry:
 
     @property
     def addressed(self) -> bool:
-        """Whether it says for whom or by whom it is, or asks."""
+        """Return whether it says for whom or by whom it is, or asks."""
         return self.to is not None or self.asks or self.author is not None
 
 

@@ -62,7 +62,7 @@ class KitStatus(NamedTuple):
 
 
 def encode(status: KitStatus) -> bytes:
-    """What is larger than its place is told as the largest that has one."""
+    """Return its bytes; what is larger than its place is told as the largest that has one."""
     states = [
         STATES.index(state) << 4 | (_NO_BARS if bars is None else min(bars, BARS))
         for state, bars in zip(status.links, status.signals, strict=True)

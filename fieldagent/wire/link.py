@@ -135,7 +135,7 @@ class IpLink:
 
     @property
     def free(self) -> int:
-        """How many messages may be sent before an acknowledgement must come."""
+        """Return how many messages may be sent before an acknowledgement must come."""
         return 0 if self._peer is None else self._peer.window - len(self._unacknowledged)
 
     def send(self, body: bytes) -> tuple[int, bytes]:

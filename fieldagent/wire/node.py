@@ -173,7 +173,7 @@ class NodeLink:
 
     @property
     def free(self) -> int:
-        """How many numbered frames may be sent before one must be acknowledged."""
+        """Return how many numbered frames may be sent before one must be acknowledged."""
         return 0 if self.peer is None else self.peer.window - len(self._unacknowledged)
 
     def holds(self, content: Numbered) -> bool:

@@ -21,7 +21,7 @@ ADDRESS = {TCP4: 4, TCP6: 16}
 
 
 def length_behind(head: bytes) -> int:
-    """How many bytes follow. Raises RemoteProtocolError."""
+    """Return how many bytes follow. Raises RemoteProtocolError."""
     if head[:12] != SIGNATURE:
         raise RemoteProtocolError("it does not begin with the PROXY protocol of version 2")
     if head[12] not in (LOCAL, PROXY):

@@ -54,7 +54,7 @@ class Content(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Of GSM7 or UCS2. A surrogate without its other half is replaced."""
+        """Return the text of GSM7 or UCS2. A surrogate without its other half is replaced."""
         if self.coding is Coding.GSM7:
             return sms_alphabet.text_of(self.body)
         return self.body.decode("utf-16-be", "replace")

@@ -19,7 +19,7 @@ def tag(plain: bytes, key: bytes) -> bytes:
 
 
 def key_of(body: bytes, keys: Sequence[bytes]) -> int | None:
-    """Which of the keys tagged it; None if none did."""
+    """Return which of the keys tagged it; None if none did."""
     plain, found = body[:-TAG_BYTES], body[-TAG_BYTES:]
     matching = (at for at, key in enumerate(keys) if hmac.compare_digest(tag(plain, key), found))
     return next(matching, None)

@@ -65,7 +65,7 @@ class Condition(Protocol):
         """The answer to `GET /api/status`."""
 
     def fault_counts(self) -> Mapping[str, int]:
-        """How often each part of the agent has failed since it began."""
+        """Return how often each part of the agent has failed since it began."""
 
     def healthy(self) -> str | None:
         """None when it works; else what is wrong, in a sentence."""

@@ -83,7 +83,7 @@ class ChannelLink:
 
     @property
     def state(self) -> LinkState:
-        """What the channel is doing."""
+        """Return what the channel is doing."""
         return self._state
 
     @state.setter
@@ -106,7 +106,7 @@ class ChannelLink:
         await self._asked.wait()
 
     def note_signal(self, bars: int | None) -> None:
-        """Of several within `SIGNAL_EVERY` the last is kept."""
+        """Note the signal, in bars: of several within `SIGNAL_EVERY` the last is kept."""
         if bars != self.signal:
             self.changed()
         self.signal = bars
@@ -212,7 +212,8 @@ class Outbox(Protocol):
         itself has to say, unless it is for the answer to an SOS."""
 
     def held_back(self) -> str:
-        """Why nothing leaves although something waits, for people; empty where nothing does."""
+        """Return why nothing leaves although something waits, for people; empty where nothing
+        does."""
 
     async def spend(self, credit: int) -> None:
         """Book a cost that belongs to no transmission, such as an empty mailbox check."""

@@ -216,7 +216,8 @@ def _modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
 
 
 def installed(module: Path) -> str:
-    """How the program is that holds this module: what a zipapp holds has the file above it."""
+    """Return how the program is that holds this module: what a zipapp holds has the file above
+    it."""
     if any(each.is_file() for each in module.parents):
         return ZIPAPP
     return "package" if module.is_relative_to("/usr/lib") else "sources"

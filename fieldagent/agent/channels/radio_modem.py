@@ -101,4 +101,4 @@ class RadioOutbox(Outbox, Protocol):
         later one shows that this one was missed."""
 
     def try_again(self) -> None:
-        """What waits for its next try, as nobody answered, goes at once."""
+        """Let what waits for its next try, as nobody answered, go at once."""

@@ -124,7 +124,7 @@ class Pace:
     """The IMEI of the modem that was seen last to keep what it had sent."""
 
     def note_kept(self, modem: str) -> None:
-        """What it sent is still in its buffer: one that is empty was emptied."""
+        """Note that what it sent is still in its buffer: one that is empty was emptied."""
         self.keeper, self.empty = modem, 0
 
     def count_empty(self, modem: str, looks_sent: bool) -> bool:
@@ -184,7 +184,7 @@ class SatelliteDriver:
         self.link.reason = held or mailbox
 
     def _mail_held_back(self) -> str:
-        """Why what waits at the gateway is not fetched, where that is for its price."""
+        """Return why what waits at the gateway is not fetched, where that is for its price."""
         waiting = self.pace.mailbox.queued
         if not (self.modem.rang or waiting) or self.outbox.allowance(mailbox=True) != 0:
             return ""
@@ -455,6 +455,6 @@ _OUTCOMES = {
 
 
 def _asked_in_words(result: sbd.SessionResult, status: MoStatus) -> str:
-    """How a session ended that had nothing to send."""
+    """Return how a session ended that had nothing to send."""
     reached = status.verdict is SessionVerdict.SENT
     return MT_STATUS.get(result.mt_status, "mail was asked for") if reached else status.means

@@ -58,8 +58,8 @@ class LinkRest:
         self.until = self.urgent_until = self.soonest
 
     def ends(self, service: bool | None, *, urgent: bool = False) -> float:
-        """When all may be tried again, or an SOS. A network that is back ends every rest, but the
-        one that it asks for itself."""
+        """Return when all may be tried again, or an SOS. A network that is back ends every rest,
+        but the one that it asks for itself."""
         self.away = self.away or service is False
         until = self.urgent_until if urgent else self.until
         return min(until, self.soonest) if self.away and service else until

@@ -202,7 +202,7 @@ class Modem:
                 await self.ask(setting.command)
 
     async def ask_time(self) -> None:
-        """What the network's clock shows, once the modem has heard it."""
+        """Ask what the network's clock shows, and tell it once the modem has heard it."""
         unix = sbd.parse_system_time(await self.ask(sbd.SYSTEM_TIME))
         if unix is not None:
             self.link.tell_time(unix)
@@ -263,7 +263,7 @@ class Modem:
         return cleared
 
     async def status(self) -> sbd.BufferStatus:
-        """Where the modem stands; it is set up again if it was reset meanwhile."""
+        """Ask where the modem stands; it is set up again if it was reset meanwhile."""
         reply = await self.ask(sbd.STATUS)
         if reply.echoed and self.echo_shows_reset:
             log.info("the modem was reset: setting it up again")

@@ -77,7 +77,7 @@ class Logbook:
 
     @property
     def cause(self) -> int:
-        """Why the machine was started last, one of CAUSES."""
+        """Return why the machine was started last, one of CAUSES."""
         return self._known.cause
 
     def starts(self) -> int:

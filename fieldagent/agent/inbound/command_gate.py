@@ -71,7 +71,7 @@ class CommandGate:
         taken.commands += 1
 
     def wake(self) -> None:
-        """What came is on disk."""
+        """Wake it: what came is on disk."""
         self.news.set()
         self.news = trio.Event()
 

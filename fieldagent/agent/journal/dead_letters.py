@@ -39,7 +39,7 @@ class Tally(NamedTuple):
 
 
 def keep(db: sqlite3.Connection, letter: DeadLetter) -> int:
-    """How many older ones had to go for it."""
+    """Return how many older ones had to go for it."""
     db.execute(
         "INSERT INTO dead_letter (channel, body, reason, received) VALUES (?, ?, ?, ?)",
         (letter.channel, letter.body, letter.reason, letter.received),

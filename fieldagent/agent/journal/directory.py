@@ -32,7 +32,7 @@ class Person(NamedTuple):
 
     @property
     def as_named(self) -> Named:
-        """What the `to` of a Package for them is."""
+        """Return what the `to` of a Package for them is."""
         if self.kind == DEVICE:
             return f"{DEVICE}:{self.name}"
         return -self.number if self.kind == GROUP else self.number

@@ -144,7 +144,7 @@ class JournalFiles:
             _remove(copy)
 
     def close(self, *, failed: bool) -> None:
-        """Where a commit has `failed`, what of it is in the log is not to come back."""
+        """Close it. Where a commit has `failed`, what of it is in the log is not to come back."""
         if failed:
             self.reader.close()
             self.writer.close()

@@ -100,7 +100,8 @@ class HighWaterFile:
 
     @property
     def version(self) -> int:
-        """Of the tables, as who opened the journal last knows them; 0 where nobody has said."""
+        """Return the version of the tables, as who opened the journal last knows them; 0 where
+        nobody has said."""
         return next(iter(self._checked(_VERSION, _VERSION_MAGIC, _VERSION_PLACE)), 0)
 
     def open_as(self, version: int) -> None:

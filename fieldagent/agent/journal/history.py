@@ -58,7 +58,7 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
 
 
 def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
-    """Why the last try on that channel was in vain; empty where none was."""
+    """Return why the last try on that channel was in vain; empty where none was."""
     rows = journal.read(
         "SELECT detail FROM story WHERE sequence = ? AND channel = ? AND event NOT IN ('sent', ?)"
         " ORDER BY number DESC LIMIT 1",

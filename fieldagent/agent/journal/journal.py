@@ -94,12 +94,12 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     @property
     def path(self) -> Path:
-        """Where it is now."""
+        """Return where it is now."""
         return self._files.path
 
     @property
     def not_on_disk(self) -> str:
-        """Why it is in memory, in a sentence; empty while it is on the disk."""
+        """Return why it is in memory, in a sentence; empty while it is on the disk."""
         return self._files.not_on_disk
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
@@ -120,7 +120,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         return await trio.to_thread.run_sync(ask)
 
     async def look_through(self) -> None:
-        """What was put off, as it was closed in good order: a disk may have spoiled it since."""
+        """Do the look that was put off, as it was closed in good order: a disk may have spoiled it
+        since."""
         if self._files.as_left and (found := await trio.to_thread.run_sync(damage, self.path)):
             self.fail(f"the journal is damaged: {found}")
 
@@ -135,7 +136,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             )
 
     async def keep_reserve(self) -> None:
-        """Where there is plenty of room, see that the file holds enough that is free in itself,
+        """See, where there is plenty of room, that the file holds enough that is free in itself,
         and that the log is as long as it will ever be."""
         if self.not_on_disk:
             return

@@ -250,8 +250,8 @@ class RadioReception:
 
 
 def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
-    """How many fragments its sender may add at once: as many as it says, or else those that lack
-    here behind this one."""
+    """Return how many fragments its sender may add at once: as many as it says, or else those that
+    lack here behind this one."""
     for entry in envelope.entries:
         says = entry.content
         if isinstance(says, Source) and (entry.sequence, says.station) == (0, envelope.origin):

@@ -146,8 +146,8 @@ def words_of(
 
 
 def _text_bytes(settings: StationSettings) -> int:
-    """How long a name may be that is told with who has read something: it fits a packet by itself,
-    also where it is passed on between stations whose numbers are as long as ours."""
+    """Return how long a name may be that is told with who has read something: it fits a packet by
+    itself, also where it is passed on between stations whose numbers are as long as ours."""
     number, time = settings.number, EPOCH + 2**27
     said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Rung.READ, 24 * "x"), time)
     mark = Entry(0, SentBy(number, settings.hops), time)

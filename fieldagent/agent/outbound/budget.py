@@ -148,8 +148,8 @@ class Budget:
         return f"the budget of today is spent: {spent}{kept}; {self._renewal()}"
 
     def _renewal(self) -> str:
-        """When there is a new budget, the same wherever it is told: beside it stands no other
-        time."""
+        """Return when there is a new budget, the same wherever it is told: beside it stands no
+        other time."""
         clock = self._journal.clock
         if clock.source():
             return "it is renewed at 00:00 UTC"

@@ -189,7 +189,7 @@ class ChannelQueue:
         return -self._queue.place(sequence)[0] >= SOS_PRIORITY
 
     def next_change(self, now: float) -> float:
-        """When another may become due, or expires."""
+        """Return when another may become due, or expires."""
         return self._queue.next_change(now)
 
     def take(self, now: float, *, under_way: bool) -> int | None:
@@ -274,11 +274,11 @@ def let_go(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
 
 
 def try_again(queue: ChannelQueue) -> None:
-    """What waits for its next try goes at once."""
+    """Let what waits for its next try go at once."""
     tried, queue.tried = queue.tried, set()
     queue.hasten(*tried)
 
 
 def due(queue: ChannelQueue, sequence: int) -> float:
-    """When it may leave; long ago where it may at once, or is in flight. trio's clock."""
+    """Return when it may leave; long ago where it may at once, or is in flight. trio's clock."""
     return -inf if sequence in queue.taken() else order.due(queue._queue, sequence)

@@ -103,7 +103,7 @@ class Holdings:
             known.unsaid.add(number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
-        """What was here before a restart: stations, numbers and digests."""
+        """Take up what was here before a restart: stations, numbers and digests."""
         for station, number, digest in items:
             self.note(station, number, digest, now)
 
@@ -150,7 +150,7 @@ class Holdings:
             self._hasten(now, within)
 
     def due(self) -> float:
-        """When the next beacon is."""
+        """Return when the next beacon is."""
         return self._due
 
     def begin(self, now: float) -> None:

@@ -176,7 +176,7 @@ class Intake:
     def _replacing(
         self, package: Package, id_: int, legs: Mapping[Channel, Leg]
     ) -> Iterator[list[EndedLeg]]:
-        """What the Package ends, which leaves no more, unless the block raises."""
+        """Yield what the Package ends, which leaves no more, unless the block raises."""
         if package.collapse_key is None:
             yield []
             return

@@ -246,7 +246,7 @@ class ChannelOutbox:
         self._queue.landed(piece.sequence for piece in self._queue.in_flight.pop(number))
 
     async def give_back(self) -> None:
-        """What a driver that failed had in flight waits again; an intent stays, to be resolved.
+        """Let what a driver that failed had in flight wait again; an intent stays, to be resolved.
 
         Each travels alone from here on, and ever later: one that makes drivers fail must hold up no
         other.

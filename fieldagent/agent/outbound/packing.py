@@ -97,7 +97,7 @@ class Packing:
 
     @property
     def capacity(self) -> Capacity:
-        """What one transmission holds."""
+        """Return what one transmission holds."""
         size = self._limits.size if self._packet_bytes is None else self._packet_bytes
         return Capacity(size, self._key is not None, self._limits.shared)
 
@@ -110,21 +110,22 @@ class Packing:
             return 0
 
     def tries(self, sequence: int) -> int:
-        """How often it was tried on this channel since something of it left."""
+        """Return how often it was tried on this channel since something of it left."""
         try:
             return outbound.to_send(self._journal, self._channel, sequence)[1]
         except DamagedPackage:
             return 0
 
     async def fix_dates(self) -> None:
-        """What may leave next keeps the date from here on that it has by now."""
+        """Fix the date of what may leave next: it keeps, from here on, the one that it has by
+        now."""
         undated = foremost_undated(self._journal, self._channel, 1 + self._limits.companions)
         if undated:
             await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
             self.settled()
 
     def tag_with(self, key: bytes) -> None:
-        """What is packed from now on bears this key's tag."""
+        """Tag what is packed from now on with this key."""
         self._key = key
         self.settled()
 

@@ -234,7 +234,7 @@ class Queue:
         return ended
 
     def next_change(self, now: float) -> float:
-        """When the next one that waits becomes due or expires, whatever is due already."""
+        """Return when the next one that waits becomes due or expires, whatever is due already."""
         self._promote(now)
         return min(self._delayed.first(), self._expiries.first())
 
@@ -268,7 +268,7 @@ def _inherited(newer: Entry, older: Entry) -> Entry:
 
 
 def due(queue: Queue, key: int) -> float:
-    """When one that waits may go; long ago where it may at once."""
+    """Return when one that waits may go; long ago where it may at once."""
     entry = queue._entries.get(key)
     return -inf if entry is None else entry[_DUE]
 

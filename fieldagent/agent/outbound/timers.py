@@ -46,5 +46,5 @@ class Timers:
         return inf if timer is None else timer[0]
 
     def bound(self, live: int, slack: int) -> None:
-        """Of the dead are never more than the living, and the slack."""
+        """Keep the dead no more than the living, and the slack."""
         self._heap.bound(live, slack)

@@ -25,8 +25,8 @@ class Holder(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """What stands before their words, so that whoever reads these sees who: of a user the hub
-        tells that."""
+        """Return what stands before their words, so that whoever reads these sees who: of a user
+        the hub tells that."""
         name = self.name if self.author is None else ""
         who = " ".join(filter(None, (name, self.caveat)))
         return f"{who}: " if who else ""

@@ -114,7 +114,7 @@ class Fate(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether another node's radio says that it has it."""
+        """Return whether another node's radio says that it has it."""
         return not self.queued and self.verdict.error == RoutingError.NONE
 
     def in_words(self) -> str:

@@ -53,7 +53,7 @@ def write(given: argparse.Namespace) -> int:
 
 
 def _write(store: Store, found: Subject, folder: Path) -> dict[str, int]:
-    """How many there are of each. Raises OSError."""
+    """Return how many there are of each. Raises OSError."""
     now = time.time()
     make_private_folder(folder)
     counts = {}

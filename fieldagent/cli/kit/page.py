@@ -94,7 +94,7 @@ def _show(given: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show_network(given: argparse.Namespace) -> int:
-    """How a phone joins the kit's own network."""
+    """Show how a phone joins the kit's own network."""
     try:
         found = network_of(given.wifi.read_text())
     except (OSError, UnicodeDecodeError, NoNetwork) as error:

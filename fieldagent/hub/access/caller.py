@@ -63,12 +63,13 @@ class Caller:
 
     @property
     def rings(self) -> bool:
-        """Whether their listening is a dispatcher's, before whom an SOS rings."""
+        """Return whether their listening is a dispatcher's, before whom an SOS rings."""
         return self.signed_in and self.may_answer
 
     @property
     def sees_all(self) -> bool:
-        """Whether also what is between others: an Integration, an observer and a dispatcher do."""
+        """Return whether they see what is between others, too: an Integration, an observer and a
+        dispatcher do."""
         return self.type == "Integration" or self.role == OBSERVER or self.may_answer
 
     @property
@@ -211,8 +212,9 @@ def _in_force(known: _Known | None, now: float) -> _Known | None:
 
 
 def admitted(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
-    """Of each call who may send a body, or what stands against it whatever that holds; None for a
-    stranger, where something of the proof is wrong. By one statement, however many they are."""
+    """Return, of each call, who may send a body, or what stands against it whatever that holds; None
+    for a stranger, where something of the proof is wrong. By one statement, however many they are.
+    """
     known = _known(db, calls)
     found = [_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
     return [

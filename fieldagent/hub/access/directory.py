@@ -345,7 +345,7 @@ def set_air_key(
 
 
 def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Whether it may bring what others of its workspace have sent, in their name."""
+    """Set whether it may bring what others of its workspace have sent, in their name."""
     db.execute("UPDATE device SET relay = ? WHERE id = ?", int(allowed), device)
     action = f"device relay {'on' if allowed else 'off'}"
     note_of_device(db, device, by, action, str(device), now)

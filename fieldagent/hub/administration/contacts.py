@@ -193,7 +193,7 @@ class ContactsApi:
         return Response(204)
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """What is sent says that it is a test."""
+        """Tell the contact; what is sent says that it is a test."""
         refuse_others(request, ())
         contact = await self._acts.carry_out(caller, lambda db, now: _contact(db, caller, id))
         told = notice.test(contact.name, str(uuid.uuid4()), contact.language)

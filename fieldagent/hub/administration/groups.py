@@ -88,7 +88,7 @@ class GroupsApi:
         return json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """What was sent to it stays; nothing more is."""
+        """Remove it: what was sent to it stays; nothing more is."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:

@@ -84,7 +84,8 @@ class KeysApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def add_token(self, request: Request, caller: Caller) -> Response:
-        """Of what is no person: people have passwords, and nobody speaks for another."""
+        """Add a token of what is no person: people have passwords, and nobody speaks for
+        another."""
         refuse_others(request, ())
         given = read_body(request, NEW_TOKEN)
         member, days = given.pop("member"), given.pop("days", None)

@@ -40,7 +40,8 @@ class RecordsApi:
         return page(request, {"audit": found}, "before", following)
 
     async def letters(self, request: Request, caller: Caller) -> Response:
-        """Those of an IMEI that no device has are the operator's, at the hub's machine."""
+        """List them; those of an IMEI that no device has are the operator's, at the hub's
+        machine."""
         refuse_others(request, ("before", "limit"))
         before, _ = place(request)
         limit = number(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))

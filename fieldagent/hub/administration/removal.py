@@ -15,7 +15,7 @@ from fieldagent.system import waits
 
 
 async def delete(acts: Acts, caller: Caller, find: Callable[[Db, float], Subject]) -> None:
-    """Who is stopped in the middle does it again, and it goes on."""
+    """Delete it, a part at a time: who is stopped in the middle does it again, and it goes on."""
     by = str(caller.member)
 
     def begin(db: Db, now: float) -> tuple[Subject, bool]:

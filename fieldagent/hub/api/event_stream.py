@@ -58,8 +58,8 @@ class Follower:
     _told: set[int] = field(default_factory=set)
 
     def fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
-        """Of the next rows behind the place, with their dates, those to be told now; each with the
-        place to which a listener may come back who has had it and those before it."""
+        """Return, of the next rows behind the place, with their dates, those to be told now; each
+        with the place to which a listener may come back who has had it and those before it."""
         found: dict[int, int] = {}
         settled = True
         for number, at in rows:
@@ -76,7 +76,7 @@ class Follower:
 
     @property
     def room(self) -> int:
-        """How many rows to look at."""
+        """Return how many rows to look at."""
         return AT_ONCE + len(self._told)
 
 

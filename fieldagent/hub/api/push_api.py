@@ -126,7 +126,7 @@ class HubApi:
         return json_response({"devices": found})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """How a push stands with each device."""
+        """Return how a push stands with each device."""
         found = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
         if found is None:
             raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")

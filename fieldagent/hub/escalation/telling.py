@@ -256,7 +256,7 @@ class _Tellings:
                     await idle.until_due(written, soonest - self.clock(), news=news)
 
     async def due(self, free: int) -> tuple[float, list[Telling]]:
-        """When something is due, and what of it this process may send now."""
+        """Return when something is due, and what of it this process may send now."""
         with told_once():
             soonest = await self.store.read(next_due)
             if soonest > self.clock():
@@ -269,8 +269,8 @@ class _Tellings:
         return 0.0, []
 
     async def carry_out(self, telling: Telling) -> None:
-        """Where the hub is killed before its end is written down, it is sent again under the same
-        id."""
+        """Tell them. Where the hub is killed before its end is written down, it is sent again under
+        the same id."""
         try:
             result = await self.send(telling)
             text = await persist(

@@ -82,7 +82,7 @@ def with_awaited(db: Db, made: Backlog, now: float) -> Backlog:
 def count_some(
     db: Db, queue: Indexed, after: Sequence[Any]
 ) -> tuple[int, int | None, Sequence[Any] | None]:
-    """How many those are, the oldest item, and behind which place there may be more."""
+    """Return how many those are, the oldest item, and behind which place there may be more."""
     table, key, which = queue
     behind = f"{which} AND ({key}) > ({marks(after)})" if after else which
     last = db.execute(

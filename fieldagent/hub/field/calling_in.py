@@ -57,8 +57,8 @@ def is_due(db: Db, now: float) -> bool:
 
 
 def next_due(db: Db) -> float:
-    """When `is_due` may come to hold by itself, at the soonest; 0 for a moment that nobody knows:
-    for what waits until its device is linked no more, or has credits."""
+    """Return when `is_due` may come to hold by itself, at the soonest; 0 for a moment that nobody
+    knows: for what waits until its device is linked no more, or has credits."""
     return earliest(
         db,
         "SELECT min(at) FROM (SELECT (SELECT min(satellite_from) FROM delivery"

@@ -54,11 +54,11 @@ class Rule(NamedTuple):
         return "; ".join(words)
 
     def first(self, now: float) -> float:
-        """When it is due, as the rule begins."""
+        """Return when it is due, as the rule begins."""
         return min(self._due(now, 0.0))
 
     def after(self, heard: float) -> float:
-        """When it is due next, as an item came: that was the check-in of its day."""
+        """Return when it is due next, as an item came: that was the check-in of its day."""
         return min(self._due(heard, DAY))
 
     def _due(self, now: float, later: float) -> list[float]:
@@ -172,7 +172,7 @@ def look(db: Db, now: float) -> list[str]:
 
 
 def next_late(db: Db) -> float:
-    """When `look` finds something."""
+    """Return when `look` finds something."""
     return earliest(
         db,
         "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"

@@ -38,7 +38,7 @@ class Letter(NamedTuple):
 def keep(
     db: Db, body: bytes, reason: str, *, imei: str = "", device: int | None, way: Bearer, now: float
 ) -> int:
-    """How many older ones had to go for it. `device` is None where nobody has the IMEI."""
+    """Return how many older ones had to go for it. `device` is None where nobody has the IMEI."""
     db.execute(
         "INSERT INTO dead_letter (imei, device, way, body, reason, received)"
         " VALUES (?, ?, ?, ?, ?, ?)",

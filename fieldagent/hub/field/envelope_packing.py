@@ -222,7 +222,7 @@ UNNAMED = b""
 
 
 def forget_name(db: Db, member: int) -> None:
-    """Who knows them by name is told that there is none, with the next message."""
+    """Tell who knows them by name, with the next message, that there is none."""
     db.execute("UPDATE introduced SET digest = ? WHERE member = ?", UNNAMED, member)
 
 

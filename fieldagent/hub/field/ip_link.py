@@ -130,7 +130,7 @@ class Links:
             nursery.cancel_scope.cancel()
 
     async def _farewell(self, token: str) -> LinkEnd:
-        """Why a link must end: whoever may link no more would else come back for ever."""
+        """Return why a link must end: whoever may link no more would else come back for ever."""
         try:
             await self.authenticate(token)
         except Revoked:

@@ -166,7 +166,8 @@ class MobileOriginated:
     async def take_in_from(
         self, imei: str, body: bytes, estimate: Estimate | None = None, *, unusable: str = ""
     ) -> None:
-        """What an operator's gateway brings, of whatever IMEI: implements `operator.TakeIn`."""
+        """Take in what an operator's gateway brings, of whatever IMEI: implements
+        `operator.TakeIn`."""
         while not unusable:
             try:
                 device = await self._store.read(lambda db: device_of_imei(db, imei))
@@ -493,7 +494,8 @@ def _note_key(db: Db, device: Device, trouble: str) -> None:
 
 
 def _estimate_beside(item: Item, taken: _Taken) -> Estimate | None:
-    """Where its sender was, when it does not say so itself and sent it over its own modem."""
+    """Return where its sender was, when it does not say so itself and sent it over its own
+    modem."""
     has_position = isinstance(item, Location | Waypoint)
     return None if has_position or taken.relaying is not None else taken.estimate
 

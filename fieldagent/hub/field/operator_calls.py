@@ -94,7 +94,8 @@ async def carry_out(
     note_fault: Note = log_fault,
     note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
-    """Where the hub is killed before its end is written down, the same bytes go again."""
+    """Make the call. Where the hub is killed before its end is written down, the same bytes go
+    again."""
     try:
         operator = operators.get(call.operator)
         if operator is None:

@@ -55,7 +55,7 @@ class _UnderWay(NamedTuple):
 
 
 def cannot(kit: Candidate) -> str:
-    """Why a kit cannot take any; empty where it can, or is not known yet."""
+    """Return why a kit cannot take any; empty where it can, or is not known yet."""
     if kit.disabled is not None:
         return sentence("it is disabled")
     if kit.installed == "package":
@@ -161,7 +161,7 @@ def note(db: Db, device: int, report: OfferReport, now: float) -> None:
 
 
 def next_due(db: Db) -> float:
-    """When `look` may find something: at once while one is under way."""
+    """Return when `look` may find something: at once while one is under way."""
     found = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
     return 0.0 if found else inf
 

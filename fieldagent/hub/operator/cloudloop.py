@@ -328,7 +328,7 @@ class _Fetch:
         await self._book.note(record.id)
 
     async def _follow(self) -> None:
-        """How far what was handed over has come."""
+        """Follow how far what was handed over has come."""
         for each in await self._book.under_way():
             state = await self._api.state_of(each.id)
             if state and state != each.state:

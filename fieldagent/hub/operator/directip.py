@@ -90,7 +90,8 @@ DIRECTIP = {
 
 
 def judge(status: int) -> Verdict:
-    """How a call ended that the gateway confirmed: 0 to 50 is a place in the modem's queue."""
+    """Return how a call ended that the gateway confirmed: 0 to 50 is a place in the modem's
+    queue."""
     if 0 <= status <= 50:
         return Verdict(Outcome.SENT, waiting=status)
     return Verdict(Outcome.NOT_SENT, DIRECTIP.get(status) or unknown(str(status)))

@@ -170,7 +170,7 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
 
 
 def next_due(db: Db) -> float:
-    """When `look` finds something."""
+    """Return when `look` finds something."""
     sql = "SELECT min(due + margin) FROM route WHERE ended IS NULL AND alarm IS NULL"
     return earliest(db, sql)
 

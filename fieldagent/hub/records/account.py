@@ -23,7 +23,7 @@ class Account:
 
     @property
     def mt_bytes(self) -> int:
-        """What its modem takes in one message."""
+        """Return what its modem takes in one message."""
         return mt_bytes_of(self.modem)
 
     @property

@@ -162,7 +162,7 @@ def look(db: Db, now: float) -> list[str]:
 
 
 def next_look(db: Db) -> float:
-    """When `look` finds something, as far as is known."""
+    """Return when `look` finds something, as far as is known."""
     kinds = {(workspace, kind) for _, workspace, kind in db.execute(_UNREACHED)}
     return min((reached_until(db, *each) for each in kinds), default=inf)
 

@@ -31,7 +31,7 @@ def topic(device: int) -> str:
 
 
 def note(db: Db, device: int, report: KitReport, now: float) -> None:
-    """Of a device that was heard of (`contact.note`)."""
+    """Note what a device tells of itself that was heard of (`contact.note`)."""
     if report.modems:
         told = json.dumps([asdict(each) for each in report.modems])
         db.execute(
@@ -95,8 +95,8 @@ def last_number(db: Db, device: int) -> int:
 
 
 def touch_directory(db: Db, workspace: int) -> None:
-    """Who there is in a workspace has changed: kits that are linked are told now, others when they
-    are."""
+    """Note that who there is in a workspace has changed: kits that are linked are told now, others
+    when they are."""
     db.execute("UPDATE workspace SET directory = directory + 1 WHERE id = ?", workspace)
     for (device,) in db.execute(
         "SELECT lease.device FROM lease JOIN device ON device.id = lease.device"

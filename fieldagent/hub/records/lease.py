@@ -172,7 +172,7 @@ def end(db: Db, device: int) -> None:
 
 
 def linked(db: Db, now: float) -> int:
-    """How many devices are linked, over all processes."""
+    """Return how many devices are linked, over all processes."""
     ((devices,),) = db.execute(f"SELECT count(*) FROM device WHERE {IS_LINKED}", now)
     return int(devices)
 

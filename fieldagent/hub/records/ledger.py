@@ -421,8 +421,8 @@ def _is_for(posting: Posting, member: int, device: int) -> bool:
 
 
 def _satellite_from(posting: Posting, asks: int, now: float, grace: float) -> float | None:
-    """When it may be paid for: an SOS at once. What an agent sent to everybody is, if its addressee
-    asks for that."""
+    """Return when it may be paid for: an SOS at once. What an agent sent to everybody is, if its
+    addressee asks for that."""
     if posting.sos:
         return now
     pays = posting.source is None if posting.over_satellite is None else posting.over_satellite
@@ -632,7 +632,7 @@ def expire(db: Db, now: float) -> int:
 
 
 def next_expiry(db: Db) -> float:
-    """When `expire` finds something."""
+    """Return when `expire` finds something."""
     sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
     return earliest(db, sql)
 

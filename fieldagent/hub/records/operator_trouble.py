@@ -47,8 +47,8 @@ def note_account_works(db: Db, operator: str, now: float) -> None:
 
 
 def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
-    """Of these plans of the account little is left: raise the alarm of each workspace that has a
-    device there, once, until enough is left of all; return what to log."""
+    """Note that little is left of these plans of the account: raise the alarm of each workspace
+    that has a device there, once, until enough is left of all; return what to log."""
     trouble = f"{operator} balance"
     if not short:
         _note_over(db, trouble, "enough is left of each plan again", now)

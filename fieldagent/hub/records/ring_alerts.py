@@ -105,7 +105,7 @@ def is_due(db: Db, now: float) -> bool:
 
 
 def next_due(db: Db) -> float:
-    """When `is_due` may come to hold by itself, at the soonest."""
+    """Return when `is_due` may come to hold by itself, at the soonest."""
     return earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
 
 

@@ -163,7 +163,7 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
 
 
 def next_due(db: Db) -> float:
-    """When `look` finds something."""
+    """Return when `look` finds something."""
     return earliest(db, "SELECT min(due) FROM watch_hours")
 
 

@@ -149,7 +149,7 @@ def note_event(
     name: str = "",
     detail: str = "",
 ) -> None:
-    """Who did it is a member, or a contact of that name."""
+    """Note a step of it. Who did it is a member, or a contact of that name."""
     db.execute(
         "INSERT INTO sos_event (sos, at, event, member, name, detail) VALUES (?, ?, ?, ?, ?, ?)",
         *(sos, now, event, member, name, detail),

@@ -101,7 +101,8 @@ class Health:
         return REASON
 
     async def metrics(self, request: Request) -> Response:
-        """What the process knows by itself is told whether the database answers or not."""
+        """Return the figures: what the process knows by itself is told whether the database answers
+        or not."""
         read: dict[str, float] = {}
         failing: Mapping[tuple[str, str, str], int] = {}
         balances: list[tuple[str, str, float]] = []

@@ -23,7 +23,7 @@ AGAIN = 1.0
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """What is within is done another time, if it cannot be now."""
+    """Let what is within be done another time, if it cannot be now."""
     try:
         yield
     except StoreUnavailable as trouble:

@@ -67,7 +67,7 @@ class Connections:
 
     @contextmanager
     def told_in_words(self) -> Iterator[None]:
-        """What the server or the way to it does not do is StoreUnavailable."""
+        """Raise StoreUnavailable for what the server, or the way to it, does not do."""
         try:
             yield
         except _NOT_PREPARED as error:

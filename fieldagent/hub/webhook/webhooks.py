@@ -103,7 +103,7 @@ class _Posts:
                 await idle.until_due(written, soonest - self.clock(), news=news)
 
     async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
-        """When something falls due, and the runs that this process has claimed."""
+        """Return when something falls due, and the runs that this process has claimed."""
         now = self.clock()
         lanes, down = await self.store.read(lambda db: (look(db), failing(db)))
         chosen, soonest = self.flows.choose(lanes, now, down)

@@ -310,8 +310,8 @@ def cut_power(directory: Path, synchronous: str, after: int) -> tuple[int, int]:
                     os.close(handle)
                     writer.kill()
         subprocess.run(["umount", mount], check=True)
-        # Who has a namespace of mounts of their own by now may have this one too, and keeps the disk
-        # as it is, shut down: what is on it is looked at in a copy.
+        # A namespace of mounts that somebody has made meanwhile may have this one too, and keeps
+        # the disk as it is, shut down: what is on it is looked at in a copy.
         left = directory / "left.img"
         subprocess.run(["cp", "--sparse=always", image, left], check=True)
         subprocess.run(["mount", "-o", "loop", left, mount], check=True)

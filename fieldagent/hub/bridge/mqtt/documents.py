@@ -40,7 +40,7 @@ class KitItem(NamedTuple):
 
     @property
     def has_way(self) -> bool:
-        """Whether people ask how far it has come: hardly where a kit was each minute."""
+        """Return whether people ask how far it has come: hardly where a kit was each minute."""
         return self.kind != "location" or self.sos
 
 

@@ -112,7 +112,7 @@ class Exchange:
                 self._tell(guest, tak.CHAT, said.raw)
 
     def leave(self, guest: TakGuest) -> None:
-        """Where a phone was stays on the map until it is stale."""
+        """Forget a phone that has gone; where it was stays on the map until it is stale."""
         if guest not in self._guests:
             return
         del self._guests[guest]

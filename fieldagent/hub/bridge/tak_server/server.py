@@ -104,7 +104,7 @@ async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> Non
 
 
 async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, workspace: int) -> None:
-    """Where phones that were invited fetch their certificates."""
+    """Serve where phones that were invited fetch their certificates."""
     by, now = await phones.prepare(), host.clock()
     enrolment = Enrolment(host.store, workspace, by, host.clock)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
