@@ -144,7 +144,7 @@ def _become(owner: Owner) -> None:
 
 
 def owner_of(folder: Path) -> Owner:
-    """Whose `folder` is; of one that is not there, whose the last on the way to it is.
+    """Return whose `folder` is; of one that is not there, whose the last on the way to it is.
 
     Every folder on the way is root's or the owner's, none of root's can be changed by others, and
     no link is followed that root has not laid. Raises UnsafeFolder, OSError.

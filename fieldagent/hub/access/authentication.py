@@ -83,7 +83,7 @@ class Authentication:
         return caller
 
     async def password_owner(self, head: Request, username: str, password: str) -> int:
-        """Whose password it is, who signs in. Raises Problem 401, 429."""
+        """Return whose password it is, who signs in. Raises Problem 401, 429."""
         source = source_of(address_of(head, self._trusted))
         await self.devices.load()
         member = await self._passwords.owner(

@@ -212,8 +212,10 @@ def _in_force(known: _Known | None, now: float) -> _Known | None:
 
 
 def admitted(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
-    """Return, of each call, who may send a body, or what stands against it whatever that holds; None
-    for a stranger, where something of the proof is wrong. By one statement, however many they are.
+    """Return, of each call, who may send a body, or what stands against it whatever that holds.
+
+    It is None for a stranger, where something of the proof is wrong. By one statement, however many
+    they are.
     """
     known = _known(db, calls)
     found = [_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
