@@ -178,9 +178,10 @@ def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) ->
                 return {each["state"] for each in payload["hooks"].values()}
 
             until(lambda: states() == {"handed"})
-            assert {"the script", "the webhook"} <= faults(kit).keys()
+            told = {f"the handover to the {hook}" for hook in ("script", "webhook")}
+            assert told <= faults(kit).keys()
             assert kit.post("and out").body["status"] == "Delivered"
-            works_on(kit, "the webhook", *broken)
+            works_on(kit, "the handover to the webhook", *broken)
 
 
 def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
