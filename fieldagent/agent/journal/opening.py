@@ -194,8 +194,11 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
     # Where nothing was damaged, an agent does without the memory that saving takes.
     from fieldagent.agent.journal.rescue.mending import mend
 
-    bad = _name_for(path)
-    saved = mend(path, _beside(path, MENDED), mark, why, bad.name)
+    new, bad = _beside(path, "-mending"), _name_for(path)
+    for suffix in FILES:
+        _beside(new, suffix).unlink(missing_ok=True)
+    saved = mend(path, new, mark, why, bad.name)
+    new.rename(_beside(path, MENDED))
     _take_over(path)
     log.error(
         "the journal was damaged (%s): %s. The damaged one is kept as %s; `fieldagent status`"

@@ -14,6 +14,9 @@ const RANKS = Object.keys(KINDS);
 /** Percent of a battery, share of a day's credits, and seconds. */
 const BATTERY_LOW = 20, CREDITS_LOW = 0.2, SILENT = 86_400, AHEAD = 120;
 
+/** Settings that a kit was offered, as the hub says of them: number, state, and why. */
+const OFFER = /^(\d+) (\w+)(?:: (.+))?$/s;
+
 /** What is wrong with a `device` of the hub's list: kind and words, the worst first.
  *
  * `incidents` are the SOS and alarms of it that are not closed; `dated` is the date of its last
@@ -36,16 +39,16 @@ export function troubles(device, incidents, dated, now) {
     if (left <= CREDITS_LOW * (perDay - sosReserve)) add("budget", say("{left} of {n} credits left today", { left, n: perDay - sosReserve }));
   }
   if (/ fell back to /.test(device.lastUpdate ?? "")) add("update", say("update: {what}", { what: because(device.lastUpdate) }));
-  if (/^[0-9]+ (refused|back)\b/.test(device.settings ?? "")) add("update", say("settings {what}", { what: offered(device.settings) }));
+  if (["refused", "back"].includes(OFFER.exec(device.settings ?? "")?.[2])) add("update", say("settings {what}", { what: offered(device.settings) }));
   if (dated !== null && dated > now + AHEAD) add("clock", say("its clock is ahead"));
   if (device.rebuild) add("other", rebuilt(device.rebuild));
   for (const text of [device.trouble, device.satelliteTrouble]) if (text) add("other", text);
   return found.sort((one, other) => RANKS.indexOf(one.kind) - RANKS.indexOf(other.kind));
 }
 
-/** What came of the settings that a kit was offered last, of which the hub says number, state, why. */
+/** What came of the settings that a kit was offered last, in words. */
 export function offered(settings) {
-  const [, number, state, why] = /^(\d+) (\w+)(?:: (.+))?$/s.exec(settings);
+  const [, number, state, why] = OFFER.exec(settings);
   return `${number} ${term(state)}${why ? `: ${because(why)}` : ""}`;
 }
 

@@ -1,7 +1,7 @@
 """Writes a whole journal beside a damaged one, with all of it that could be saved.
 
-The damaged one is only read. The new one has its name once it is complete: power may fail at any
-moment, and the next start begins anew or goes on with what is there (`opening`).
+The damaged one is only read. Power may fail at any moment: `opening` gives the new one its name
+once it is complete, and at the next start begins anew, or goes on with what is there.
 """
 
 from __future__ import annotations
@@ -22,16 +22,13 @@ from fieldagent.store.sqlite import connect, reader
 log = logging.getLogger(__name__)
 
 
-def mend(path: Path, mended: Path, mark: HighWater, why: str, bad: str) -> str:
-    """Write the journal `mended`, and return in words what was saved.
+def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
+    """Write the journal `new`, of which nothing is there yet, and return in words what was saved.
 
     `mark` says how far the damaged one at `path` had come, `why` what is damaged, and `bad` under
     which name it is going to be kept. Raises sqlite3.Error, OSError.
     """
     log.error("the journal %s is damaged (%s): what is whole in it is being saved", path, why)
-    new = path.with_name(f"{path.name}-mending")
-    for suffix in ("", "-wal", "-shm"):
-        new.with_name(new.name + suffix).unlink(missing_ok=True)
     pages = Pages(_content(path), _content(path.with_name(f"{path.name}-wal")))
     connection = connect(new, JOURNAL, checked=True)
     try:
@@ -39,7 +36,6 @@ def mend(path: Path, mended: Path, mark: HighWater, why: str, bad: str) -> str:
         saved = _save(pages, connection, mark, now, f"the journal was damaged ({why})", bad)
     finally:
         connection.close()
-    new.rename(mended)
     return saved.in_words()
 
 
