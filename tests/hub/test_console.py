@@ -387,16 +387,14 @@ def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
     with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
         kit = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
         with console(opened, running, "1280-light") as shown, agent(tmp_path, kit) as ada:
-            held: list[Any] = []
-            shown.route("**/api/events*", lambda route: held.append(route))
+            held = Held(shown, STREAM)
             sign_in_as_olga(shown)
             assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
             _, headers, _ = sign_in(running, "olga@example.org")
             mine = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
             until(lambda: json.loads(call(running, "GET", "/api/sos?state=open", **mine)[2])["sos"])
             assert shown.locator("#sos li.open").count() == 0
-            (stream,) = held
-            stream.continue_()
+            held.release()
             shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
 
 
@@ -423,18 +421,29 @@ class Held:
     def __init__(self, shown: Any, which: str) -> None:
         self._shown, self._which = shown, which
         self._kept: list[Any] = []
-        shown.route(which, lambda route: self._kept.append(route))
+        self._holds = True
+        self._ended: list[Any] = []
+        shown.on("response", lambda response: self._ended.append(response.request))
+        shown.on("requestfailed", lambda request: self._ended.append(request))
+        shown.route(which, self._meet)
+
+    def _meet(self, route: Any) -> None:
+        if self._holds:
+            self._kept.append(route)
+        else:
+            route.continue_()
 
     def wait(self, many: int = 1) -> None:
         """Until there are as many."""
         until(lambda: self._shown.evaluate("true") and len(self._kept) >= many)
 
     def release(self) -> None:
-        """Let each go, once the one before it is answered."""
-        # The page gives up one that is kept for too long, and asks anew.
-        for route in (each for each in self._kept if each.request.failure is None):
-            with self._shown.expect_response(self._which):
-                route.continue_()
+        """Let each go, once the one before it is answered, or given up by the page, which does that
+        with one that is kept for too long and asks anew."""
+        self._holds = False
+        for route in self._kept:
+            route.continue_()
+            until(lambda one=route.request: self._shown.evaluate("true") and one in self._ended)
         self._shown.unroute(self._which)
 
 
