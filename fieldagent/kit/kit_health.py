@@ -29,6 +29,11 @@ BOOTS = 3
 WORKS = {"ready": 2, "busy": 2, "no service": 1}
 """Of a channel's states, those in which it works; a higher one is better."""
 
+SOS_IN_MEMORY = (
+    "an SOS is open that memory alone has ({}), and to stop the agent would lose it: see to the"
+    " disk, or wait until the SOS has ended"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -115,6 +120,18 @@ def status(settings: Path) -> dict[str, Any] | None:
     except CallFailed:
         return None
     return found
+
+
+def unsafe_to_stop(port: int) -> str:
+    """Tell why the agent may not be stopped now: an open SOS that its disk does not have would be
+    lost. Empty where it may, and where no agent answers."""
+    try:
+        found = call(port, "GET", "/api/status", timeout=ANSWERS).body
+    except CallFailed:
+        return ""
+    # One of before does not tell of its disk.
+    why = found["journal"].get("notOnDisk")
+    return SOS_IN_MEMORY.format(why) if why and found["sos"]["active"] else ""
 
 
 def working_channels(port: int) -> dict[str, str] | None:

@@ -103,6 +103,8 @@ def _begin(
             return again
         if change.number < last:
             raise NotForThisKit(f"later ones were here before, number {last}")
+        if why := kit_health.unsafe_to_stop(load(settings).api_port):
+            raise NotForThisKit(why)
         before = settings.read_text(encoding="utf-8")
         after, meant = changed(before, change, settings)
     except (NotForThisKit, NotAChange, NotSigned, InvalidSettings, UnicodeDecodeError) as wrong:

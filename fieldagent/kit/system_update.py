@@ -100,6 +100,8 @@ def _may_be_taken(
         settings = load(order.settings)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
+    if why := kit_health.unsafe_to_stop(settings.api_port):
+        raise NotTaken(why)
     return image, SystemTrial(
         version=image.name.version,
         previous_version=now.version,

@@ -90,6 +90,8 @@ def begin(
         settings = load(order.settings)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
+    if why := kit_health.unsafe_to_stop(settings.api_port):
+        raise NotTaken(why)
     offered = Trial(
         version=next_,
         previous_version=now,

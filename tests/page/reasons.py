@@ -283,7 +283,7 @@ NAMED = {
     "hub/records/ledger.py": ("CAME_BACK", "REPLACED"),
     "hub/records/mt_copies.py": ("GOES_AGAIN",),
     "agent/inbound/reception.py": ("UNTAGGED_PEER", "OTHER_KEY", "_in_words"),
-    "kit/kit_health.py": ("watched", "_unfit"),
+    "kit/kit_health.py": ("SOS_IN_MEMORY", "watched", "_unfit"),
     "kit/system_trial.py": ("NEVER_STARTED",),
     "kit/update_offer.py": ("_taken",),
     "page/map_file.py": ("why",),

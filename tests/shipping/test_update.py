@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.kit import kit_health
+from fieldagent.kit.settings_trial import SettingsPlace
+from fieldagent.wire.kit_note import SettingsOffer
+from fieldagent.wire.settings_change import SettingsChange, kit_of
 from tests.file_server import file_server
 from tests.processes import PATIENCE, administer, sky, until
 from tests.shipping.update_kit import Kit, kit, linked_kit, rebuilt, version
@@ -79,6 +83,37 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
     again = ready.update(new)
     assert again.returncode == 65
     assert "9.0.0 is what runs" in again.stderr
+
+
+def test_an_sos_that_memory_alone_has_is_not_left_behind(
+    zipapp: Path, programs: Path, tmp_path: Path
+) -> None:
+    """Neither by a program nor by settings from afar: it is told what to do, and done once the SOS
+    has ended."""
+    (tmp_path / "kit/state/journal.sqlite3").mkdir(parents=True)
+    with kit(tmp_path / "kit", zipapp, {"satellite-port": str(tmp_path / "nobody")}) as made:
+        made.systemctl("start", "fieldagent.service")
+        until(lambda: made.version() != "")
+        before = made.version()
+        made.call("POST", "/api/sos", {"text": "leg broken"})
+        new = signed(made, rebuilt(zipapp, programs / "9.0.0.pyz", version("9.0.0")))
+        done = made.update(new, *SOON)
+        assert done.returncode != 0
+        assert "an SOS is open that memory alone has (" in done.stderr
+        assert "it is a folder" in done.stderr
+        place = SettingsPlace(tmp_path / "kit/state-update")
+        signed_text = programs / "settings"
+        change = SettingsChange("kit", kit_of(""), 1, (("sos-repeat", "900"),))
+        signed_text.write_text(change.text())
+        offer = SettingsOffer(signed_text.read_text(), made.signer.sign(signed_text))
+        (tmp_path / "kit/state/settings.offer").write_bytes(offer.encode())
+        made.take_settings()
+        until(place.result.exists)
+        assert "memory alone has" in json.loads(place.result.read_bytes())["why"]
+        assert made.version() == before
+        made.call("DELETE", "/api/sos")
+        until(lambda: not made.call("GET", "/api/status")["sos"]["active"])
+        assert kit_health.unsafe_to_stop(made.port) == ""
 
 
 def test_what_has_changed_is_all_that_is_fetched(ready: Kit, zipapp: Path, programs: Path) -> None:
