@@ -211,15 +211,16 @@ def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) 
     assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"] == queued
 
 
-def test_a_dry_run_tells_what_a_transmission_takes(kit: Agent) -> None:
-    # The first that leaves asks who is who, within what is paid already.
-    assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
-    estimate = kit.call("POST", "/api/package/cost", MESSAGE).body["channels"]["Satellite"]
-    answer = kit.call("POST", "/api/package", MESSAGE).body
-    story = kit.call("GET", f"/api/package/{answer['id']}").body["story"]
-    sent = next(line for line in story if line["event"] == "sent")
-    assert estimate["credits"] == 1
-    assert sent["detail"].startswith(f"{estimate['bytes']} bytes, 1 credit")
+def test_a_dry_run_tells_what_a_transmission_takes(tmp_path: Path) -> None:
+    with sky(tmp_path), agent(tmp_path) as kit:
+        # The first that leaves asks who is who, within what is paid already.
+        assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
+        estimate = kit.call("POST", "/api/package/cost", MESSAGE).body["channels"]["Satellite"]
+        answer = kit.call("POST", "/api/package", MESSAGE).body
+        story = kit.call("GET", f"/api/package/{answer['id']}").body["story"]
+        sent = next(line for line in story if line["event"] == "sent")
+        assert estimate["credits"] == 1
+        assert sent["detail"].startswith(f"{estimate['bytes']} bytes, 1 credit")
 
 
 def test_a_dry_run_tells_when_such_arrive_once_some_have(kit: Agent) -> None:
