@@ -32,6 +32,8 @@ from tests.running import running
 
 BOUND = 5.0
 """Seconds from the end of a hub until another has told of an SOS."""
+START = 1.0
+"""Seconds in which a hub has started on a machine that has nothing else to do, twice over."""
 
 
 def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_path: Path) -> None:
@@ -54,7 +56,9 @@ def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_p
         administer(database, "webhook", "add", pager.url, "--untried")
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", **relay.settings}
         at_silent = {**settings, "smtp-port": str(silent.getsockname()[1])}
+        began = time.monotonic()
         dies = stack.enter_context(hub(folder(tmp_path / "dies"), at_silent))
+        start = time.monotonic() - began
         kit = stack.enter_context(agent(tmp_path, kit_of(dies, token)))
         raise_sos(kit, database)
         assert came.wait(PATIENCE)
@@ -72,7 +76,8 @@ def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_p
         ids = [each["webhook-id"] for each in pager.headers if "fieldagent-sos" in each]
         until(lambda: [each["webhook-id"] for each in pager.headers].count(ids[0]) == 2)
         relay.mail()
-        assert time.monotonic() - began < BOUND
+        # Where much else runs a start takes longer, and so does all that is bounded here.
+        assert time.monotonic() - began < BOUND * max(1.0, start / START)
 
 
 def _claim(db: Db) -> None:
