@@ -156,6 +156,8 @@ def main(links: int = LINKS) -> None:
                 row("  at rest, of a core", share, "<= 0.15")
                 running.process.kill()
                 port = running.port
+            while any(each.linked for each in found):
+                time.sleep(0.1)
             with hub(folder, {**settings, "port": str(port)}) as again:
                 came = all_linked(found, links, pusher(again, proof, folder / "ca.pem"))
                 _tell("  the hub was killed: all linked again", came, "<= 120")
