@@ -1,9 +1,10 @@
 """Virtual time jumps once nothing is on its way any more, however busy the machine is.
 
 trio lets a MockClock jump when nothing has come for `autojump_threshold` seconds. What was written
-to a pty is handed over by a thread of the kernel's, a commit is made by a thread of ours, and a
-hook is a process: each may take longer than that where many want the processor. Time would then
-jump past what is there already, and deadlines would pass that no agent misses.
+to a pty is handed over by a thread of the kernel's, as is what waits for its turn on the way to a
+socket; a commit is made by a thread of ours, and a hook is a process: each may take longer than
+that where many want the processor. Time would then jump past what is there already, and deadlines
+would pass that no agent misses.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def install() -> None:
 
     def autojump(clock: MockClock) -> None:
         probe.pass_through()
-        if not _a_thread_works() and not _a_child_works() and not _something_has_come():
+        if not (
+            _a_thread_works() or _a_child_works() or _a_packet_waits() or _something_has_come()
+        ):
             jump(clock)
 
     MockClock._autojump = autojump  # type: ignore[method-assign, assignment]
@@ -70,6 +73,18 @@ def _state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
     except OSError:
         return "X"
+
+
+SOFTNET = Path("/proc/net/softnet_stat")
+BACKLOG = 11
+"""Which number of its lines, one a processor, is of the packets that wait: since Linux 5.10."""
+
+
+def _a_packet_waits() -> bool:
+    """One of this machine's own: what is sent over the loopback is taken to its socket by the
+    kernel, later where it has much of that to do."""
+    lines = (line.split() for line in SOFTNET.read_text().splitlines())
+    return any(int(line[BACKLOG], 16) for line in lines if len(line) > BACKLOG)
 
 
 def _something_has_come() -> bool:

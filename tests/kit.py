@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,21 @@ from fieldagent.system.lived_time import MachineClocks
 from fieldagent.wire.envelope import Entry, decode, digest_of, digest_of_slices, encode
 from fieldagent.wire.fragments import cut
 from fieldagent.wire.outcome import Outcome
+from tests.processes import PATIENCE
 from tests.running import running
 
 START = 1_790_000_000.0
 HEAD_START = 120.0
 RATES = [pytest.param(0.0, id="time-stands-still"), pytest.param(1.0, id="time-passes")]
 """How fast virtual time runs while code does. At 0 no test sees a moment that has just passed."""
+
+
+def fail_after(seconds: float) -> AbstractContextManager[trio.CancelScope]:
+    """As trio's; where time passes while code runs, with what a busy machine may take for that: the
+    bound itself is held where it stands still."""
+    clock = trio.lowlevel.current_clock()
+    assert isinstance(clock, trio.testing.MockClock)
+    return trio.fail_after(seconds + PATIENCE * clock.rate)
 
 
 class TrustedClocks(MachineClocks):

@@ -44,7 +44,7 @@ from tests.agent.channels.contract import Checked
 from tests.http.serving import serving
 from tests.hub.memory_mailbox import TOKEN, MemoryHub
 from tests.hub.serving import CA, STRANGER, Wire, hub_end, server_tls, wired
-from tests.kit import RATES, Kit, kit
+from tests.kit import RATES, Kit, fail_after, kit
 from tests.processes import until_async
 
 START = 1_790_000_000
@@ -102,12 +102,12 @@ def over(wire: Wire, ca: Path, **how: Any) -> HubAddress:
 
 
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
-    with trio.fail_after(within):
+    with fail_after(within):
         return (await k.endings.outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Any, within: float = 900) -> None:
-    with trio.fail_after(within):
+    with fail_after(within):
         while not condition():
             await trio.sleep(2)
 

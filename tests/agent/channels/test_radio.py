@@ -33,7 +33,7 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.fragments import split
 from fieldagent.wire.outcome import Outcome
 from tests.agent.channels.radio_kit import Station, on_air, station, until
-from tests.kit import RATES, START
+from tests.kit import RATES, START, fail_after
 
 RADIO, CELLULAR, SATELLITE = Channel.RADIO, Channel.CELLULAR, Channel.SATELLITE
 KEY = derive_key(bytes(32), "AIR")
@@ -124,7 +124,7 @@ async def test_behind_a_hill_what_waits_goes_once_somebody_is_heard(
         before = len(ada.messages())
         sky.air.losses = None
         await until(lambda: len(ada.messages()) > before)
-        with trio.fail_after(10):
+        with fail_after(10):
             assert await ada.outcome(sequence) is Status.DELIVERED
         nursery.cancel_scope.cancel()
 
@@ -192,7 +192,7 @@ async def test_a_round_of_fragments_is_answered_once(
             await until(lambda each=each: bool(each.outbox.link.facts.get("node")))  # type: ignore[misc]
             assert await each.outcome(await each.post()) is Status.DELIVERED
         sky.log.clear()
-        with trio.fail_after(600):
+        with fail_after(600):
             assert await ada.outcome(await ada.post(data=data(3000))) is Status.DELIVERED
         said = [line for line in sky.log if line.startswith("node 2 transmits")]
         assert 1 <= len(said) <= answers
@@ -211,7 +211,7 @@ async def test_what_is_cancelled_ends_its_round(tmp_path: Path, clock: Any) -> N
         while len([line for line in sky.log if line.startswith("node 1 transmits")]) < 3:
             await trio.sleep(0.1)
         sky.air.losses = {}  # nobody answers
-        with trio.fail_after(60):
+        with fail_after(60):
             assert (await ada.cancellation.cancel(2)).status is Status.CANCELED
 
 
@@ -368,7 +368,7 @@ async def test_who_answered_lately_is_asked_soon_though_the_radio_was_away(
         sky.nodes.plug(sky.nodes.sockets[0])
         await trio.sleep(60)
         losses[1, 2] = 0.0
-        with trio.fail_after(150):
+        with fail_after(150):
             assert await ada.outcome(second) is Status.DELIVERED
 
 
@@ -472,7 +472,7 @@ async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
 
 async def _carry_over(outbox: Any, outcome: Outcome = Outcome.SENT) -> Any:
     """What a driver of that channel would send to the hub."""
-    with trio.fail_after(600):
+    with fail_after(600):
         await outbox.ready()
     transmission = outbox.load(340)
     await outbox.settle(transmission, outcome)

@@ -37,7 +37,7 @@ from fieldagent.system.supervisor import Supervisor
 from fieldagent.wire.envelope import Entry, Report, digest_of_slices
 from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
 from tests.agent.channels.contract import Checked
-from tests.kit import RATES, Kit, kit
+from tests.kit import RATES, Kit, fail_after, kit
 
 
 @pytest.fixture(params=RATES)
@@ -111,12 +111,12 @@ async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
 
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
     """The terminal status of a Package that was posted."""
-    with trio.fail_after(within):
+    with fail_after(within):
         return (await k.endings.outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Any, within: float = 900) -> None:
-    with trio.fail_after(within):
+    with fail_after(within):
         while not condition():
             await trio.sleep(2)
 
@@ -721,7 +721,7 @@ async def test_a_message_that_was_given_anew_when_power_failed_is_not_taken_for_
             context.setattr(kind, after, cut)
             async with agent(sky) as k:
                 id_ = await k.post()
-                with trio.fail_after(900):
+                with fail_after(900):
                     await second.wait()
         assert sky.contents == []
         async with agent(sky) as k:

@@ -33,7 +33,7 @@ from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.wire import imt
 from fieldagent.wire.credit import by_bytes
 from tests.agent.channels.contract import Checked
-from tests.kit import RATES, Kit, kit
+from tests.kit import RATES, Kit, fail_after, kit
 
 LARGE = bytes(range(256)) * 300
 """76 800 bytes: 54 segments."""
@@ -108,12 +108,12 @@ async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
 
 async def outcome(k: Kit, id_: int, within: float = 3600) -> Status | None:
     """The terminal status of a Package that was posted."""
-    with trio.fail_after(within):
+    with fail_after(within):
         return (await k.endings.outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Callable[[], object], within: float = 3600) -> None:
-    with trio.fail_after(within):
+    with fail_after(within):
         while not condition():
             await trio.sleep(1)
 
