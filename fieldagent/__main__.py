@@ -14,6 +14,8 @@ start most of all."""
 
 
 def main() -> int:
+    """Carry out the command line and return its exit code: 130 after Ctrl-C, 141 where nobody reads
+    the output any more."""
     gc.set_threshold(YOUNG_MAX)
     try:
         return _carry_out(sys.argv[1:])

@@ -316,6 +316,8 @@ def _channels(settings: Settings) -> frozenset[Channel]:
 
 
 def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
+    """Return a channel's queue, still without the Packages that wait, but with what an unsettled
+    intent left in flight; satellite's also with the kinds that a command holds back."""
     known = outbound.intent_of(journal, channel)
     queue = ChannelQueue(channel, None if known is None else known[1])
     if channel is Channel.SATELLITE:

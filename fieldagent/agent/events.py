@@ -82,6 +82,8 @@ class Events:
         self._news = trio.Event()
 
     async def listen(self, asked: StreamAsked) -> AsyncIterator[bytes]:
+        """Yield the bytes of a stream of server-sent events for one listener, from where it asked
+        on; where nothing happens, every `asked.quiet` seconds what shows that the stream lives."""
         if not self._listeners:
             # What was told to others may be long ago.
             self._conditions.clear()

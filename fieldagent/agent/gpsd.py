@@ -27,6 +27,8 @@ KNOWN = 3600.0
 
 
 async def keep_told(clock: LivedTime, gpsd: tuple[str, int]) -> None:
+    """Tell `clock` the time of gpsd at (host, port) as long as the system's clock is not trusted:
+    again `KNOWN` seconds after a fix, `AGAIN` where there was none. Never returns."""
     while True:
         pause = AGAIN
         if clock.source() in ("", *RANKS):

@@ -147,6 +147,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def hub_address(value: str) -> str:
+    """Read https:// and a host, http:// on loopback; a last slash goes. Raises WrongProperty."""
     parts = urlsplit(url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise WrongProperty(f"must be https:// and a host, with a port perhaps, not {value!r}")
@@ -630,6 +631,7 @@ def keys_of(text: str) -> Sequence[Key]:
 
 
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings of the text at `path`. Raises InvalidSettings with every fault."""
     own = own_keys(text)
     values, pairs, faults = read(text, path, [*KEYS, *own])
     sms_keys = sms_settings.KEYS

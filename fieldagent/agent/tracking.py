@@ -62,6 +62,8 @@ class Tracking:
         return GAP * told.interval * (told.satellite_factor if told.costly else 1.0)
 
     def status(self) -> dict[str, float | None]:
+        """Return the interval that people chose and the one in use, in seconds, and when the next
+        position is due and the tracker told so, in Unix time; None where not known."""
         told = self.tracker
         return {
             "chosenInterval": self.chosen,

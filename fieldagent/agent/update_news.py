@@ -107,6 +107,8 @@ class UpdateNews:
         return [told] if told else []
 
     async def keep_looking(self) -> None:
+        """Look each day for news of updates, each hour where the last look failed, and soon after a
+        new offer of the hub's; warn in the log where there were none for long. Never returns."""
         await waits.sleep(SOON)
         while True:
             offered = self._offered()

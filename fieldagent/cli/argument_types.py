@@ -9,6 +9,8 @@ from fieldagent.system.span import read_span
 
 
 def minute(text: str) -> int:
+    """Read a time of day such as 06:30, and return the minutes since midnight. Raises
+    ValueError."""
     hour, minute = text.split(":")
     if not (0 <= int(hour) < 24 and 0 <= int(minute) < 60):
         raise ValueError
@@ -29,6 +31,8 @@ def _up_to(most: int, what: str) -> Callable[[str], int]:
 
 
 def wait(text: str) -> int:
+    """Read a span such as 90s, 5m or 2h, from 10 s to a week, and return its seconds. Raises
+    ValueError."""
     seconds = read_span(text)
     if seconds is None or not 10 <= seconds <= 604_800:
         raise ValueError

@@ -35,6 +35,8 @@ CHANNEL: dict[str, Any] = {
 
 
 def dispatch(arguments: Sequence[str]) -> int:
+    """Carry out a command line and return its exit code; without a subcommand print the help, and
+    return USAGE. Wrong arguments raise SystemExit, as argparse does."""
     if arguments[:1] == ["help"] and arguments[1:] != ["--help"]:
         arguments = [*arguments[1:], "--help"]
     given, unknown = build_parser(arguments).parse_known_args(arguments)

@@ -15,6 +15,7 @@ from fieldagent.system.exit_codes import OK
 
 
 def completion(given: argparse.Namespace) -> int:
+    """Print the script that completes our commands in the shell asked for."""
     write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[given.shell]
     print("\n".join(write(list(commands(build_parser())))))
     return OK

@@ -70,6 +70,8 @@ WITHOUT_CURL = """There is no curl here: apt-get install curl, or
 
 
 def demo(given: argparse.Namespace) -> int:
+    """Run the demo in a folder of its own, which is removed at the end, until it is stopped.
+    `--hub` adds a hub on loopback, `--team` shows several kits instead."""
     if given.team:
         return demo_team(given)
     start_logging(given.verbose)

@@ -38,6 +38,8 @@ Ctrl-C ends the team.
 
 
 def demo_team(given: argparse.Namespace) -> int:
+    """Run `given.team` kits on one air over UDP, in a folder that is removed at the end, until
+    stopped."""
     start_logging(given.verbose)
     air = f"udp://127.255.255.255:{_free_port()}"
     with tempfile.TemporaryDirectory(prefix="fieldagent-team-") as directory:

@@ -32,6 +32,8 @@ class _NotRun(Exception):
 
 
 def drill(given: argparse.Namespace) -> int:
+    """Run the plans and print or write their report. Returns MISSING or USAGE for a plan that
+    cannot be run, ERROR where a promise of the program's was broken."""
     try:
         drills = [(path.name, _plans(path, given)) for path in given.plan]
         runs = [(name, _runs(name, plans, given)) for name, plans in drills]

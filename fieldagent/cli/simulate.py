@@ -37,6 +37,8 @@ def say(line: str) -> None:
 
 
 def satellite(given: argparse.Namespace) -> int:
+    """Simulate a modem and its gateway until stopped; where `--link` names nothing, its port is in
+    a folder that is removed then."""
     if not re.fullmatch(r"[0-9]{15}", given.imei):
         print("fieldagent: --imei takes 15 digits", file=sys.stderr)
         return USAGE
@@ -73,6 +75,8 @@ def build(
     masters: Sequence[bytes] = (),
     hub: tuple[str, int] | None = None,
 ) -> Bench:
+    """Return a simulated 9602 with its gateway; nothing runs yet. `latency` is in seconds; of
+    `masters`, satellite-keys, the first tags MT messages; `hub` is where DirectIP goes."""
     queue = MtQueue()
     home = BaseCamp(
         say,
@@ -86,6 +90,8 @@ def build(
 
 
 def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> ImtBench:
+    """Return a simulated 9704 with its gateway, as `build` does of a 9602; it has no hub behind
+    it."""
     queue = MtQueue()
     home = BaseCamp(
         say,
@@ -147,6 +153,7 @@ async def listen(obey: Callable[[str], str]) -> None:
 
 
 async def typed() -> AsyncIterator[str]:
+    """Yield the lines of standard input, without line ends; one that does not end is left out."""
     rest = b""
     # In a thread that may be left behind: a terminal stays blocking for the shell behind us.
     while piece := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):

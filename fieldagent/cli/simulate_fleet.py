@@ -53,6 +53,8 @@ class _NotBegun(Exception):
 
 
 def fleet(given: argparse.Namespace) -> int:
+    """Let the kits talk to the hub, and print what came of it. Returns ERROR where that is not as
+    it should be."""
     try:
         hub, tokens = _hub(given), _tokens(given)
         _check_sources(given.source)

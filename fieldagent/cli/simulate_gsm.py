@@ -49,6 +49,8 @@ def say(line: str) -> None:
 
 
 def gsm(given: argparse.Namespace) -> int:
+    """Simulate a modem until stopped; without `--link` its port is in a folder that is removed
+    then."""
     with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
         trio.run(_run, GsmPort(given.link or Path(directory) / "gsm"))
     return OK
@@ -70,6 +72,7 @@ class GsmPort:
         self._poked = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        """Serve the line while it is plugged in, for ever; unplugged, the modem loses its power."""
         while True:
             await self._plugged.wait()
             with trio.CancelScope() as self._unplugged:

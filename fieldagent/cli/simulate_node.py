@@ -74,6 +74,7 @@ settings."""
 
 
 def node(given: argparse.Namespace) -> int:
+    """Simulate the nodes until stopped. It prints the seed, with which chance is the same again."""
     seed = SystemRandom().getrandbits(32) if given.seed is None else given.seed
     impairments = Impairments(
         loss=given.loss,

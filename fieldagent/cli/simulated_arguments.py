@@ -9,6 +9,7 @@ from fieldagent.cli.subcommand import Subparsers, command, count, positive
 
 
 def add_simulate(commands: Subparsers) -> None:
+    """Add `fieldagent simulate`, with each kind of hardware and a fleet of kits below it."""
     simulate = command(commands, "simulate", None, "stand-ins for hardware")
     kinds = simulate.add_subparsers(metavar="WHAT", title="what")
     satellite = command(
@@ -139,6 +140,7 @@ def _add_fleet(kinds: Subparsers) -> None:
 
 
 def add_drill(commands: Subparsers) -> None:
+    """Add `fieldagent drill`, which `cli.drill` carries out."""
     summary = "a team's week in minutes: real agents and hub, and a report"
     drill = command(commands, "drill", ("cli.drill", "drill"), summary)
     drill.add_argument(

@@ -58,6 +58,8 @@ class DrillDesk:
         ]
 
     async def attend(self, store: Store) -> NoReturn:
+        """Look every `LOOK_EVERY` seconds at what is new, and answer it, while somebody is on
+        shift. Never returns."""
         self._store = store
         try:
             while True:

@@ -136,6 +136,9 @@ class Kit:
         await self.conditions["network"].keep(lambda away: self.cut_link() if away else None)
 
     async def keep_power(self) -> NoReturn:
+        """Take the power of kit and modem away, and give it back, as the plan's conditions have it.
+        Never returns."""
+
         def tell(away: bool) -> None:
             if away:
                 self.cut_link()

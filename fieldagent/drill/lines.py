@@ -77,6 +77,7 @@ class SimulatedLines:
 
     @asynccontextmanager
     async def open_pty(self, name: Path) -> AsyncIterator[Any]:
+        """Open the modem's end of a line; it is there for `open_serial` until this is left."""
         to_agent, from_agent = self._lines[str(name)] = _Bytes(), _Bytes()
         try:
             yield _End(from_agent, to_agent)
@@ -89,6 +90,8 @@ class SimulatedLines:
     async def open_serial(
         self, path: str, baud: int, recorder: FlightRecorder | None = None
     ) -> AsyncIterator[SerialPort]:
+        """Open the agent's end of a line; what was sent to it before is lost. Raises PortLost where
+        none is there."""
         await trio.lowlevel.checkpoint()
         if path not in self._lines:
             raise PortLost(f"{path} cannot be opened: no such file or directory")
@@ -116,6 +119,7 @@ class Wire:
         self._news = trio.Event()
 
     async def send(self, side: int, message: bytes) -> None:
+        """Send from one side, 0 or 1, to the other; never waits for room. Raises Closed."""
         await trio.lowlevel.checkpoint()
         if self._ended:
             raise Closed(*self._ended)
@@ -124,6 +128,8 @@ class Wire:
             self._wake()
 
     async def receive(self, side: int) -> bytes:
+        """Wait for the next message to a side; what came before the end is still given. Raises
+        Closed."""
         await trio.lowlevel.checkpoint()
         while not self._queues[side]:
             if self._ended:

@@ -248,6 +248,7 @@ def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
 
 
 def budget_text(source: str, runs: Sequence[Run]) -> str:
+    """Return the table of credits a day, by kit, as Markdown; `source` names the plan."""
     told = budget(runs)
     heads = ("kit", *(f"{share} % of days" for share in SHARES), "each SOS", "days")
     rows = [
@@ -271,6 +272,7 @@ def budget_text(source: str, runs: Sequence[Run]) -> str:
 
 
 def as_json(source: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the figures and all single calls, messages and bills of the runs, for a JSON file."""
     return {
         "version": __version__,
         "source": source,

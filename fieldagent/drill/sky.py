@@ -37,6 +37,7 @@ class OperatorBill:
     """The session under way has brought something."""
 
     def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+        """Put a message from the modem on the bill, and keep it for the hub."""
         self.sessions += 1
         self._paid = True
         self.bill[_day()] += credits_for(len(body))

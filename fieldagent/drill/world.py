@@ -236,6 +236,8 @@ class World:
     # Time.
 
     async def run(self) -> None:
+        """Let the plan's time pass, from an empty database to its end. Runs on trio's clock, which
+        the caller makes virtual."""
         store = SteadyStore(self.database)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.run)

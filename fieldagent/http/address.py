@@ -31,6 +31,7 @@ def source_of(address: str) -> str:
 
 
 def is_in(address: str, networks: Sequence[Network]) -> bool:
+    """Return whether an address is in one of the networks; one that is no IP address is in none."""
     try:
         return any(ipaddress.ip_address(address) in network for network in networks)
     except ValueError:

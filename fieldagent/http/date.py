@@ -17,6 +17,7 @@ _FIXED = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d
 
 @lru_cache(maxsize=2)
 def write_date(second: int) -> bytes:
+    """Return the date (IMF-fixdate) of a whole second of Unix time."""
     now = time.gmtime(second)
     day, month = _DAYS[now.tm_wday], _MONTHS[now.tm_mon - 1]
     return time.strftime(f"{day}, %d {month} %Y %H:%M:%S GMT", now).encode("ascii")

@@ -92,6 +92,7 @@ def _screen_framing(head: bytes, minor: bytes) -> None:
 
 
 def check_expectation(request: Request) -> None:
+    """Refuse an expectation other than 100-continue (RFC 9110 10.1.1). Raises Problem 417."""
     expect = request.headers.get("expect", "")
     if expect and expect.lower() != "100-continue":
         raise Problem(417, f"Expect: {expect} is not known here; 100-continue is")

@@ -154,6 +154,7 @@ class CpuPace(trio.abc.Instrument):
             visit.spend(time.thread_time() - self._begun)
 
     def account(self, share: CpuShare, whose: str) -> Tab:
+        """Return the tab of a caller with that share; of too many, the idle ones are forgotten."""
         found = self._accounts.get((share, whose))
         if found is None:
             if len(self._accounts) >= ACCOUNTS:

@@ -102,6 +102,7 @@ class Peer:
             keep_alive(self._accepted.setsockopt, unanswered=UNANSWERED)
 
     async def read(self) -> bytes:
+        """Wait for some bytes and return them; empty at their end. Raises OSError."""
         while True:
             await wait_readable(self.socket)
             try:

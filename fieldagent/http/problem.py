@@ -54,6 +54,7 @@ class Problem(Exception):
         )
 
     def to_response(self) -> Response:
+        """Return the answer, as application/problem+json, with the headers of the Problem."""
         document: dict[str, Any] = {"title": self.title, "status": self.status, **self.members}
         if self.detail:
             document["detail"] = self.detail

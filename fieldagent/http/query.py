@@ -12,6 +12,7 @@ from fieldagent.http.problem import Problem
 
 
 def refuse_others(request: Request, known: Sequence[str]) -> None:
+    """Refuse a query with a name that is not among the known. Raises Problem 400."""
     unknown = [name for name, _ in request.query if name not in known]
     if unknown:
         raise Problem(400, detail=f"the query {unknown[0]!r} is not known here; {_listed(known)}")
@@ -25,6 +26,8 @@ def _listed(parameters: Sequence[str]) -> str:
 
 
 def number(request: Request, name: str, default: int, allowed: range) -> int:
+    """Return the whole number of that name in the query, or the default without one. Raises Problem
+    400 for what is not in `allowed`."""
     value = dict(request.query).get(name)
     if value is None:
         return default
@@ -34,6 +37,8 @@ def number(request: Request, name: str, default: int, allowed: range) -> int:
 
 
 def one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
+    """Return the word of that name in the query, None without one. Raises Problem 400 for what is
+    not in `allowed`."""
     value = dict(request.query).get(name)
     if value is not None and value not in allowed:
         raise Problem(400, detail=f"?{name}= is one of {', '.join(allowed)}")

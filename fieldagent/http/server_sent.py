@@ -55,6 +55,7 @@ def asked(request: Request, known: Sequence[str]) -> StreamAsked:
 
 
 def answer(stream: Callable[[], AsyncIterator[bytes]]) -> Response:
+    """Return the 200 whose body is the stream, which no cache may keep."""
     return Response(
         200,
         content_type="text/event-stream",

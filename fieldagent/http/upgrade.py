@@ -34,6 +34,7 @@ class UpgradedStream(trio.abc.Stream):
                 raise trio.BrokenResourceError from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of it. Raises trio.BrokenResourceError; cancelled, a part may have been sent."""
         rest = memoryview(data)
         await checkpoint()
         while rest:

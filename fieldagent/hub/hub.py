@@ -317,6 +317,8 @@ class Hub:
         self.supervisor.notes(what)(error, about)
 
     def judge(self) -> Judge:
+        """Return what admits calls: all routes of API, console, operators and contacts behind one
+        router, each call noted."""
         probes = self.health.routes(figures=self.settings.admin_listen is None)
         routes = [*self.routes, *probes]
         own = self.settings.operator_own
@@ -541,6 +543,7 @@ def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access_log.
 
 
 def certificate_of(settings: HubSettings) -> Certificate | None:
+    """Return where the certificate and its key are; None where the hub does no TLS itself."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificate(settings.tls_certificate, settings.tls_key)

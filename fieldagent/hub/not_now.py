@@ -21,6 +21,8 @@ _AGAIN = (("Retry-After", str(RETRY_AFTER)),)
 
 
 def not_now(reason: str = REASON) -> Problem:
+    """Return the Problem 503 with Retry-After; `reason` is for strangers, and names nothing of the
+    database."""
     return Problem(
         503,
         sentence("{reason}; try again in {seconds} s", reason=reason, seconds=RETRY_AFTER),

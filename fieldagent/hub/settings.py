@@ -46,6 +46,8 @@ _TILES = re.compile(r"https?://[\w.:\[\]-]+/[!-~]*", re.ASCII)
 
 
 def tile_address(value: str) -> str:
+    """Read the URL of a map's tiles, with {z}, {x} and {y} once each in its path. Raises
+    WrongProperty."""
     bare = value
     for place in ("{z}", "{x}", "{y}"):
         bare = bare.replace(place, "", 1) if place in value else ""
@@ -348,6 +350,8 @@ def price_of(settings: HubSettings, operator: str | None) -> Price | None:
 
 
 def database_options(settings: HubSettings, *, upgrade: bool = False) -> DatabaseOptions:
+    """Return how the settings want the database opened; with `upgrade` older tables are brought to
+    this version."""
     return DatabaseOptions(
         upgrade=upgrade,
         password_file=settings.database_password_file,
@@ -379,6 +383,8 @@ def parse(
     database: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> HubSettings:
+    """Return the settings of a file's text; `path` is named in what is wrong, `database` goes
+    before what the text says. Raises InvalidSettings with every fault."""
     satellite = _kinds(content, "operators", operators)
     people = _kinds(content, "contacts", contact_kinds)
     built = [*bridges().values()]

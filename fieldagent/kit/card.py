@@ -83,6 +83,8 @@ def kept(root: Path) -> dict[str, str]:
 
 
 def start(said: Mapping[str, str]) -> None:
+    """Give the running system the host name, and have systemd start the units that the settings ask
+    for, without waiting. Raises OSError."""
     if host := said.get("hostname"):
         Path("/proc/sys/kernel/hostname").write_text(host)
     for unit in card_format.units(said):
@@ -163,6 +165,8 @@ def check(root: Path) -> None:
 
 
 def main() -> int:
+    """Take the settings in and start what they ask for; with the argument `check`, write down what
+    of it works."""
     root = Path("/")
     if sys.argv[1:] == ["check"]:
         check(root)

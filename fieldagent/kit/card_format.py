@@ -30,6 +30,7 @@ _PRE_SHARED = re.compile(r"[0-9a-f]{64}")
 
 
 def host_name(value: str) -> str:
+    """Read one label of a host name in lower case, 63 characters at most. Raises WrongProperty."""
     if not LABEL.fullmatch(value):
         raise WrongProperty(
             f"is no host name: lower case letters, digits and - alone, not {value!r}"
@@ -38,6 +39,8 @@ def host_name(value: str) -> str:
 
 
 def country(value: str) -> str:
+    """Read a country as two capitals; whether there is such a one is not looked at. Raises
+    WrongProperty."""
     if not COUNTRY.fullmatch(value):
         raise WrongProperty(f"is a country in two capitals, such as CH, not {value!r}")
     return value
@@ -53,6 +56,7 @@ def is_pass_phrase(text: str) -> bool:
 
 
 def network_name(value: str) -> str:
+    """Read the name of a Wi-Fi, 1 to 32 bytes of UTF-8, all printable. Raises WrongProperty."""
     if not is_network_name(value):
         raise WrongProperty(f"is no name of a Wi-Fi: 1 to 32 bytes, not {value!r}")
     return value
@@ -68,12 +72,15 @@ def password(value: str) -> str:
 
 
 def time_zone(value: str) -> str:
+    """Read what looks like the name of a time zone; `card.findings` tells whether there is one.
+    Raises WrongProperty."""
     if not _ZONE.fullmatch(value):
         raise WrongProperty(f"is a time zone such as Europe/Zurich, not {value!r}")
     return value
 
 
 def interface(value: str) -> str:
+    """Read an address with the length of its network, IPv4 or IPv6. Raises WrongProperty."""
     try:
         if "/" in value:
             return str(ipaddress.ip_interface(value))
@@ -83,6 +90,7 @@ def interface(value: str) -> str:
 
 
 def address(value: str) -> str:
+    """Read an address, IPv4 or IPv6, without a network. Raises WrongProperty."""
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:

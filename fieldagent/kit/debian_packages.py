@@ -102,6 +102,7 @@ def fetch(folder: Path, version: str) -> None:
 
 
 def keep_only(folder: Path, *versions: str) -> None:
+    """Remove every file of the folder that is no package of these versions. Raises OSError."""
     kept = {each for version in versions for each in files(folder, version)}
     for each in set(folder.iterdir()) - kept:
         each.unlink()

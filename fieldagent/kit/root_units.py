@@ -31,6 +31,8 @@ def make(folder: Path) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
+    """Make the folder, and wait until no other unit of root's works in it; held until the end.
+    Raises OSError."""
     make(folder)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

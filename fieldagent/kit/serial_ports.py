@@ -40,6 +40,8 @@ def lasting_name(place: str, dev: Path = DEV) -> str:
 
 
 def is_same_port(one: str, other: str) -> bool:
+    """Return whether both name one port, also by a symbolic link; of addresses, whether they are
+    written alike."""
     if "://" in one or "://" in other:
         return one == other
     return Path(one).resolve() == Path(other).resolve()

@@ -292,6 +292,8 @@ def _is_unplugged(name: str) -> bool:
 
 @contextmanager
 def opened(path: Path, how: int) -> Iterator[int]:
+    """Open a file by its descriptor, with the flags `how`, and close it in any case. Raises
+    OSError."""
     file = os.open(path, how | os.O_CLOEXEC)
     try:
         yield file

@@ -46,6 +46,8 @@ def moment(name: str, member: str) -> dict[str, Any]:
 
 
 def tracker(topic: str) -> dict[str, Any]:
+    """Return what shows a position on the map; the topic has it as JSON with latitude and
+    longitude."""
     return {
         "platform": "device_tracker",
         "name": "Position",

@@ -124,6 +124,8 @@ class MqttSession:
         self._ended = trio.Event()
 
     async def open(self, hello: bytes) -> None:
+        """Say hello (a CONNECT) and wait for the broker's answer. Raises BrokerLost where it
+        refuses, is no broker, or does not answer."""
         with trio.move_on_after(ANSWER_MAX):
             await self._send(hello)
             answer, *self._early = await self._receive()
@@ -197,6 +199,8 @@ class MqttSession:
             await self._wait(answered, ACK_MAX, f"has not acknowledged {topic}")
 
     async def subscribe(self, filters: list[str]) -> None:
+        """Subscribe to all of these and wait for the answer. Raises BrokerLost where one is
+        refused, or nothing is answered."""
         with self._numbered() as (number, answered):
             await self._send(mqtt.subscribe(number, filters))
             await self._wait(answered, ANSWER_MAX, "has not answered a subscription")

@@ -86,6 +86,8 @@ def event_json(request_id: str, sender: Identity, members: Mapping[str, Any]) ->
 
 
 def event(item: Item, timestamp: datetime) -> dict[str, Any]:
+    """Return an item as the event of a payload: `type`, `timestamp`, and its members without those
+    that are None."""
     write = _EVENTS[type(item)]
     members = {"type": type(item).__name__, "timestamp": write_timestamp(timestamp), **write(item)}
     return {name: value for name, value in members.items() if value is not None}

@@ -74,6 +74,7 @@ class Field:
 
 
 def read_text(value: Any) -> str:
+    """Read a string of at most `ITEM_BYTES_MAX` bytes of UTF-8. Raises WrongValue."""
     if not isinstance(value, str):
         raise WrongValue("must be a string")
     try:
@@ -110,6 +111,7 @@ def _base64(value: Any) -> bytes:
 
 
 def read_int32(value: Any) -> int:
+    """Read a 32-bit integer; 12.0 is one, true is none. Raises WrongValue."""
     if isinstance(value, float) and value.is_integer():
         # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
         value = int(value)
@@ -121,6 +123,7 @@ def read_int32(value: Any) -> int:
 
 
 def read_seconds(value: Any) -> int:
+    """Read a whole number of seconds from 1 on. Raises WrongValue."""
     seconds = read_int32(value)
     if seconds < 1:
         raise WrongValue("must be 1 second or more")
@@ -367,6 +370,7 @@ def parse_package(body: bytes) -> Package:
 
 
 def read_package(document: Any, kinds: Items = KINDS) -> Package:
+    """Return the Package that a JSON document holds. Raises InvalidPackage with every fault."""
     item, priority, routing = read_one_of(document, kinds, ROUTING)
     package = Package(item=item, **{"priority": priority, **routing})
     # An SOS is for everybody, whomever it names: to refuse it would be worse.

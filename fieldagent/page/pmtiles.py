@@ -122,6 +122,8 @@ def read_directory(content: bytes) -> TileDirectory:
 
 
 def find(directory: TileDirectory, number: int) -> FoundTile | None:
+    """Return the tile of that number, or the leaf directory to go on in (PMTiles 3); None where
+    neither is there."""
     at = bisect_right(directory.numbers, number) - 1
     if at < 0:
         return None

@@ -94,6 +94,8 @@ class Fades:
     _until: dict[tuple[int, int], tuple[float, bool]] = field(default_factory=dict)
 
     def fade(self, one: int, other: int, now: float) -> bool:
+        """Return whether the two lose all at `now`; the same for both directions. `now` may not go
+        back."""
         pair = min(one, other), max(one, other)
         until, fading = self._until.get(pair, (now, self.random.random() > self.share))
         while until <= now:

@@ -148,6 +148,7 @@ def _position(words: list[str]) -> tuple[float, float]:
 
 
 def number_in(text: str, low: int, high: int, what: str) -> int:
+    """Read a number from `low` to `high`, both included; `what` names it. Raises BadCommand."""
     if not text.isdecimal() or not low <= int(text) <= high:
         raise BadCommand(f"{what} is a number from {low} to {high}, not {text!r}")
     return int(text)
@@ -233,6 +234,7 @@ def _spacing(bench: Bench, rest: str) -> str:
 
 
 def switch_in(text: str) -> bool:
+    """Read on or off. Raises BadCommand."""
     if text not in ("on", "off"):
         raise BadCommand(f"say on or off, not {text!r}")
     return text == "on"

@@ -314,6 +314,7 @@ class SimulatedCompanion(LoraBoard):
         return bytes([_Kind.ADVERT << 2 | FLOOD, 0]) + head + tail
 
     def hear(self, packet: bytes, now: float) -> None:
+        """Take in a packet from the air, once; while the radio transmits, it hears nothing."""
         # Who transmits hears nothing.
         if self._mouth.is_transmitting or len(packet) < 3 or packet[1]:
             return

@@ -267,6 +267,7 @@ class SimulatedMeshtastic(LoraBoard):
         return min(self._mouth.deadline, min(again, default=inf), min(repeats, default=inf))
 
     def receive_data(self, data: bytes, now: float) -> None:
+        """Take in what the host says; what cannot be read is skipped."""
         for message in self._deframer.receive_data(data):
             try:
                 told = wire.TO_RADIO.decode(message)
@@ -360,6 +361,8 @@ class SimulatedMeshtastic(LoraBoard):
         return now + 2 * air_time(wire.PRESETS[self.preset], size) + self.ack_wait
 
     def tick(self, now: float) -> None:
+        """Transmit what is due: what was heard and nobody else repeats, and what nobody
+        acknowledged, `TRIES` times at most."""
         self._mouth.tick(now)
         for heard, (due, packet) in [*self._repeats.items()]:
             if due <= now:
@@ -381,6 +384,8 @@ class SimulatedMeshtastic(LoraBoard):
             self._queue_status(Queued.OK, 0)
 
     def hear(self, packet: bytes, now: float) -> None:
+        """Take in a packet from the air; what is not for this radio is repeated while it has hops
+        left, unless another does so first."""
         if len(packet) < HEADER.size:
             return
         to, source, number, flags, channel, _, _ = HEADER.unpack_from(packet)

@@ -76,6 +76,7 @@ class SimulatedNode:
         return min(self.link.deadline, self._begin_at, on_air)
 
     def receive_data(self, data: bytes, now: float) -> None:
+        """Take in what the gateway says; a deaf node takes nothing."""
         if self.deaf:
             return
         self.link.receive_data(data, now)
@@ -95,6 +96,7 @@ class SimulatedNode:
             self._say(now)
 
     def tick(self, now: float) -> None:
+        """End a transmission whose time is over, and begin the one that is due."""
         self.link.tick(now)
         while self.link.next_event() is not None:
             # Down: the gateway is away. It says hello when it is back.

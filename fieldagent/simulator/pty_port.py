@@ -84,6 +84,8 @@ class PtyPort:
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        """Serve the line while it is plugged in, for ever; tells `task_status` once it first is
+        there."""
         while True:
             await self._plugged.wait()
             with trio.CancelScope() as self._unplugged:

@@ -57,6 +57,7 @@ class SimulatedRnode(LoraBoard):
                 self._obey(command, content)
 
     def hear(self, packet: bytes, now: float) -> None:
+        """Take in a packet from the air; one that was split waits for its second half."""
         # Who transmits hears nothing.
         if self._mouth.is_transmitting or not packet:
             return

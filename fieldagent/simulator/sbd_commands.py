@@ -40,6 +40,8 @@ class AtAnswer:
 
 
 def answer(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> AtAnswer:
+    """Return what the modem answers to one command line; ERROR for what it does not know. `waiting`
+    is how many messages lie at the gateway."""
     unknown = any(name in line for name in faults.unknown_commands)
     if unknown or not line.startswith("AT"):
         return AtAnswer(("ERROR",))

@@ -46,6 +46,8 @@ class SimulatedModem:
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
+        """Take in the host's bytes: commands, and the payload that one asked for. During a session,
+        or deaf, all is thrown away."""
         self._input += data
         if self.faults.deaf or self.session:
             # Characters during a session are thrown away, as the real one does.

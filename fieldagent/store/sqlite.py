@@ -225,6 +225,8 @@ def copy_whole(source: sqlite3.Connection, new: Path) -> None:
 
 
 def reader(path: Path) -> sqlite3.Connection:
+    """Open a file to read alone, by any thread. Raises sqlite3.OperationalError where it is not
+    there."""
     place = f"file:{_quoted(path)}?mode=ro"
     connection = sqlite3.connect(place, uri=True, check_same_thread=False)
     # A text that is damaged can be read, and so be found to be.

@@ -28,6 +28,8 @@ class OfOtherVersion(Unusable):
 
 
 def is_damage(error: BaseException) -> bool:
+    """Return whether an error, SQLite's or our own check's, says that the file is damaged; another
+    version, a full disk or a lock do not."""
     if isinstance(error, WrongVersion) or not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)

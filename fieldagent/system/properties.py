@@ -27,12 +27,16 @@ class WrongProperty(Exception):
 
 
 def text(value: str) -> str:
+    """Read a text that is not blank, as it is. Raises WrongProperty."""
     if not value.strip():
         raise WrongProperty("is empty; remove the line to leave it unset")
     return value
 
 
 def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
+    """Return a reader of a whole number from `low` to `high`, both included. It raises
+    WrongProperty, which names the unit."""
+
     def read(value: str) -> int:
         if not value.isascii() or not value.isdigit() or not low <= int(value[:12]) <= high:
             raise WrongProperty(
@@ -44,6 +48,8 @@ def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
+    """Return a reader of one of these words. It raises WrongProperty, which lists them."""
+
     def read(value: str) -> str:
         if value not in words:
             shown = f"{', '.join(words[:-1])} or {words[-1]}" if words[1:] else words[0]
@@ -79,12 +85,14 @@ def url_parts(value: str, *schemes: str) -> SplitResult | None:
 
 
 def url(value: str) -> str:
+    """Read a URL of http or https with a host. Raises WrongProperty."""
     if url_parts(value, "http", "https") is None:
         raise WrongProperty(f"must be a URL such as https://example.org/inbound, not {value!r}")
     return value
 
 
 def endpoint(value: str) -> tuple[str, int]:
+    """Read HOST:PORT; an IPv6 address comes without its brackets. Raises WrongProperty."""
     host, _, port = value.rpartition(":")
     if not host:
         raise WrongProperty(f"must be HOST:PORT, not {value!r}")
@@ -92,6 +100,8 @@ def endpoint(value: str) -> tuple[str, int]:
 
 
 def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    """Read networks in CIDR, with spaces between; none where nothing stands there. Raises
+    WrongProperty."""
     try:
         return tuple(ipaddress.ip_network(each) for each in value.split())
     except ValueError as error:
@@ -101,6 +111,7 @@ def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network,
 
 
 def absolute_path(value: str) -> Path:
+    """Read a path that begins with /; nothing is looked for there. Raises WrongProperty."""
     if not value.startswith("/"):
         raise WrongProperty(f"must be a path that begins with /, not {value!r}")
     return Path(value)

@@ -17,6 +17,8 @@ _DUMMY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(3
 
 
 def hash_password(password: str) -> str:
+    """Return what is stored of a password, with a salt of its own. It takes some 50 ms of a
+    processor: not for the event loop."""
     salt = secrets.token_bytes(16)
     parts = (
         base64.b64encode(part).decode() for part in (salt, _scrypt(password, salt, _N, _R, _P))

@@ -102,6 +102,8 @@ def _is_digest(text: str) -> bool:
 
 
 def write_image(image: SystemImage) -> bytes:
+    """Return the list of an image's pieces as `read_image` reads it, JSON that ends in a line
+    feed."""
     said = {
         "format": FORMAT,
         **image.name._asdict(),

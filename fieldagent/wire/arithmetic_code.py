@@ -46,6 +46,8 @@ class Decoder:
             self._code = self._code << 8 | next(self._rest, 0)
 
     def choose(self, weights: Sequence[int], chosen: int) -> int:
+        """Find the choice of one of these weights that the encoder made, and return its index;
+        `chosen` is not looked at. Behind the end of the number stand zeros."""
         ends = list(accumulate(weights))
         unit = self._range // ends[-1]
         target = min(self._code // unit, ends[-1] - 1)

@@ -161,6 +161,8 @@ def read_mo_confirmation(elements: bytes) -> bool:
 
 
 def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
+    """Return a message as the gateway and the hub exchange it, head included. Raises
+    LocalProtocolError for an IMEI that has not 15 digits."""
     if isinstance(message, DirectIpMo):
         m = message
         header = (m.reference, _ascii(m.imei), m.status, m.momsn, m.mtmsn, m.time)

@@ -49,6 +49,8 @@ class EnvelopeParts(NamedTuple):
 
 
 def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
+    """Return an envelope as an array of CBOR, with a tag as its last element where there is a
+    `key`; what `parts` say of tag and form does not count."""
     items = [VERSION, parts.base, parts.origin, *parts.entries]
     if key is None:
         return cbor2.dumps(items)

@@ -19,6 +19,8 @@ QUERY = b"TXBUF:"
 
 
 def encode(content: bytes, command: int = DATA, port: int = 0) -> bytes:
+    """Return a frame with a FEND before and behind it, its content escaped. Raises
+    LocalProtocolError for a port or command outside of 0 to 15."""
     if not (0 <= port <= 15 and 0 <= command <= 15):
         raise LocalProtocolError(f"KISS ports and commands are 0 to 15, not {port} and {command}")
     frame = bytes([port << 4 | command]) + content
@@ -44,6 +46,8 @@ class KissDeframer:
         self.damaged = 0
 
     def receive_data(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the frames that end in these bytes; what follows the last FEND is kept for the next
+        call. An empty frame is none."""
         *ended, rest = data.split(b"\xc0")
         for piece in ended:
             self._take(piece)

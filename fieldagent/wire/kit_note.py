@@ -94,6 +94,7 @@ class KitReport:
     modems: tuple[ModemReport, ...] = ()
 
     def encode(self) -> bytes:
+        """Return the report as CBOR; what is empty at its end is left out."""
         update, settings, program = self.update, self.settings, self.program
         told: list[object] = [
             NoteKind.REPORT,

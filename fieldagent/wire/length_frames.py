@@ -33,6 +33,8 @@ class LengthDeframer:
         self._raw.clear()
 
     def receive_data(self, data: bytes) -> Iterator[bytes]:
+        """Yield the content of each frame that is whole by now; the rest is kept for the next
+        call."""
         self._raw += data
         head = len(self._mark) + 2
         while self._find_frame(head):

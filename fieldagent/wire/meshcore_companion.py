@@ -293,6 +293,8 @@ def read_self(content: bytes) -> CompanionSelf:
 
 
 def write_self(known: CompanionSelf) -> bytes:
+    """Return what a radio says of itself, as `read_self` reads it; its power stands for the highest
+    that it can, too."""
     head = _SELF.pack(
         known.type,
         known.power,
@@ -316,6 +318,7 @@ def read_device(content: bytes) -> CompanionDevice:
 
 
 def write_device(known: CompanionDevice) -> bytes:
+    """Return what a radio says of its device; model and firmware are cut to 40 and 20 bytes."""
     body = _DEVICE.pack(
         known.contacts_max // 2,
         known.channels_max,
@@ -477,6 +480,8 @@ def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
 
 
 def write_telemetry(sender: bytes, volts: float) -> bytes:
+    """Return a radio's telemetry with its battery's volts alone, in hundredths; `sender` is the key
+    of who answers, or how it begins."""
     value = round(volts * 100).to_bytes(2, "big")
     head = bytes([CompanionSaid.TELEMETRY, 0]) + sender[:PREFIX_BYTES]
     return head + bytes([1, LPP_VOLTAGE]) + value

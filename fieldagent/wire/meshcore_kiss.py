@@ -100,6 +100,7 @@ def read_settings(content: bytes) -> LoraSettings | None:
 
 
 def read_signal(content: bytes) -> PacketSignal | None:
+    """Read how the last packet was heard; None where it is something else."""
     if len(content) != 2:
         return None
     quarters, rssi = struct.unpack("<bb", content)

@@ -200,6 +200,8 @@ class NodeLink:
         self._write(kind, 0, 0, members)
 
     def tick(self, now: float) -> None:
+        """Send again what was not answered in time, or, after `TRIES` of that, give the peer up
+        with the event Down. Does nothing before `deadline`."""
         if now < self.deadline:
             return
         if self._tries >= TRIES:
@@ -220,6 +222,8 @@ class NodeLink:
             self._tries, self.deadline = 1, now + RETRY
 
     def receive_data(self, data: bytes, now: float) -> None:
+        """Take in bytes of the line: `next_event` has what they come to. Damage is an event, too,
+        and never raised."""
         before = self._deframer.overlong
         for coded in self._deframer.receive_data(data):
             try:

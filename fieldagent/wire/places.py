@@ -25,6 +25,7 @@ def write_position(latitude: float, longitude: float) -> bytes:
 
 
 def read_position(value: Any) -> tuple[float, float]:
+    """Return latitude and longitude in degrees. Raises ValueError for what is no place on earth."""
     expect(is_position(value), "position of 8 bytes")
     latitude, longitude = _POSITION.unpack(value)
     expect(abs(latitude) <= 900_000_000 and abs(longitude) <= 1_800_000_000, "place on earth")
@@ -32,6 +33,8 @@ def read_position(value: Any) -> tuple[float, float]:
 
 
 def write_location(item: Location) -> list[Any]:
+    """Return the elements of a position on air: place, altitude in m, speed in 0.1 m/s, course in
+    degrees from -180 to 179, and the source where there is one."""
     speed, course = item.speed_over_ground, item.course_over_ground
     source = [] if item.source is None else [_SOURCES.index(item.source)]
     return [
@@ -52,6 +55,8 @@ def read_location(
     course: Any = None,
     source: Any = None,
 ) -> Location:
+    """Return the position of which these are the elements; `time` is Unix time, speed comes in 0.1
+    m/s. Raises ValueError where one is out of its range."""
     latitude, longitude = read_position(position)
     expect(altitude is None or in_range(altitude), "altitude in metres")
     expect(speed is None or in_range(speed, low=0), "speed in 0.1 m/s")
@@ -79,6 +84,8 @@ def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
 
 
 def location_of(fix: TrackFix) -> Location:
+    """Return a fix of a track as a position of its own. Raises ValueError for a number, time or
+    place that cannot be."""
     expect(in_range(fix.sequence, low=0) and in_range(fix.time), "number and time")
     in_degrees = abs(fix.latitude) <= LATITUDE_MAX and abs(fix.longitude) <= LONGITUDE_MAX
     expect(in_degrees, "place on earth")
@@ -91,6 +98,8 @@ def is_position(value: Any) -> bool:
 
 
 def read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:
+    """Return the waypoint of which these are the elements; `time` is Unix time. Raises
+    ValueError."""
     latitude, longitude = read_position(position)
     notes = None if notes is None else read_text(notes)
     return Waypoint(latitude, longitude, read_text(name), moment(time), notes)

@@ -198,6 +198,7 @@ class Conversation:
         return len(self._buffer)
 
     def next_event(self) -> SbdEvent | NeedData:
+        """Return the next thing that the modem said, or NEED_DATA until more has been received."""
         while self._buffer:
             if self._state is _State.AWAITING_BINARY:
                 self._skip_line_ends()
@@ -338,6 +339,8 @@ def parse_status(reply: ModemReply) -> BufferStatus:
 
 
 def parse_write(reply: ModemReply) -> WriteResult:
+    """Return what the modem says of a payload that it was given by +SBDWB. Raises
+    RemoteProtocolError."""
     for line in reversed(reply.lines):
         if line in ("0", "1", "2", "3"):
             return WriteResult(int(line))

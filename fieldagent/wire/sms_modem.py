@@ -128,6 +128,8 @@ class GsmConversation:
         self._input += data
 
     def next_event(self) -> GsmEvent | NeedMore:
+        """Return the next thing that the modem said, or NEED_MORE. A line without end, longer than
+        `LINE_BYTES`, is thrown away."""
         while True:
             if self._prompts and self._input.lstrip(b"\r\n").startswith(b">"):
                 del self._input[: self._input.index(b">") + 1]

@@ -13,6 +13,7 @@ TAG_BYTES = 8
 
 
 def tag(plain: bytes, key: bytes) -> bytes:
+    """Return the tag, `TAG_BYTES` bytes, of all that stands before it."""
     # The protected header says algorithm 4.
     structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", plain])
     return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]

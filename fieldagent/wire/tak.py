@@ -136,6 +136,7 @@ def unit(
 
 
 def chat(said: GeoChat, now: datetime) -> CotEvent:
+    """Return a GeoChat as the event by which ATAK shows it."""
     sender, to = said.sender, said.to
     written = {
         "source": f"BAO.F.ATAK.{sender.uid}",

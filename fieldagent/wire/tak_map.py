@@ -71,6 +71,7 @@ def at(moment: float) -> datetime:
 
 
 def age(seconds: float) -> str:
+    """Return seconds in words for people, such as "5 min" or "1 h 5 min"; below zero is 0 min."""
     minutes = int(max(0.0, seconds) // 60)
     if minutes < 60:
         return f"{minutes} min"

@@ -228,6 +228,8 @@ class Bits:
         return int(found, 2) if size else 0
 
     def take_golomb(self, order: int) -> int:
+        """Take one code of `put_golomb` and return it. Raises ValueError where the bits end
+        before."""
         end = self._bits.find("1", self._at)
         if end < 0:
             raise ValueError("track that ends before its last position")

@@ -17,6 +17,8 @@ from fieldagent.http.openmetrics import Family, Sample
 
 
 def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
+    """Return the answer to `GET /metrics` in the OpenMetrics text format. `status` is that of `GET
+    /api/status`; `faults` counts, by part of the agent, how often it has failed."""
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
     families += [*_mqtt(status["mqtt"]), *_people(status["mesh"])]
     return openmetrics.text("fieldagent", families)

@@ -83,6 +83,8 @@ class LocalApi:
         self._condition = condition
 
     def routes(self) -> list[Route]:
+        """Return all routes of the local API; every handler turns what the layers below raise into
+        a Problem."""
         return [
             Route("POST", "/api/package", _guarded(self.send)),
             Route("POST", "/api/package/async", _guarded(self.enqueue)),
@@ -184,6 +186,8 @@ class LocalApi:
         return await self._parts.intake.accept(_package(required_body(request)), key)
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
+        """Answer how one Package stands: its legs, receipts, how far it has come, and its history.
+        An id that is used again means the newest. Raises Problem 404 for an unknown id."""
         standing = stands(self._journal, _id(id))
         found = outbound.receipts(self._journal, standing.sequence)
         receipts = [each.as_json() for each in found]
@@ -212,6 +216,9 @@ class LocalApi:
         )
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
+        """Take a Package back, on `?channel=` alone or on all. 200: it is canceled; 202: it has not
+        ended on each channel yet. Raises Problem 409 where it had ended before, or ends
+        otherwise."""
         if request.body.strip() not in (b"", b"{}"):
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
         package = _id(id)
@@ -232,6 +239,8 @@ class LocalApi:
         return json_response(_answer(standing))
 
     async def queue(self, request: Request) -> Response:
+        """Answer a page of what waits, the oldest first, and how many Packages that are in all.
+        `?after=` is the place behind which the page begins. Raises Problem 400."""
         channel = _channel(request, "limit", "after")
         limit = number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
         after = number(request, "after", 0, range(2**63))
@@ -243,6 +252,8 @@ class LocalApi:
         return page(request, {"queued": queued, "packages": listed}, "after", last)
 
     async def packages(self, request: Request) -> Response:
+        """Answer a page of what was sent, the newest first; `?before=` is the place before which it
+        begins. Raises Problem 400."""
         refuse_others(request, ("state", "kind", "before", "limit"))
         state = one_of(request, "state", package_listing.STATES)
         kind = one_of(request, "kind", tuple(KINDS))
@@ -259,6 +270,8 @@ class LocalApi:
         return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
 
     async def inbound(self, request: Request) -> Response:
+        """Answer a page of the payloads that came, the newest first; the first page has all dead
+        letters, too, unless `?state=` asks for another state. Raises Problem 400."""
         refuse_others(request, ("state", "before", "limit"))
         state = one_of(request, "state", inbound.STATES)
         before = number(request, "before", END, range(1, END + 1))
@@ -279,6 +292,8 @@ class LocalApi:
         )
 
     async def replay(self, request: Request, id: str) -> Response:  # noqa: A002
+        """Hand a payload to every configured hook again, whatever became of it. Raises Problem 409
+        without a hook, 404 where no payload has this requestId."""
         hooks = self._parts.inbox.hooks
         if not hooks:
             raise Problem(
@@ -298,6 +313,8 @@ class LocalApi:
         return json_response({"people": [] if people is None else people.around()})
 
     async def health(self, request: Request) -> Response:
+        """Answer 200 with UP, or DEGRADED where a channel has been away for an hour; 503 with DOWN
+        and the reason where the agent does not work."""
         trouble = self._condition.healthy()
         if trouble is None and (gone := self._condition.channels_gone()):
             return json_response({"status": "DEGRADED", "reason": "; ".join(gone)})

@@ -32,6 +32,8 @@ LOOKED_AT = 5_000
 
 
 def routes(parts: Parts, tracking: Tracking) -> list[Route]:
+    """Return the routes of `/api/track`; `tracking` holds what the tracker told of its pace, and
+    the interval that people chose."""
     return [
         Route("GET", "/api/track", partial(_day, parts, tracking)),
         Route("GET", "/api/track/cost", partial(_cost, parts, tracking)),

@@ -90,6 +90,8 @@ class AirPace:
     _stray: float = 0.0
 
     def note_heard(self, turn: AirTurn, now: float) -> None:
+        """Note that a packet was heard at `now`: it sets whose turn it is, and from fragments of a
+        round that follow each other learns the seconds between them."""
         since = now - self._heard_at
         if turn.follows and self._turn.follows and since < PATIENCE:
             # Of those in between some may be lost.

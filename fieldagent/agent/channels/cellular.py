@@ -181,6 +181,8 @@ class CellularDriver:
         self.link.facts["hub"] = self.hub.address
 
     async def work(self) -> NoReturn:
+        """Connect, serve the link until it ends, rest as long as the pace asks, and begin again;
+        failures to connect show on the channel's link and are not raised."""
         while True:
             self.progress()
             self.pace.wish = None

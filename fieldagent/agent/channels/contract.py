@@ -88,6 +88,8 @@ class ChannelLink:
 
     @state.setter
     def state(self, state: LinkState) -> None:
+        """Set the state, call `changed` where it is another, and note since when the modem is
+        absent (trio's clock)."""
         if state is not self._state:
             self.changed()
         self._state = state

@@ -47,5 +47,7 @@ async def counted(
     link: ChannelLink,
     bit_rate: int,
 ) -> AsyncIterator[RadioModem]:
+    """Open a modem and count its air-time in the link's, at `bit_rate` bits a second. Raises what
+    `open_modem` does."""
     async with open_modem() as modem:
         yield CountedModem(modem, link, bit_rate)

@@ -44,6 +44,8 @@ class HubAddress:
 
     @property
     def server(self) -> ServerPlace:
+        """Return the host, port and TLS of the address; without a port, the usual one of its
+        scheme."""
         where = urlsplit(self.address)
         port = where.port or _PORTS[where.scheme]
         secure = where.scheme == "https"

@@ -67,6 +67,8 @@ class IdentifiedModem:
         return packet
 
     async def identify(self) -> NoReturn:
+        """Transmit the callsign each time it is due, and again after `AGAIN` seconds where the
+        radio drops it. Raises RadioLost."""
         while True:
             if self._owed.due == inf:
                 await self._left.wait()
@@ -83,6 +85,8 @@ class IdentifiedModem:
 async def identified(
     open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], owed: OwedIdentification
 ) -> AsyncIterator[RadioModem]:
+    """Open a modem that says its callsign by itself. `owed` is the caller's: what is due outlives
+    this opening. Raises what `open_modem` does; from within, in groups."""
     async with open_modem() as modem, trio.open_nursery() as nursery:
         air = IdentifiedModem(modem, owed)
         nursery.start_soon(air.identify)

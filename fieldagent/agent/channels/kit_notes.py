@@ -110,6 +110,8 @@ class KitNotes:
             self.condition.begin()
 
     async def next(self) -> bytes:
+        """Wait for the next note to the hub and return its bytes. Over each link the directory's
+        version and what the hub was known to have come first, then whatever is news."""
         if self.directory is not None and not self.named_directory:
             self.named_directory = True
             return HasDirectory(self.directory.version()).encode()

@@ -89,6 +89,7 @@ class Unrecognised(NamedTuple):
     """It gives back what it is sent."""
 
     def in_words(self) -> str:
+        """Return for people what is known of it, and what it may be."""
         if self.said:
             shown = self.said.decode("ascii", "backslashreplace")[:SHOWN]
             return (

@@ -150,6 +150,8 @@ class SatelliteDriver:
         self.mail = MailReader(self.modem, self.reception, self.pace.mailbox, self._unless_urgent)
 
     async def work(self) -> NoReturn:
+        """Settle what an earlier opening left, then hold one session after another as they fall
+        due. Raises PortLost, ModemSilent and RemoteProtocolError: the port is opened anew."""
         self.outbox.fit(Carriage(sbd.MO_BYTES, sbd.MO_BYTES, CREDITS))
         status = await self.modem.status()
         # The only sign of what came while the modem, or we, were off.

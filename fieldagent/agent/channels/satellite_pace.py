@@ -98,6 +98,8 @@ class GatewayMailbox:
         self.fruitless += 1
 
     def in_words(self) -> str:
+        """Return for people why messages at the gateway do not come; empty where nothing holds
+        them."""
         if self.withheld:
             return WITHHELD
         if not self.fruitless:

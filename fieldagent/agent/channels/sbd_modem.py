@@ -226,6 +226,8 @@ class Modem:
         raise ModemSilent("nothing answers AT there: is it the modem's port, and has it power?")
 
     async def identify(self) -> None:
+        """Ask for IMEI and firmware, and show them among the link's facts. Raises ModemSilent and
+        PortLost; RemoteProtocolError where no IMEI is answered."""
         for command in sbd.SERIAL_NUMBERS:
             reply = await self.ask(command)
             if reply.ok:

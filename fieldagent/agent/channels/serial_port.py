@@ -37,6 +37,7 @@ class SerialPort:
         self._recorder = recorder or FlightRecorder()
 
     async def read(self) -> bytes:
+        """Wait for some bytes, at most 4096, and return them; never empty. Raises PortLost."""
         try:
             data = await self._stream.receive_some(4096)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:

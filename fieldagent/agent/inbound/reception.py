@@ -280,6 +280,8 @@ class Inbox:
             log.info("Package number %d has reached its addressee", sequence)
 
     def note_mismatch(self, sequence: int) -> None:
+        """Count and log a confirmation whose digest is not of the Package that has this number
+        now."""
         self.mismatches += 1
         log.error(
             "a confirmation of number %d is not of the Package that has this number now, and counts"

@@ -75,6 +75,8 @@ def listing(journal: Journal, limit: int = COUNT_MAX) -> list[DeadLetter]:
 
 
 def tally(journal: Journal) -> Tally:
+    """Return how many dead letters came and how many were dropped to make room, both since the
+    journal began, and how many are kept."""
     ((kept,),) = journal.read("SELECT count(*) FROM dead_letter")
     rows = journal.read("SELECT came, dropped FROM dead_letter_tally")
     came, dropped = rows[0] if rows else (0, 0)

@@ -149,6 +149,8 @@ def told_of(journal: Journal) -> list[HandheldSent]:
 
 
 def note_told(sent: HandheldSent, told: str) -> Operation[None]:
+    """Write down the signs that were put on a packet of a handheld's, all of them, in order."""
+
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             "UPDATE handheld_said SET told = ? WHERE handle = ? AND number = ?",
@@ -319,6 +321,8 @@ class InSos(NamedTuple):
 
 
 def in_sos(journal: Journal, incident: int) -> list[InSos]:
+    """Return the people with handhelds in an incident of this kit's, by its number; also those who
+    have called off."""
     rows = journal.read(
         "SELECT handle, raised, called_off FROM handheld_sos WHERE incident = ?", incident
     )

@@ -37,6 +37,8 @@ def note(
     detail: str,
     at: float,
 ) -> None:
+    """Add a line to the history of each Package, at lived time `at`. Where the last line of that
+    channel says the same, that one is counted up and gets the time instead."""
     for sequence in sequences:
         again = db.execute(
             "UPDATE story SET at = ?, times = times + 1 WHERE event = ? AND detail = ? AND number"
@@ -88,6 +90,8 @@ def _who(receipt: Storage) -> str:
 
 
 def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
+    """Return the whole history of a Package in order of time: accepted, tries, ends of its legs,
+    receipts, and the answer that its caller got."""
     date = journal.clock.date
     found = [Line(date(accepted.accepted), "accepted")]
     rows = journal.read(

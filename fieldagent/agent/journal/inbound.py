@@ -70,6 +70,8 @@ def mark_arrived(
 
 
 def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
+    """Return whether an item or fragment with this digest came from `origin` under this number. A
+    number alone may be that of another item."""
     rows = db.execute(
         "SELECT 1 FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
         (origin, sequence, digest),
@@ -87,6 +89,8 @@ def whole_of(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) 
 
 
 def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
+    """Keep who `origin` is; what was known of it before is replaced. `origin` is below zero for a
+    station."""
     db.execute(
         "INSERT OR REPLACE INTO identity VALUES (?, ?, ?, ?, ?, ?)",
         (origin, who.id, who.name, who.type, who.email, who.account),
@@ -99,6 +103,7 @@ def knows_anybody(journal: Journal) -> bool:
 
 
 def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
+    """Return who `origin` is, below zero a station; None where it was not introduced."""
     row = db.execute(
         "SELECT id, name, type, email, account FROM identity WHERE origin = ?", (origin,)
     ).fetchone()
@@ -152,6 +157,8 @@ class Owed(NamedTuple):
 
 
 def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
+    """Write down that the peer of a channel is to be told of an item that is stored here; of one
+    number only the last."""
     db.execute(
         "INSERT OR REPLACE INTO owed (channel, sequence, at, sos, digest) VALUES (?, ?, ?, ?, ?)",
         (channel, *what),
@@ -170,6 +177,7 @@ def owed(journal: Journal, channel: str) -> list[Owed]:
 
 
 def told(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None:
+    """Forget what the peer of a channel has been told by now, by the numbers of the items."""
     db.executemany(
         "DELETE FROM owed WHERE channel = ? AND sequence = ?", [(channel, s) for s in sequences]
     )
@@ -267,6 +275,7 @@ def _rungs(rows: Iterable[Sequence[Any]]) -> list[RungOwed]:
 
 
 def told_rungs(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
+    """Forget what has been told of how far items came, by origin, number, rung and text."""
     db.executemany(
         "DELETE FROM rung_owed WHERE origin = ? AND sequence = ? AND rung = ? AND text = ?", keys
     )
@@ -430,6 +439,9 @@ def handed(hook: str, request_id: str, at: float) -> Operation[bool]:
 
 
 def postponed(hook: str, request_id: str, not_before: float, reason: str) -> Operation[None]:
+    """Count a try that failed, and leave the payload to the hook from `not_before` (lived time) on;
+    `reason` is for people."""
+
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             f"UPDATE handover SET attempts = attempts + 1, not_before = ?, reason = ?"
@@ -441,6 +453,9 @@ def postponed(hook: str, request_id: str, not_before: float, reason: str) -> Ope
 
 
 def dead(hook: str, request_id: str, reason: str) -> Operation[None]:
+    """Count a try that failed, and hand this payload to that hook no more unless it is replayed;
+    `reason` is for people."""
+
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             f"UPDATE handover SET state = 'dead', attempts = attempts + 1, reason = ?"

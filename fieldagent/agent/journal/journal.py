@@ -103,6 +103,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         return self._files.not_on_disk
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
+        """Return the rows of a query on what has been committed. Raises StoreFailed where the file
+        is damaged, and the journal has failed from then on."""
         try:
             return self._files.reader.execute(sql, parameters).fetchall()
         except sqlite3.DatabaseError as error:
@@ -280,6 +282,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 self._files.writer.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
+        """Close the files. Unless the journal has failed, what is in memory goes to the disk where
+        that can be used again, and lived time is kept."""
         files, copy = self._files, self.path
         if self.not_on_disk and files.may_return and self.failed is None:
             self._move = files.to_disk

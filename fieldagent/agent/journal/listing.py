@@ -81,6 +81,7 @@ def waiting_behind(
 
 
 async def count_waiting(journal: Journal, channels: Collection[Channel]) -> int:
+    """Return how many Packages wait on any of these channels, each counted once."""
     rows = await journal.read_aside(
         f"SELECT count(DISTINCT sequence) FROM leg WHERE {_waits(channels)}"
     )

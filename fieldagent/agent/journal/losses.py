@@ -41,6 +41,8 @@ def listing(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
 
 
 def forget(*, before: float) -> Note:
+    """Remove the losses from before a lived time."""
+
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM loss WHERE at < ?", (before,))
 

@@ -150,6 +150,7 @@ def next_sequence(journal: Journal) -> int:
 
 
 def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
+    """Return how a Package stands on each of its channels; empty where nothing is known of it."""
     rows = journal.read(
         "SELECT channel, status, reason, begins FROM leg WHERE sequence = ? ORDER BY channel",
         sequence,
@@ -164,6 +165,8 @@ def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
 
 
 def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channel, Leg]]:
+    """Return how each of these Packages stands on its channels, in one query; each has an entry, be
+    it empty."""
     found: dict[int, dict[Channel, Leg]] = {sequence: {} for sequence in sequences}
     for sequence, channel, *told in journal.read(
         f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_AMONG}"
@@ -187,6 +190,8 @@ def receipts(journal: Journal, sequence: int) -> list[Storage]:
 
 
 def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Storage]]:
+    """Return who has each of these Packages, the first first, in one query; each has an entry, be
+    it empty."""
     found: dict[int, list[Storage]] = {sequence: [] for sequence in sequences}
     for sequence, by, at, *who in journal.read(
         "SELECT sequence, by, at, identity.id, name, type, email, account"
@@ -514,6 +519,8 @@ def send_again(
 
 
 def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operation[None]:
+    """Write down a transmission before it begins, with what is in it. It takes the place of an
+    earlier one on that channel."""
     t = intent.transmission
     listed = json.dumps([[p.sequence, p.position, p.count] for p in pieces])
 
@@ -527,6 +534,8 @@ def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operati
 
 
 def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Piece]] | None:
+    """Return the transmission that was begun and not settled on a channel, and what was in it; None
+    without one. Its number is 0, as the outbox gives it another."""
     rows = journal.read(
         "SELECT body, urgent, tries, pieces, modem, momsn FROM intent WHERE channel = ?", channel
     )

@@ -120,6 +120,8 @@ class Storage:
     """`hub`: the hub itself has it."""
 
     def as_json(self) -> dict[str, str | float]:
+        """Return it as the API tells it: who has it, since when (Unix time), and whether `agent` or
+        `hub` says so."""
         who = self.by
         return {
             "id": who.id,

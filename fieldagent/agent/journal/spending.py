@@ -47,6 +47,9 @@ def _day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
 
 
 def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
+    """Add to what was spent on a day by a channel (or for others), and note the day as the one that
+    is spent now."""
+
     def store(db: sqlite3.Connection) -> None:
         db.execute("INSERT OR REPLACE INTO budget_day VALUES (1, ?, ?, ?, ?)", day)
         db.execute(

@@ -197,6 +197,8 @@ class PacketReception:
             self.troubles.note(Trouble.WRONG_KEY)
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
+        """Store what a packet holds and return what it turned out to be; `now` is lived time. Runs
+        in the caller's transaction. Of our own words, repeated, it stores who repeats them."""
         taken = Taken(now, troubles=[*envelope.not_understood])
         if now < self.catching_up_until:
             taken.not_before = self.catching_up_until

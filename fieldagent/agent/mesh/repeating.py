@@ -62,6 +62,8 @@ class Repeating:
         self._intake = intake
 
     async def run(self) -> NoReturn:
+        """Carry the rounds out for ever: wake for what is due, for changes of the queue, and at
+        least once in `LOOK_EVERY` seconds where this kit relays."""
         lived = self._clock()
         self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
         self._words.holdings.load(on_air.here(self._journal, self._station), lived)

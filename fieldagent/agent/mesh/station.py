@@ -170,6 +170,8 @@ def set_up(
     queue: ChannelQueue,
     link: ChannelLink,
 ) -> Station:
+    """Put a station together; nothing runs yet, and without `relays_over` it relays nothing to the
+    hub."""
     relay = None
     if settings.relays_over:
         relay = Relay(

@@ -49,6 +49,8 @@ class MqttTopics(NamedTuple):
 
 
 def topics_of(prefix: str, name: str, discovery: str) -> MqttTopics:
+    """Return the topics of the kit `name` below `prefix`; an empty `discovery` tells Home Assistant
+    nothing."""
     base, device = f"{prefix}/{name}", f"fieldagent-{name}"
     return MqttTopics(
         base=base,

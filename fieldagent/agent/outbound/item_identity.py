@@ -28,6 +28,8 @@ def entry_of(known: Accepted) -> Entry:
 
 
 def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entry:
+    """Return the entry of a Package under a number. `dated` (Unix time) counts where the item does
+    not say itself when it was recorded; `back` only for an SOS."""
     moment = recorded(package.item)
     time = int(dated if moment is None else moment.timestamp())
     return Entry(

@@ -45,6 +45,8 @@ class Settlement:
 
 
 def after_success(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) -> Settlement:
+    """Decide what ends and what waits after a transmission has left: a Package is Delivered with
+    its last fragment, and with another its next one may go at once."""
     settlement = Settlement()
     over = _over(queue, pieces, sent=True)
     for piece in pieces:
@@ -59,6 +61,8 @@ def after_success(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) ->
 def after_failure(
     queue: ChannelQueue, pieces: list[Piece], outcome: Outcome, reason: str, retry_after: float
 ) -> Settlement:
+    """Decide what ends and what waits again after a transmission that did not leave; `retry_after`
+    is in seconds, 0 for at once. Refused together, Packages travel alone from then on."""
     over = _over(queue, pieces, sent=False)
     if outcome is Outcome.REFUSED and len(pieces) == 1:
         (sequence,) = (piece.sequence for piece in pieces)

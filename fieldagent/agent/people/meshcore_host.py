@@ -73,6 +73,8 @@ class CompanionHost:
         self.channels: dict[int, CompanionChannel] = {}
 
     async def listen(self) -> NoReturn:
+        """Read from the radio and hand on answers, acknowledgements and pushes to those who wait
+        for them. The only reader of the line, for ever. Raises what the line does."""
         while True:
             with waits.move_on_after(LULL if self._deframer.is_within else inf) as lull:
                 data = await self._line.read()

@@ -125,6 +125,8 @@ class TncModem:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
+        """Read frames from the TNC, for ever: packets go to `receive`, its count of waiting bytes
+        to `transmit`; others are counted. Raises RadioLost and PortLost."""
         while True:
             data = await self._read()
             for kind, content in self._deframer.receive_data(data):

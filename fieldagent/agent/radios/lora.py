@@ -65,6 +65,8 @@ def needs(name: str) -> tuple[str, ...]:
 
 
 def settings_of(name: str, own: Mapping[str, Any]) -> LoraSettings:
+    """Return the radio's own settings as values for the air, in Hz; `own` holds them by key, each
+    with the radio's `name` before it."""
     return LoraSettings(
         own[f"{name}-frequency"],
         own[f"{name}-bandwidth"],
@@ -160,6 +162,7 @@ def _number(value: str) -> float:
 
 
 def frequency(value: str) -> int:
+    """Read a frequency in MHz, from 137 to 1020, and return it in Hz. Raises WrongProperty."""
     number = _number(value)
     if not 137 <= number <= 1020:
         raise WrongProperty(f"must be in MHz, from 137 to 1020, such as 869.525, not {value!r}")
@@ -173,6 +176,7 @@ def _bandwidth(value: str) -> int:
 
 
 def share(value: str) -> float:
+    """Read a share of the air in per cent, from 0.1 to 100. Raises WrongProperty."""
     number = _number(value)
     if not 0.1 <= number <= 100:
         raise WrongProperty(f"must be from 0.1 to 100 (per cent), not {value!r}")

@@ -177,6 +177,8 @@ class MeshcoreModem:
         return word
 
     async def listen(self) -> NoReturn:
+        """Read frames from the radio, for ever. A packet waits up to `SIGNAL_MAX` seconds for the
+        word of how strong it was heard. Raises PortLost."""
         packet: bytes | None = None
         while True:
             data = b""

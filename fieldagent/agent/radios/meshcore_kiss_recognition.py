@@ -40,6 +40,8 @@ async def _ask(line: DeviceLine, command: MeshcoreCommand) -> bytes:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
+    """Ask firmware, board, LoRa settings, power and battery; what older firmware does not answer is
+    left out. Raises PortLost."""
     version = ".".join(map(str, await _ask(line, MeshcoreCommand.VERSION)))
     board = (await _ask(line, MeshcoreCommand.NAME)).decode("utf-8", "replace")
     lora = wire.read_settings(await _ask(line, MeshcoreCommand.GET_RADIO))

@@ -94,6 +94,8 @@ class MeshtasticModem:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
+        """Take in our packets that the radio hears on our channel, for ever; what came over MQTT is
+        left out."""
         while True:
             packet = (await self._host.receive()).packet
             if packet is None or packet.decoded is None or packet.via_mqtt:

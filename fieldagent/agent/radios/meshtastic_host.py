@@ -136,6 +136,8 @@ class RadioFacts:
     queue: QueueStatus = field(default_factory=lambda: QueueStatus(free=16, maximum=16))
 
     def take(self, told: FromRadio) -> None:
+        """Keep what a message tells of number, channels, LoRa settings, firmware or queue; others
+        change nothing."""
         if told.my_info is not None:
             self.number = told.my_info.number
         elif told.channel is not None:
@@ -201,6 +203,8 @@ class MeshtasticHost:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
+        """Read messages from the radio and hand them to those who wait, for ever; one that cannot
+        be read is skipped. Raises what the line does."""
         while True:
             with waits.move_on_after(LULL if self._deframer.is_within else inf) as lull:
                 data = await self._line.read()

@@ -78,6 +78,8 @@ class NodeModem:
         return await self._ear.receive()
 
     async def greet(self) -> None:
+        """Say hello, and wait until the node answers. Raises RadioLost after `HELLO_MAX`
+        seconds."""
         self._node.open(trio.current_time())
         await self._flush()
         with trio.move_on_after(HELLO_MAX):
@@ -87,6 +89,8 @@ class NodeModem:
         raise RadioLost("no node answers there: is it the node's port, and has it power?")
 
     async def listen(self) -> NoReturn:
+        """Read from the port and hand on what the node says, for ever. Raises PortLost, and
+        RadioLost where the node takes too small packets."""
         while True:
             self._node.receive_data(await self._port.read(), trio.current_time())
             while (event := self._node.next_event()) is not None:
@@ -96,6 +100,8 @@ class NodeModem:
             self._news = trio.Event()
 
     async def keep_time(self) -> NoReturn:
+        """Let the node link repeat and ask when that is due, for ever. Raises RadioLost once the
+        node answers no more."""
         while True:
             with trio.CancelScope(deadline=self._node.deadline) as self._patience:
                 await trio.sleep_forever()

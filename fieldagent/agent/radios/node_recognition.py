@@ -42,6 +42,8 @@ def _told(said: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
+    """Ask a node for its hello and status, and return the setting that its packet size asks for.
+    Raises PortLost."""
     heard = bytearray()
 
     def both(said: bytes) -> bool | None:

@@ -41,6 +41,8 @@ async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
+    """Ask firmware, whether the radio is on, its LoRa settings and what is in its memory. Raises
+    PortLost."""
     version = await _ask(line, RnodeCommand.VERSION, wire.OFF)
     firmware = ".".join(map(str, version))
     is_on = await _ask(line, RnodeCommand.STATE, wire.ASK) == wire.ON

@@ -187,6 +187,8 @@ class SmsCarrier:
     # At work with one opened modem.
 
     async def work(self, modem: SmsModem) -> NoReturn:
+        """Carry by one opened modem, for ever: look for what came, and send what waits while the IP
+        link is away. Raises why the modem must be opened anew (`contract.LOST`)."""
         self._next_look = -inf
         while True:
             self._seat.progress()
@@ -410,6 +412,8 @@ class SmsCarrier:
     # What people read.
 
     def note_absent(self, error: BaseException) -> None:
+        """Show on the channel's link why no SMS can be sent, and warn in the log where that is new:
+        FAULT where the modem refuses, else ABSENT."""
         link = self._seat.link
         state = LinkState.FAULT if isinstance(error, GsmRefuses) else LinkState.ABSENT
         if (link.state, link.reason) != (state, str(error)):

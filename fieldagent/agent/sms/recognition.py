@@ -31,6 +31,7 @@ def _sim(said: bytes) -> str | None:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
+    """Ask a modem for its model and how its SIM is. Raises PortLost."""
     name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
     sim = await answer_to(line, f"{sms_modem.PIN}\r".encode(), _sim, SIM_MAX)
     return DeviceReport(

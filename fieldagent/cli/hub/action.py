@@ -10,6 +10,7 @@ KINDS = ("message", "location", "waypoint", "data")
 
 
 def add_store(parser: CommandParser) -> None:
+    """Add the arguments that say which database a command uses."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file")
     parser.add_argument(
         "--database", metavar="WHERE", help="postgresql://… or the path of an SQLite file"
@@ -24,6 +25,8 @@ def add_listing(parser: CommandParser) -> None:
 def action(
     actions: Subparsers, name: str, carry_out: tuple[str, str], summary: str
 ) -> CommandParser:
+    """Add an action that works in one workspace and prints a result. `carry_out` is as `command`
+    has it."""
     parser = command(actions, name, carry_out, summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
     add_listing(parser)

@@ -8,6 +8,8 @@ from fieldagent.cli.subcommand import CommandParser
 
 
 def add_card(add: CommandParser) -> None:
+    """Add to `device add` what a card may be told; what goes on which card is checked in
+    `card_files`."""
     files = add.add_argument_group(
         "with --card, who the kit is: kit.properties on a card of build/image, cloud-init's files"
         " on another, such as Raspberry Pi OS reads"

@@ -46,6 +46,9 @@ class _Commanded(NamedTuple):
 
 
 def command(given: argparse.Namespace) -> int:
+    """Give the kit a command and wait `--wait` seconds for the answer; without words list those
+    given. What costs is asked about first; in scripts --yes or --by ip must say so."""
+
     def carry_out(hub: HubSettings, store: Store) -> int:
         kit = store.once(lambda db: _kit(db, given))
         if not given.words:

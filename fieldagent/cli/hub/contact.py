@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 
 def add(given: argparse.Namespace) -> int:
+    """Add a contact of the kind that its address shows, and print its number. It is not tried:
+    `test` does that."""
+
     def change(settings: HubSettings, store: Store) -> int:
         kind = kind_of(given.address, contact_kinds(settings.contacts), settings.contact_own)
         if fault := kind.fault_of(given.address):
@@ -56,6 +59,8 @@ def add(given: argparse.Namespace) -> int:
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
+    """List the contacts in the order in which they are told, each with why it would not be."""
+
     def look(settings: HubSettings, store: Store) -> int:
         kinds, own = contact_kinds(settings.contacts), settings.contact_own
 
@@ -148,6 +153,8 @@ def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awai
 
 
 def remove(given: argparse.Namespace) -> int:
+    """Remove a contact with what waits for it, by its number."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         contacts.remove(db, workspace, given.id, now=now)

@@ -12,6 +12,7 @@ DAY = 86_400.0
 
 
 def key_add(given: argparse.Namespace) -> int:
+    """Add an API key and print it, the only time; without --kind it pushes all kinds."""
     purposes = [name for name in ("read", "acknowledge", "administer") if getattr(given, name)]
 
     def add(db: Db, now: float) -> int:
@@ -31,6 +32,9 @@ def key_add(given: argparse.Namespace) -> int:
 
 
 def token_add(given: argparse.Namespace) -> int:
+    """Add a token of a member and print it, the only time. It speaks for them in each of their
+    workspaces."""
+
     def add(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         member = directory.member_of(db, workspace, given.user)
@@ -43,6 +47,7 @@ def token_add(given: argparse.Namespace) -> int:
 
 
 def credential_list(given: argparse.Namespace) -> int:
+    """List keys or tokens (`given.what`); none is shown itself."""
     return once(
         given,
         lambda db, now: show_list(
@@ -53,6 +58,8 @@ def credential_list(given: argparse.Namespace) -> int:
 
 
 def revoke(given: argparse.Namespace) -> int:
+    """Revoke a key or token (`given.what`) by its number, for good."""
+
     def withdraw(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         credentials.revoke(db, given.what, workspace, given.id, now=now)
@@ -62,6 +69,8 @@ def revoke(given: argparse.Namespace) -> int:
 
 
 def key_rate(given: argparse.Namespace) -> int:
+    """Set how often a key may call; what is not named stays as it is."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         rate = {"per_minute": given.per_minute, "burst": given.burst}

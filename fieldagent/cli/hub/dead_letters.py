@@ -55,6 +55,8 @@ def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
 
 
 def dead_letter_list(given: argparse.Namespace) -> int:
+    """List them of all workspaces, the content as text where it is some; with --json as base64."""
+
     def rows(db: Db, now: float) -> int:
         listed = dead_letters.listing(db)
         if not given.json:
@@ -73,6 +75,8 @@ def _as_text(payload: str) -> str:
 
 
 def dead_letter_replay(given: argparse.Namespace) -> int:
+    """Take in what can be used by now, of all devices, and print how many that were."""
+
     def all_of_them(settings: HubSettings, store: Store) -> int:
         taking = _mobile_originated(settings, store)
         taken = store.once(
@@ -84,6 +88,8 @@ def dead_letter_replay(given: argparse.Namespace) -> int:
 
 
 def dead_letter_assign(given: argparse.Namespace) -> int:
+    """Give a device the dead letters that have its IMEI, and take them in."""
+
     def find(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -93,6 +99,8 @@ def dead_letter_assign(given: argparse.Namespace) -> int:
 
 
 def dead_letter_remove(given: argparse.Namespace) -> int:
+    """Remove one by its number, for good. Refused where there is none of it."""
+
     def drop(db: Db, now: float) -> int:
         dead_letters.discard(db, given.id, now=now)
         return show(given, {"id": given.id, "removed": True})

@@ -21,6 +21,9 @@ NAMED = 20
 
 
 def delete(given: argparse.Namespace) -> int:
+    """Print what would go, and return REFUSED; with --yes delete it for good, also beside a hub
+    that runs."""
+
     def carry_out(_: HubSettings, store: Store) -> int:
         found = store.once(
             lambda db: subject.find(db, given.what, getattr(given, "workspace", ""), given.named)

@@ -9,6 +9,7 @@ from fieldagent.page.language import ENGLISH, LANGUAGES
 
 
 def add_contact(actions: Subparsers) -> None:
+    """Add `contact` to `fieldagent hub`, with the actions that `cli.hub.contact` carries out."""
     summary = "people who are told of an SOS that nobody answers"
     kinds = command(actions, "contact", None, summary).add_subparsers(metavar="ACTION")
     add = _contact_action(kinds, "add", "add a contact")
@@ -59,6 +60,7 @@ def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser
 
 
 def add_chain(actions: Subparsers) -> None:
+    """Add `chain` to `fieldagent hub`, with the actions that `cli.hub.contact` carries out."""
     summary = "the steps in which contacts are told"
     kinds = command(actions, "chain", None, summary).add_subparsers(metavar="ACTION")
     for name, carries_out, summary in (
@@ -73,6 +75,7 @@ def add_chain(actions: Subparsers) -> None:
 
 
 def add_sos(actions: Subparsers) -> None:
+    """Add `sos` to `fieldagent hub`, with the actions that `cli.hub.sos` carries out."""
     sos = command(actions, "sos", None, "SOS of the workspace's kits").add_subparsers(
         metavar="ACTION"
     )
@@ -101,6 +104,7 @@ def add_sos(actions: Subparsers) -> None:
 
 
 def add_watch(actions: Subparsers) -> None:
+    """Add `watch` to `fieldagent hub`, with the actions that `cli.hub.watch` carries out."""
     watch = command(actions, "watch", None, "who is on watch at the desk").add_subparsers(
         metavar="ACTION"
     )

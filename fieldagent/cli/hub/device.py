@@ -31,6 +31,8 @@ REASON_SHOWN = 60
 
 
 def device_add(given: argparse.Namespace) -> int:
+    """Add a device, and print its secrets this once or put them on a card. Where the card cannot be
+    written, no device is added."""
     try:
         beside = card_files.wanted(given)
         _check_operator(given)
@@ -104,6 +106,9 @@ def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
 
 
 def device_retry(given: argparse.Namespace) -> int:
+    """Let all that waits to be called in to a device's satellite operator go at once, and print how
+    many messages that are."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -117,6 +122,9 @@ def device_contested(given: argparse.Namespace) -> int:
 
 
 def device_imei(given: argparse.Namespace) -> int:
+    """Set a device's IMEI, and take in the dead letters that have it. --take takes it from another
+    device first."""
+
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         device = directory.device_named(
             db, directory.workspace_of(db, given.workspace), given.device
@@ -130,6 +138,8 @@ def device_imei(given: argparse.Namespace) -> int:
 
 
 def device_rename(given: argparse.Namespace) -> int:
+    """Rename a device. Refused where another of its workspace has the name."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -159,6 +169,8 @@ def device_key(given: argparse.Namespace) -> int:
 
 
 def device_token(given: argparse.Namespace) -> int:
+    """Print a new link token, the only time; the kit's link by the old one ends."""
+
     def renew(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -169,6 +181,9 @@ def device_token(given: argparse.Namespace) -> int:
 
 
 def device_relay(given: argparse.Namespace) -> int:
+    """Let a kit bring what others of its workspace sent, or with --off no more, and take in what it
+    brought before."""
+
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -179,6 +194,8 @@ def device_relay(given: argparse.Namespace) -> int:
 
 
 def device_revoke(given: argparse.Namespace) -> int:
+    """Revoke a device whose kit may be in wrong hands: of it an SOS alone counts. --new-radio-key
+    gives the others another radio-key, too."""
     if given.new_radio_key:
         return radio_key.revoke_and_change(given)
 
@@ -194,6 +211,8 @@ def device_revoke(given: argparse.Namespace) -> int:
 
 
 def device_restore(given: argparse.Namespace) -> int:
+    """Take a revocation back, and take in what came meanwhile, also by others."""
+
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -205,6 +224,9 @@ def device_restore(given: argparse.Namespace) -> int:
 
 
 def device_list(given: argparse.Namespace) -> int:
+    """List the devices of a workspace, each with how it stands; with --json its settings and last
+    update whole."""
+
     def rows(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         listed = directory.devices(db, workspace, now)
@@ -226,6 +248,9 @@ def _in_short(text: str | None) -> str | None:
 
 
 def disable(given: argparse.Namespace) -> int:
+    """Disable a user or device, or with --enable enable it, and take in what its devices sent
+    meanwhile."""
+
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         find = directory.member_of if given.what == "member" else directory.device_named

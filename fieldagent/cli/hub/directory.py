@@ -41,6 +41,7 @@ def init(given: argparse.Namespace) -> int:
 
 
 def workspace_add(given: argparse.Namespace) -> int:
+    """Add a workspace and print its number. Refused where another has the name."""
     return once(
         given,
         lambda db, now: show(given, {"id": directory.add_workspace(db, given.name, now=now)}),
@@ -52,6 +53,7 @@ def workspace_list(given: argparse.Namespace) -> int:
 
 
 def user_add(given: argparse.Namespace) -> int:
+    """Add a user and print their number; a password is asked for, before the database is opened."""
     hashed = scrypt.hash_password(ask_password()) if given.password else None
 
     def add(db: Db, now: float) -> int:
@@ -71,6 +73,9 @@ def user_add(given: argparse.Namespace) -> int:
 
 
 def user_join(given: argparse.Namespace) -> int:
+    """Make a user of another workspace a member of this one, too; they are named by their
+    number."""
+
     def join(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         directory.join(db, workspace, given.user, over_satellite=given.over_satellite, now=now)
@@ -80,6 +85,8 @@ def user_join(given: argparse.Namespace) -> int:
 
 
 def user_leave(given: argparse.Namespace) -> int:
+    """End a membership; what they sent stays."""
+
     def leave(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         member = directory.member_of(db, workspace, given.user)
@@ -90,6 +97,9 @@ def user_leave(given: argparse.Namespace) -> int:
 
 
 def user_role(given: argparse.Namespace) -> int:
+    """Set the role of a user in the workspace. Refused where one who is no person would be more
+    than a member."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         member = directory.member_of(db, workspace, given.user)
@@ -100,6 +110,7 @@ def user_role(given: argparse.Namespace) -> int:
 
 
 def user_password(given: argparse.Namespace) -> int:
+    """Set a user's password, which is asked for before the database is opened."""
     hashed = scrypt.hash_password(ask_password())
 
     def change(db: Db, now: float) -> int:
@@ -112,6 +123,7 @@ def user_password(given: argparse.Namespace) -> int:
 
 
 def user_list(given: argparse.Namespace) -> int:
+    """List the users of a workspace, each with their role, and whether a password is set."""
     return once(
         given,
         lambda db, now: show_list(
@@ -121,6 +133,8 @@ def user_list(given: argparse.Namespace) -> int:
 
 
 def audit_list(given: argparse.Namespace) -> int:
+    """List the newest lines of the audit, without a workspace those of all."""
+
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace) if given.workspace else None
         return show_list(given, audit.latest(db, given.limit, workspace))

@@ -31,6 +31,8 @@ TOLD_EVERY = 10_000
 
 
 def write(given: argparse.Namespace) -> int:
+    """Write all that the hub holds of a workspace or user into a folder that must not be there yet.
+    What stopped midway is left beside it as FOLDER.unfinished."""
     target: Path = given.folder
 
     def carry_out(_: HubSettings, store: Store) -> int:

@@ -23,6 +23,8 @@ FILE_MAX = 1_000_000
 
 
 def add(given: argparse.Namespace) -> int:
+    """Add a fence, and print its number. What is wrong with the shape is told before the database
+    is opened."""
     try:
         drawn = _drawn(given)
     except WrongShape as wrong:
@@ -58,6 +60,8 @@ def _drawn(given: argparse.Namespace) -> Shape:
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
+    """List the fences; the shapes themselves are in --json alone."""
+
     def look(db: Db, now: float) -> int:
         found = fences.listing(db, directory.workspace_of(db, given.workspace))
         return show_list(given, found if given.json else [_row(each) for each in found])
@@ -89,6 +93,9 @@ def in_words(told: dict[str, Any]) -> str:
 
 
 def remove(given: argparse.Namespace) -> int:
+    """Remove a fence by its number; what it has told stays. Refused where the workspace has none of
+    it."""
+
     def change(db: Db, now: float) -> int:
         fences.remove(db, directory.workspace_of(db, given.workspace), given.id, now)
         return show(given, {"id": given.id, "removed": True})

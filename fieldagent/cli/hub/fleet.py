@@ -20,6 +20,8 @@ BARS = "▁▂▃▅▆█"
 
 
 def fleet(given: argparse.Namespace) -> int:
+    """Print which kits are unlike the others and in what, and then a line of each."""
+
     def look(db: Db, now: float) -> int:
         found = view.view(db, directory.workspace_of(db, given.workspace), now)
         if given.json:

@@ -33,6 +33,8 @@ def with_store(
     *,
     upgrade: bool = False,
 ) -> int:
+    """Open the database of the settings, `use` it, and close it; what fails or is Refused is told
+    on standard error. Returns the exit code. As root it becomes the owner of SQLite's folder."""
     try:
         settings = load(given.config, given.database)
     except (InvalidSettings, OSError) as error:
@@ -65,6 +67,9 @@ def with_store(
 def once(
     given: argparse.Namespace, operation: Callable[[Db, float], int], *, upgrade: bool = False
 ) -> int:
+    """Carry out an operation in one transaction, with the database opened for it; it gets the Unix
+    time, and returns the exit code."""
+
     def use(_: HubSettings, store: Store) -> int:
         return store.once(lambda db: operation(db, time.time()))
 
@@ -74,6 +79,8 @@ def once(
 def show(
     given: argparse.Namespace, told: Mapping[str, Any], *, secret_names: Sequence[str] = ()
 ) -> int:
+    """Print members by name, or as JSON, and return OK. Of `secret_names` people are told that they
+    are shown once."""
     if given.json:
         print(json.dumps(told))
         return OK
@@ -85,6 +92,8 @@ def show(
 
 
 def show_list(given: argparse.Namespace, rows: Sequence[Row]) -> int:
+    """Print rows as a table under the names of the first one, or as JSON, and return OK. Floats are
+    shown as times."""
     if given.json:
         print(json.dumps(rows))
         return OK

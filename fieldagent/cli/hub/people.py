@@ -13,6 +13,8 @@ from fieldagent.hub.store.contract import Db
 
 
 def group_add(given: argparse.Namespace) -> int:
+    """Add a group with its first members, and print its number."""
+
     def add(db: Db, now: float) -> int:
         workspace = workspace_of(db, given.workspace)
         rule = given.over_satellite
@@ -26,6 +28,7 @@ def group_add(given: argparse.Namespace) -> int:
 
 
 def group_join(given: argparse.Namespace) -> int:
+    """Let users join a group; who is in it already stays."""
     return _change(
         given,
         lambda db, workspace, group, now: people.change_group(
@@ -35,6 +38,7 @@ def group_join(given: argparse.Namespace) -> int:
 
 
 def group_leave(given: argparse.Namespace) -> int:
+    """Let users leave a group; who is not in it changes nothing."""
     return _change(
         given,
         lambda db, workspace, group, now: people.change_group(
@@ -44,6 +48,7 @@ def group_leave(given: argparse.Namespace) -> int:
 
 
 def group_satellite(given: argparse.Namespace) -> int:
+    """Set whether what kits send to a group goes to it over satellite too."""
     rule = given.rule == "on"
     return _change(
         given,
@@ -54,6 +59,7 @@ def group_satellite(given: argparse.Namespace) -> int:
 
 
 def group_remove(given: argparse.Namespace) -> int:
+    """Remove a group; what was sent to it stays."""
     return _change(
         given,
         lambda db, workspace, group, now: people.remove_group(db, workspace, group, now=now),
@@ -75,6 +81,8 @@ def _members(db: Db, workspace: int, named: list[str]) -> frozenset[int]:
 
 
 def group_list(given: argparse.Namespace) -> int:
+    """List the groups of a workspace with the names of their members."""
+
     def look(db: Db, now: float) -> int:
         rows = people.groups(db, workspace_of(db, given.workspace))
         return show_list(
@@ -89,6 +97,9 @@ def group_list(given: argparse.Namespace) -> int:
 
 
 def user_radio(given: argparse.Namespace) -> int:
+    """Set the radios of a user by their handles; those of before are theirs no more. Refused where
+    one is another's."""
+
     def change(db: Db, now: float) -> int:
         workspace = workspace_of(db, given.workspace)
         member = member_of(db, workspace, given.user)

@@ -13,6 +13,7 @@ TELLS = ("both", "enter", "leave")
 
 
 def add_places(actions: Subparsers) -> None:
+    """Add `fence`, `route`, `quiet` and `report` with their actions to `fieldagent hub`."""
     _add_fence(actions)
     _add_route(actions)
     _add_quiet(actions)

@@ -15,6 +15,8 @@ from fieldagent.hub.store.contract import Db
 
 
 def set(given: argparse.Namespace) -> int:  # noqa: A001
+    """Set the quiet hours of the workspace, or of one contact, who by `never` has none whatever the
+    workspace's are."""
     if given.hours == NEVER:
         return _change(given, NEVER if given.contact else "")
     return _change(given, f"{given.hours} {given.zone}", check=read_hours)
@@ -44,6 +46,7 @@ def _change(
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
+    """List the quiet hours of the workspace and of each contact."""
     return once(
         given, lambda db, now: _show(given, db, directory.workspace_of(db, given.workspace))
     )

@@ -110,6 +110,9 @@ def _short(db: Db, workspace: int, now: float) -> Row:
 
 
 def status(given: argparse.Namespace) -> int:
+    """Print at which step the change is, and who is behind; it is Refused where there never was
+    one."""
+
     def tell(hub: HubSettings, store: Store) -> int:
         def read(db: Db) -> tuple[Row, list[Row]]:
             workspace = directory.workspace_of(db, given.workspace)
@@ -142,6 +145,8 @@ def _line(kit: Row) -> str:
 
 
 def leave_out(given: argparse.Namespace) -> int:
+    """Go on with the change without a kit, and print how it stands."""
+
     def act(db: Db) -> Row:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -152,6 +157,8 @@ def leave_out(given: argparse.Namespace) -> int:
 
 
 def ask(given: argparse.Namespace) -> int:
+    """Ask a kit anew for its step; what that costs over satellite is asked about first."""
+
     def act(hub: HubSettings, store: Store) -> int:
         def find(db: Db) -> tuple[int, KeyPrice]:
             workspace = directory.workspace_of(db, given.workspace)

@@ -7,6 +7,8 @@ from fieldagent.cli.subcommand import CommandParser, Subparsers, command
 
 
 def add_radio_key(actions: Subparsers) -> None:
+    """Add `radio-key` to `fieldagent hub`, with the actions that `cli.hub.radio_key` carries
+    out."""
     summary = "another radio-key for all kits of a workspace, in three steps"
     radio_key = command(actions, "radio-key", None, summary).add_subparsers(metavar="ACTION")
     where = "cli.hub.radio_key"
@@ -26,6 +28,7 @@ def add_radio_key(actions: Subparsers) -> None:
 
 
 def add_key_change(parser: CommandParser) -> None:
+    """Add what a change of the radio-key asks for, to `radio-key change` and to `device revoke`."""
     summary = "wait for this kit not at all; may be there several times"
     parser.add_argument("--but", action="append", metavar="KIT", help=summary)
     summary = "with this key, which is asked for or read, and not one that is made here"

@@ -23,6 +23,9 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
 def add(given: argparse.Namespace) -> int:
+    """Add where a kit is to be by when, and print its number and both times. A --to that is no
+    circle is Refused."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.kit)
@@ -54,6 +57,8 @@ def due_of(text: str, now: float) -> float:
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
+    """List the routes that have not ended, and the newest that have, the newest first."""
+
     def look(db: Db, now: float) -> int:
         found = routes.listing(db, directory.workspace_of(db, given.workspace))
         return show_list(given, found if given.json else [_row(each) for each in found])
@@ -77,6 +82,9 @@ def _row(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def end(given: argparse.Namespace) -> int:
+    """End a route in the name of a user, with a reason; an alarm about it stays for a person to
+    close."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         member = directory.member_of(db, workspace, given.by)

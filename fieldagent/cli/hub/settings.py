@@ -41,6 +41,9 @@ class SignedFor(NamedTuple):
 
 
 def device_set(given: argparse.Namespace) -> int:
+    """Write settings for a kit to a file, have minisign sign it, and offer it. Without --secret-key
+    it ends at the file, and offers what was signed when called again without settings."""
+
     def carry_out(_: HubSettings, store: Store) -> int:
         # Who signs may take their time: no transaction is open meanwhile.
         kit = store.once(lambda db: kit_of(db, given))

@@ -18,6 +18,9 @@ from fieldagent.hub.store.contract import Db
 
 
 def device_checkin(given: argparse.Namespace) -> int:
+    """Have a kit missed where nothing comes from it in time, or with --off no more; print when it
+    would be."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         device = directory.device_named(db, workspace, given.device)
@@ -32,6 +35,8 @@ def device_checkin(given: argparse.Namespace) -> int:
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
+    """List the incidents of a workspace, the newest first, `--limit` at most."""
+
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         found = sos.listing(db, workspace, given.state, END, max(1, given.limit))
@@ -58,6 +63,7 @@ def _row(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_one(given: argparse.Namespace, db: Db, found: Sos) -> int:
+    """Print an incident and, below it or in --json, its timeline; return OK."""
     told = {**sos_desk.shown(db, found), "timeline": sos_desk.timeline(db, found.id)}
     if given.json:
         return show(given, told)
@@ -106,6 +112,9 @@ def take_over(given: argparse.Namespace) -> int:
 
 
 def hand_over(given: argparse.Namespace) -> int:
+    """Ask another dispatcher to take an incident over, and print it; until they do, it stays as it
+    is."""
+
     def deed(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
         heir = directory.member_of(db, found.workspace, given.to)
         return sos_desk.hand_over(db, found, member, heir, text, now)

@@ -27,6 +27,8 @@ ENROLL = "tak://com.atakmap.app/enroll"
 
 
 def tak(given: argparse.Namespace) -> int:
+    """List, make or revoke certificates of phones, invite one by a QR code, or write out whom
+    phones have to trust."""
     drawn: list[str] = []
 
     def carry_out(settings: HubSettings, store: Store) -> int:

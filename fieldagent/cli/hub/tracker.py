@@ -15,6 +15,9 @@ from fieldagent.hub.tracker.service import PATH
 
 
 def source_add(given: argparse.Namespace) -> int:
+    """Add an address for trackers, and print it for each kind, the only time: whoever knows it can
+    report."""
+
     def add(settings: HubSettings, store: Store) -> int:
         id_, secret = store.once(
             lambda db: credentials.add_source(
@@ -29,6 +32,9 @@ def source_add(given: argparse.Namespace) -> int:
 
 
 def add(given: argparse.Namespace) -> int:
+    """Add a tracker of a user, as a device that nothing can be sent to, and print its number.
+    Refused where its --id is in the workspace already."""
+
     def carry_out(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         member = directory.member_of(db, workspace, given.user)
@@ -40,6 +46,7 @@ def add(given: argparse.Namespace) -> int:
 
 
 def listing(given: argparse.Namespace) -> int:
+    """List the trackers of a workspace, each with when it last told a position."""
     return once(
         given,
         lambda db, now: show_list(

@@ -33,6 +33,9 @@ REASONS = 5
 
 
 def offer(given: argparse.Namespace) -> int:
+    """Fetch what is to be offered and check it, then offer it to the kits in waves, and list who is
+    in which."""
+
     def carry_out(_: HubSettings, store: Store) -> int:
         # What is fetched may take its time: no transaction is open meanwhile.
         _check(given.version, given.url, time.time())
@@ -132,6 +135,8 @@ def _is_newer(runs: str, version: str) -> bool:
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
+    """List the offers of a workspace, the newest first, `--limit` at most."""
+
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         return show_list(given, update_offers.listing(db, workspace, max(1, given.limit)))
@@ -140,6 +145,8 @@ def list(given: argparse.Namespace) -> int:  # noqa: A001
 
 
 def show_kits(given: argparse.Namespace) -> int:
+    """List the kits of an offer, or of the last, each with how far it is and what it runs."""
+
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         if not (found := update_offers.kits(db, workspace, given.number)):
@@ -150,6 +157,8 @@ def show_kits(given: argparse.Namespace) -> int:
 
 
 def stop(given: argparse.Namespace) -> int:
+    """Tell no more kits of the offer that is under way; those that have begun go on."""
+
     def end(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         if (number := update_offers.stop(db, workspace, now)) is None:

@@ -15,6 +15,8 @@ from fieldagent.system.exit_codes import OK
 
 
 def standing(given: argparse.Namespace) -> int:
+    """Print the hours of watch, who is on watch, and whom they hand over to."""
+
     def look(db: Db, now: float) -> int:
         told = shifts.standing(db, directory.workspace_of(db, given.workspace), now)
         if given.json:
@@ -38,6 +40,7 @@ def standing(given: argparse.Namespace) -> int:
 
 
 def take(given: argparse.Namespace) -> int:
+    """Put a dispatcher on watch for `--for`, and print who is."""
     return _act(
         given,
         lambda db, workspace, member, now: watch_desk.take(
@@ -47,6 +50,7 @@ def take(given: argparse.Namespace) -> int:
 
 
 def hand_over(given: argparse.Namespace) -> int:
+    """Ask another dispatcher to take the watch, and print who has it; until they do, it stays."""
     return _act(
         given,
         lambda db, place, who, now: watch_desk.hand_over(
@@ -56,6 +60,7 @@ def hand_over(given: argparse.Namespace) -> int:
 
 
 def end(given: argparse.Namespace) -> int:
+    """End a user's watch, and print who is on watch then. Refused where they are not."""
     return _act(
         given,
         lambda db, place, who, now: watch_desk.end(db, place, who, given.note, now),
@@ -72,6 +77,8 @@ def _act(given: argparse.Namespace, deed: Callable[[Db, int, int, float], None])
 
 
 def hours(given: argparse.Namespace) -> int:
+    """Set when somebody is to be on watch, in UTC; none: nobody has to be."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         found = Hours(*given.hours) if given.hours else None

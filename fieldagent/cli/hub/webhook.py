@@ -21,6 +21,8 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def add(given: argparse.Namespace) -> int:
+    """Add a webhook and print its secret. It is tried first, unless --untried: one that does not
+    take the test is not added."""
     try:
         webhook = _read(given)
     except WrongProperty as wrong:
@@ -80,6 +82,8 @@ def _try(settings: HubSettings, webhook: Webhook) -> bool:
 
 
 def test(given: argparse.Namespace) -> int:
+    """Send a webhook a test; REFUSED where it does not take it."""
+
     def call(settings: HubSettings, store: Store) -> int:
         webhook = store.once(
             lambda db: webhook_directory.named(
@@ -92,6 +96,8 @@ def test(given: argparse.Namespace) -> int:
 
 
 def list(given: argparse.Namespace) -> int:  # noqa: A001
+    """List the webhooks of a workspace, without their secrets."""
+
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         return show_list(given, webhook_directory.listing(db, workspace))
@@ -100,6 +106,8 @@ def list(given: argparse.Namespace) -> int:  # noqa: A001
 
 
 def enable(given: argparse.Namespace) -> int:
+    """Let a webhook be called again, at once with what was tried in vain."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         webhook_directory.enable(db, workspace, given.id, now=now)
@@ -109,6 +117,8 @@ def enable(given: argparse.Namespace) -> int:
 
 
 def remove(given: argparse.Namespace) -> int:
+    """Remove a webhook with what waits for it."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         webhook_directory.remove(db, workspace, given.id, now=now)
@@ -118,6 +128,8 @@ def remove(given: argparse.Namespace) -> int:
 
 
 def dead(given: argparse.Namespace) -> int:
+    """List what webhooks did not take, the newest first."""
+
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         return show_list(given, webhook_directory.dead_letters(db, workspace)[0])
@@ -126,6 +138,9 @@ def dead(given: argparse.Namespace) -> int:
 
 
 def replay(given: argparse.Namespace) -> int:
+    """Post again what webhooks did not take, one item or all, and print how many that were. Refused
+    where none is dead."""
+
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
         count = webhook_directory.replay(db, workspace, given.request_id, now=now)

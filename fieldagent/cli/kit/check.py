@@ -46,6 +46,8 @@ AGENT_MAX = 5.0
 
 
 def check(given: argparse.Namespace) -> int:
+    """Print each finding, those that are bad on standard error. Returns MISSING where the settings
+    file is not there, SETTINGS where anything else is bad."""
     code = SETTINGS
     try:
         settings = load(given.config)

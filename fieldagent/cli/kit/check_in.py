@@ -12,6 +12,8 @@ from fieldagent.package.writing import clock_time, minutes_in_words
 
 
 def check_in(given: argparse.Namespace) -> int:
+    """Begin, change or end (--done) a check-in, and wait for how that word ends unless
+    --no-wait."""
     try:
         if given.done:
             return finish(given, call(given.port, "DELETE", "/api/check-in").body)

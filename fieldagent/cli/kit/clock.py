@@ -10,6 +10,9 @@ from fieldagent.system.lived_time import MachineClocks
 
 
 def clock(given: argparse.Namespace) -> int:
+    """Set the system's clock by what the agent has left, which takes root; OK where it has left
+    nothing."""
+
     def put(unix: float) -> None:
         time.clock_settime(time.CLOCK_REALTIME, unix)
 

@@ -14,6 +14,7 @@ from fieldagent.system.terminal import escaped_lines
 
 
 def commands(given: argparse.Namespace) -> int:
+    """Print which commands this kit allows, and those that the hub has given with their answers."""
     try:
         answer = call(given.port, "GET", "/api/commands").body
     except CallFailed as failed:

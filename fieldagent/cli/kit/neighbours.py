@@ -13,6 +13,7 @@ from fieldagent.system.terminal import escaped
 
 
 def neighbours(given: argparse.Namespace) -> int:
+    """Print who was heard, how well and when, and who was heard of over others."""
     try:
         answer = call(given.port, "GET", "/api/neighbours").body
     except CallFailed as failed:

@@ -27,6 +27,8 @@ UNSET = "page-listen is not set: name the networks, such as page-listen=192.168.
 
 
 def page(given: argparse.Namespace) -> int:
+    """Print the addresses of the page and the fingerprint of its certificate, set the pass phrase
+    (--set), or show how a phone joins the kit's Wi-Fi (--wifi). Works without an agent."""
     if given.wifi is not None:
         return _show_network(given)
     try:

@@ -18,6 +18,7 @@ PART = "these have written before; a link to the hub brings the whole directory"
 
 
 def people(given: argparse.Namespace) -> int:
+    """Print users, groups and kits as the hub last told them."""
     try:
         answer = call(given.port, "GET", "/api/people").body
     except CallFailed as failed:

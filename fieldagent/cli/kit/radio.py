@@ -15,6 +15,8 @@ from fieldagent.system.terminal import escaped
 
 
 def radio(given: argparse.Namespace) -> int:
+    """Ask what is at the port what it is; nothing is set. MISSING where none is recognised,
+    SETTINGS where something is wrong with it."""
     found = trio.run(look_at, given.place, radios())
     if given.json:
         print(json.dumps(as_json(found)))

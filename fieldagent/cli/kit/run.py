@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def run(given: RunArguments) -> int:
+    """Run the agent until it is stopped. With wrong settings it does not begin; without any channel
+    it warns, and runs."""
     start_logging(given.verbose)
     try:
         settings = load(given.config)

@@ -95,6 +95,8 @@ def _post(given: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
+    """Wait for the end of a Package unless --no-wait, print it, and return the exit code of its
+    status; OK where it has none. Raises CallFailed."""
     if not given.no_wait:
         package = _wait(given.port, package)
     status = package["status"]

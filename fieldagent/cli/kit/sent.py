@@ -18,6 +18,7 @@ TEXT_SHOWN = 60
 
 
 def sent(given: argparse.Namespace) -> int:
+    """Print what was sent, two lines of each."""
     try:
         packages = _packages(given)
     except CallFailed as failed:
@@ -40,6 +41,7 @@ def _packages(given: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def package_lines(package: dict[str, Any]) -> list[str]:
+    """Return the lines of one Package, escaped for a terminal: the item, and how it went."""
     alarm = "SOS " if package["sos"] else ""
     relayed = " (a neighbour's)" if package["relayed"] else ""
     lines = [

@@ -25,6 +25,8 @@ IN_WORDS = {
 
 
 def settings(given: argparse.Namespace) -> int:
+    """Print what became of the last offer, and return ERROR where it was not taken. With --go-on,
+    which is root's unit's, take the steps that are due."""
     if not given.go_on:
         return _last(outcomes.of_offer(given.state / outcomes.SETTINGS), given.json)
     place = SettingsPlace(given.state)

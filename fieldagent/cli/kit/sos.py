@@ -25,6 +25,7 @@ Call = Callable[[argparse.Namespace], int]
 
 
 def sos(given: argparse.Namespace) -> int:
+    """Carry out what the options ask for, and else raise an SOS or add to the one that is open."""
     try:
         if given.cancel:
             return _call_off(given)

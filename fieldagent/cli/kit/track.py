@@ -52,6 +52,8 @@ class Stopped(BaseException):
 
 
 def track(given: argparse.Namespace) -> int:
+    """Post positions until stopped; gpsd and the agent may come and go. USAGE for a --gpsd that is
+    none."""
     host, _, port = given.gpsd.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         print(f"fieldagent: --gpsd takes HOST:PORT, not {given.gpsd!r}", file=sys.stderr)

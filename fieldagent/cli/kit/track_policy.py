@@ -53,6 +53,8 @@ class Track:
     """Since when the speed has contradicted `_moving`; Unix seconds."""
 
     def see(self, fix: Fix) -> None:
+        """Take the newest fix. Motion begins or ends once the speed has said so for `policy.steady`
+        seconds."""
         self._newest = fix
         if self._looks_moving(fix) is self._moving:
             self._otherwise_since = None

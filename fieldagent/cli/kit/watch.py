@@ -42,6 +42,7 @@ def _query(given: argparse.Namespace) -> str:
 
 @_calls
 def cancel(given: argparse.Namespace) -> int:
+    """Take a Package back, on `--channel` alone or on all, and print how it stands."""
     path = f"/api/package/{given.id}/cancel{_query(given)}"
     package = call(given.port, "POST", path).body
     status = package["status"] or "still queued on its other channels"
@@ -51,6 +52,7 @@ def cancel(given: argparse.Namespace) -> int:
 
 @_calls
 def show_package(given: argparse.Namespace) -> int:
+    """Print one Package: how it stands, who has it, who lacks it, and its history."""
     package = call(given.port, "GET", f"/api/package/{given.id}").body
     status = package["status"] or "queued"
     late = ", and reached its addressee all the same" if package["late"] else ""
@@ -92,6 +94,7 @@ def _story_line(line: dict[str, Any]) -> str:
 
 @_calls
 def queue(given: argparse.Namespace) -> int:
+    """Print all that waits, page by page, or with --clear cancel it."""
     if given.clear:
         deleted = call(given.port, "DELETE", f"/api/queue{_query(given)}").body
         show(given, deleted, f"{deleted['deleted']} canceled")
@@ -142,6 +145,7 @@ def _track_lines(track: dict[str, Any]) -> list[str]:
 
 @_calls
 def status(given: argparse.Namespace) -> int:
+    """Print how the agent is, an SOS first, and each channel with its forecast."""
     answer = call(given.port, "GET", "/api/status").body
     lines = _sos_lines(answer["sos"])
     lines += check_in_line(answer["checkIn"])
@@ -238,6 +242,7 @@ def _fault_line(fault: dict[str, Any]) -> str:
 
 @_calls
 def inbound_list(given: argparse.Namespace) -> int:
+    """Print what came in and what of it is dead, all pages."""
     state = f"?state={given.state}" if given.state else ""
     answer = _whole_inbound(given.port, f"/api/inbound{state}")
     lines = _inbound_lines(answer["payloads"]) + _dead_letter_lines(answer["deadLetters"])
@@ -294,6 +299,7 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
 
 @_calls
 def inbound_read(given: argparse.Namespace) -> int:
+    """Note that a payload was read; its sender is told."""
     body = {"by": given.by} if given.by else {}
     answer = call(given.port, "POST", f"/api/inbound/{given.request_id}/read", body).body
     show(given, answer, "its sender is told with the next that goes to the hub")
@@ -302,6 +308,8 @@ def inbound_read(given: argparse.Namespace) -> int:
 
 @_calls
 def inbound_replay(given: argparse.Namespace) -> int:
+    """Hand payloads over again, and with --dead all dead ones, the oldest first. USAGE where
+    nothing is named."""
     wanted = list(given.request_id)
     if given.dead:
         payloads = _whole_inbound(given.port, "/api/inbound?state=dead")["payloads"]

@@ -22,6 +22,7 @@ ACCOUNTS = ("user ", "name ")
 
 
 def too_many(what: str, wait: float) -> Problem:
+    """Return the Problem 429 for `what`, with Retry-After in whole seconds."""
     seconds = retry_after(wait)
     return Problem(
         429,

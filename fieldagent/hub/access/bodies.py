@@ -62,6 +62,9 @@ def wrong(detail: str, member: str) -> Problem:
 
 
 def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
+    """Return a reader of one line of `least` to `size` characters, without control characters. It
+    raises WrongValue."""
+
     def read(value: Any) -> str:
         text = read_text(value)
         if not least <= len(text) <= size:
@@ -81,6 +84,9 @@ def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
 
 
 def matching(pattern: re.Pattern[str], what: str) -> Reader:
+    """Return a reader of a text that the pattern matches as a whole; `what` says in the error how
+    such a text looks."""
+
     def read(value: Any) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
             raise WrongValue(sentence("must be {what}", what=what))
@@ -93,12 +99,16 @@ read_imei = matching(IMEI, "15 digits")
 
 
 def read_flag(value: Any) -> bool:
+    """Read a JSON true or false. Raises WrongValue for all else, also for 0 and 1."""
     if not isinstance(value, bool):
         raise WrongValue("must be true or false")
     return value
 
 
 def whole(low: int, high: int) -> Callable[[Any], int]:
+    """Return a reader of a whole number from `low` to `high`, both included; 12.0 is one, true is
+    none. It raises WrongValue."""
+
     def read(value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
             # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
@@ -113,6 +123,7 @@ def whole(low: int, high: int) -> Callable[[Any], int]:
 
 
 def read_user(value: Any) -> int:
+    """Read the number of a user, which JSON has as a text such as "7". Raises WrongValue."""
     number = number_of(value) if isinstance(value, str) else None
     if number is None:
         raise WrongValue(sentence('must be the number of a user, "1" to "{most}"', most=NUMBER_MAX))
@@ -120,6 +131,8 @@ def read_user(value: Any) -> int:
 
 
 def choice(words: Collection[str]) -> Reader:
+    """Return a reader of one of these words. It raises WrongValue, which lists them."""
+
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
             raise WrongValue(sentence("must be one of {words}", words=", ".join(words)))
@@ -129,6 +142,9 @@ def choice(words: Collection[str]) -> Reader:
 
 
 def some_of(words: Collection[str]) -> Callable[[Any], list[str]]:
+    """Return a reader of an array of these words, one at least; each comes back once, in the order
+    given. It raises WrongValue."""
+
     def read(value: Any) -> list[str]:
         if not isinstance(value, list) or not value:
             raise WrongValue(
@@ -145,6 +161,8 @@ def identity(text: str) -> int:
 
 
 def unknown(what: str, text: str) -> Problem:
+    """Return the Problem 404 for a number that the workspace does not have, or that is
+    another's."""
     return Problem(
         404,
         sentence("no {what} of this workspace has the number {text}", what=what, text=text[:40]),

@@ -148,6 +148,8 @@ class Call(NamedTuple):
 
 
 def knows_key(db: Db, proof: Proof, now: float) -> bool:
+    """Return whether the API key of a proof is in force; its token and its password are not looked
+    at."""
     call = Call(proof, None, now, Purpose.PUSH)
     (known,) = _known(db, [call])
     return _in_force(known, now) is not None
@@ -250,6 +252,8 @@ _WHERE = {
 
 
 def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
+    """Return the Problem 403 that says why this caller may not do that and who can change it; None
+    where they may. Looks at no rate."""
     if not caller.role or (purpose is Purpose.PUSH and not caller.may_push):
         return Problem(
             403,

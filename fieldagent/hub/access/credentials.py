@@ -103,6 +103,8 @@ def _found(db: Db, kind: str, workspace: int, which: str, *parameters: int) -> l
 def revoke(
     db: Db, kind: str, workspace: int, id_: int, *, now: float, by: str = ADMINISTRATION
 ) -> None:
+    """End a key or token (`kind`) for good, from `now` on. Raises Refused where none of that number
+    is in force in the workspace."""
     _must_be_in_force(db, kind, workspace, id_)
     db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
     note(db, workspace, by, f"{kind} revoke", str(id_), now)

@@ -38,6 +38,7 @@ SYNTHETIC = "synthetic items of the hub"
 
 
 def add_workspace(db: Db, name: str, *, now: float) -> int:
+    """Add a workspace and return its number. Raises Refused where another has the name."""
     if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
         raise Refused(sentence("there is a workspace {name} already", name=repr(name)))
     id_ = insert_row(db, "workspace", name=name, created=now)
@@ -46,6 +47,7 @@ def add_workspace(db: Db, name: str, *, now: float) -> int:
 
 
 def workspaces(db: Db) -> list[Row]:
+    """Return all workspaces with how many members and devices each has, by number."""
     return named_rows(
         db,
         "SELECT id, name, (SELECT count(*) FROM membership WHERE workspace = workspace.id)"
@@ -119,6 +121,8 @@ def join(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
+    """Make somebody a member, or change `over_satellite` of one who is. The devices of one who
+    joins get nothing of what came before."""
     if not is_member(db, workspace, member):
         workspace_log.skip(db, workspace, member)
     db.execute(
@@ -133,6 +137,8 @@ def join(
 
 
 def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
+    """End a membership, and that in the groups of the workspace. What their devices here are to
+    have of what came until now is lined up first."""
     owned = "SELECT id FROM device WHERE workspace = ? AND member = ?"
     for (device,) in db.execute(owned, workspace, member):
         workspace_log.catch_up_wholly(db, device, now)
@@ -186,6 +192,8 @@ def must_choose_password(db: Db, member: int) -> bool:
 
 
 def users(db: Db, workspace: int) -> list[Row]:
+    """Return the members of a workspace by number: each with role, whether a password is set, and
+    since when disabled."""
     return named_rows(
         db,
         "SELECT member.id, type, name, email, role, over_satellite, password IS NOT NULL, disabled"
@@ -218,6 +226,7 @@ def is_person(db: Db, member: int) -> bool:
 
 
 def is_member(db: Db, workspace: int, member: int) -> bool:
+    """Return whether the user is in the workspace; one that is disabled is, too."""
     return _one(
         db, "SELECT 1 FROM membership WHERE workspace = ? AND member = ?", workspace, member
     )
@@ -307,6 +316,8 @@ def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> No
 
 
 def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMINISTRATION) -> None:
+    """Rename a device, in the directories of kits too. Raises Refused where another of the
+    workspace has the name."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     _check_device_name(db, workspace, name, device)
     db.execute("UPDATE device SET name = ? WHERE id = ?", name, device)
@@ -339,6 +350,8 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
 def set_air_key(
     db: Db, device: int, key: bytes | None, *, now: float, by: str = ADMINISTRATION
 ) -> None:
+    """Set the satellite-key of a device, or remove it by None. What was wrong with the key before
+    is forgotten."""
     db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
     state = "removed" if key is None else "set"
     note_of_device(db, device, by, "device key", f"{device} {state}", now)
@@ -352,6 +365,8 @@ def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMIN
 
 
 def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
+    """Make a new link token and return it, the only time that it is known: the hub keeps its
+    digest. The old one and a link by it end."""
     token = secret.new_secret("link")
     db.execute(
         "UPDATE device SET link_token = ?, place = CASE WHEN link_token IS NULL THEN"
@@ -365,6 +380,8 @@ def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION)
 
 
 def devices(db: Db, workspace: int, now: float) -> list[Row]:
+    """Return the devices of a workspace by number, with how each stands `now` (Unix time): link,
+    what waits, dead letters, troubles."""
     return named_rows(
         db,
         "SELECT device.id, device.name, device.member, member.name, imei, operator,"
@@ -412,6 +429,8 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
 
 
 def device_named(db: Db, workspace: int, named: str) -> int:
+    """Return the number of the device of a workspace with this number, name or IMEI. Raises
+    Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
     for id_, name, imei in db.execute(of_workspace, workspace):
         if named in (str(id_), name, imei):
@@ -496,6 +515,8 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
 
 
 def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: float) -> None:
+    """Write into the audit of its workspace what was done to a device, and have kits told where the
+    directory changes by it."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     note(db, workspace, by, action, detail, now)
     if action in CHANGES_DIRECTORY:
@@ -597,6 +618,8 @@ def _device(db: Db, condition: str, value: str | int, *, heard: str = "disabled 
 
 
 def insert_row(db: Db, table: str, **values: Any) -> int:
+    """Insert one row of values by column, and return its id. `table` and the names go into the SQL
+    as they are."""
     names, marks = ", ".join(values), ", ".join("?" * len(values))
     ((id_,),) = db.execute(
         f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", *values.values()

@@ -145,6 +145,8 @@ class Passkeys:
         return number
 
     async def listing(self, member: int) -> list[dict[str, Any]]:
+        """Return the passkeys of a member, the oldest first; `created` and `used` in Unix time,
+        `used` None before the first sign-in."""
         rows = await self._store.read(
             lambda db: db.execute(
                 "SELECT id, name, created, used FROM passkey WHERE member = ? ORDER BY id", member

@@ -282,6 +282,8 @@ def change_group(
 def remove_group(
     db: Db, workspace: int, group: int, *, now: float, by: str = ADMINISTRATION
 ) -> None:
+    """Remove a group of the workspace; what was sent to it stays. One that is not there raises
+    nothing."""
     db.execute("DELETE FROM team WHERE id = ? AND workspace = ?", group, workspace)
     note(db, workspace, by, "group remove", str(group), now)
     kit_report.touch_directory(db, workspace)

@@ -42,6 +42,7 @@ class CommandsApi:
         self._grace = grace
 
     def routes(self) -> list[Route]:
+        """Return the routes of commands to a kit, for administrators alone."""
         route = self._acts.route
         return [
             route("GET", "/api/devices/{id}/commands", self.listing),
@@ -50,6 +51,8 @@ class CommandsApi:
         ]
 
     async def listing(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Answer a page of the commands to one kit with their answers, the newest first. Raises
+        Problem 404 for a device of another workspace."""
         refuse_others(request, ("before", "limit"))
         before, limit = place(request)
 

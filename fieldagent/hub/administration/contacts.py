@@ -104,6 +104,8 @@ class ContactsApi:
         self._reach = reach
 
     def routes(self) -> list[Route]:
+        """Return the routes of contacts, the chain and the quiet hours, for administrators
+        alone."""
         route = self._acts.route
         return [
             route("GET", "/api/contacts", self.list),
@@ -118,6 +120,8 @@ class ContactsApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
+        """Answer the contacts of the workspace in the order in which they are told, each with why
+        it would not be."""
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
         found = await self._acts.store.read(
@@ -126,6 +130,8 @@ class ContactsApi:
         return json_response({"contacts": found})
 
     async def add(self, request: Request, caller: Caller) -> Response:
+        """Add a contact and answer its number, with 201. Raises Problem 422 for an address of no
+        kind, or of one that is set up at the hub's machine alone; 409 where there are too many."""
         refuse_others(request, ())
         given = read_body(request, NEW)
         try:
@@ -183,6 +189,7 @@ class ContactsApi:
         return json_response({"quiet": await self._acts.carry_out(caller, act)})
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Remove a contact, and answer 204. Raises Problem 404 for one of another workspace."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -213,6 +220,8 @@ class ContactsApi:
         return Response(204)
 
     async def chain(self, request: Request, caller: Caller) -> Response:
+        """Answer the steps by which an SOS goes on while nobody answers it, each with its contacts
+        and whether it works."""
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
         found = await self._acts.store.read(

@@ -79,6 +79,8 @@ class DevicesApi:
         self._new = {**NEW, "operator": Field(choice(operators), "operator")}
 
     def routes(self) -> list[Route]:
+        """Return the routes that change devices, for administrators alone; the list is
+        `ReadApi`'s."""
         route = self._acts.route
         return [
             route("POST", "/api/devices", self.add),
@@ -90,6 +92,8 @@ class DevicesApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
+        """Add a device, and answer 201 with its link token and, if asked for, its satellite-key:
+        both are told this once. Raises Problem 409 for a user, a name or an IMEI that cannot be."""
         refuse_others(request, ())
         given = read_body(request, self._new)
         air_key = secret.new_air_key() if given.pop("tagged", False) else None
@@ -118,6 +122,8 @@ class DevicesApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Change what the body names, all of it or nothing, and answer the device as it is then,
+        with how many dead letters could be taken in by that. Raises Problem 404, 409, 422."""
         refuse_others(request, ())
         given = read_body(request, CHANGE)
 
@@ -156,6 +162,7 @@ class DevicesApi:
         return Response(204)
 
     async def new_token(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Answer a new link token, this once; the old one ends. Raises Problem 404."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> str:

@@ -53,6 +53,8 @@ class GroupsApi:
         self._acts = acts
 
     def routes(self) -> list[Route]:
+        """Return the routes that change groups, for administrators alone; the list is
+        `ReadApi`'s."""
         route = self._acts.route
         return [
             route("POST", "/api/groups", self.add),
@@ -61,6 +63,8 @@ class GroupsApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
+        """Add a group with its first members, and answer it with 201. Raises Problem 409 for a name
+        that is taken, or a user of another workspace."""
         refuse_others(request, ())
         given = read_body(request, NEW)
 
@@ -76,6 +80,8 @@ class GroupsApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Let users join and leave a group, or change its rule for satellite, and answer it. Raises
+        Problem 404, 409."""
         refuse_others(request, ())
         given = read_body(request, CHANGE)
 

@@ -51,6 +51,7 @@ class KeysApi:
         self._acts = acts
 
     def routes(self) -> list[Route]:
+        """Return the routes of API keys and tokens, for administrators alone."""
         route = self._acts.route
         return [
             route("GET", "/api/keys", partial(self.list, "key")),
@@ -70,6 +71,8 @@ class KeysApi:
         return json_response({f"{kind}s": [_shown(kind, row) for row in rows]})
 
     async def add_key(self, request: Request, caller: Caller) -> Response:
+        """Make an API key, and answer it with 201: the hub keeps its digest alone. Without `days`
+        it does not expire."""
         refuse_others(request, ())
         given = read_body(request, NEW_KEY)
         days = given.pop("days", None)
@@ -105,6 +108,8 @@ class KeysApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change_rate(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Set how often a key may call; what the body leaves out stays as it is. Raises Problem
+        404, 409 for one that is revoked."""
         refuse_others(request, ())
         given = {"per_minute": None, "burst": None, **read_body(request, RATE)}
 

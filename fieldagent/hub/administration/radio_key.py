@@ -45,6 +45,7 @@ class RadioKeyApi:
         self._acts = acts
 
     def routes(self) -> list[Route]:
+        """Return the routes of the change of a radio-key, for administrators alone."""
         route = self._acts.route
         return [
             route("GET", "/api/radio-key", self.standing),
@@ -105,6 +106,8 @@ class RadioKeyApi:
         return json_response({"change": await self._acts.carry_out(caller, act)}, 202)
 
     async def leave_out(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Go on with the change without one kit, and answer how it stands. Raises Problem 404, 409
+        where no change is under way."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ class RecordsApi:
         self._mobile_originated = mobile_originated
 
     def routes(self) -> list[Route]:
+        """Return the routes of the audit and of dead letters, for administrators alone."""
         route = self._acts.route
         return [
             route("GET", "/api/audit", self.audit),
@@ -32,6 +33,7 @@ class RecordsApi:
         ]
 
     async def audit(self, request: Request, caller: Caller) -> Response:
+        """Answer a page of the workspace's audit, the newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = place(request)
         found, following = await self._acts.store.read(
@@ -52,6 +54,8 @@ class RecordsApi:
         return page(request, {"deadLetters": found[:limit]}, "before", following)
 
     async def discard(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Remove a dead letter for good, and answer 204. Raises Problem 404 for one of another
+        workspace."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:

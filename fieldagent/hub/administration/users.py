@@ -63,6 +63,8 @@ class UsersApi:
         self._mobile_originated = mobile_originated
 
     def routes(self) -> list[Route]:
+        """Return the routes that change users, for administrators alone; the list is
+        `ReadApi`'s."""
         route = self._acts.route
         return [
             route("POST", "/api/users", self.add),
@@ -92,6 +94,8 @@ class UsersApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Change what the body names, all of it or nothing, and answer the user as they are then.
+        Raises Problem 404, 409: nobody changes their own role or disables themselves."""
         refuse_others(request, ())
         given = read_body(request, CHANGE)
 

@@ -64,6 +64,7 @@ class WebhooksApi:
         self._open_stream = open_stream
 
     def routes(self) -> list[Route]:
+        """Return the routes of webhooks and of what they did not take, for administrators alone."""
         route = self._acts.route
         return [
             route("GET", "/api/webhooks", self.list),
@@ -112,6 +113,7 @@ class WebhooksApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Remove a webhook with what waits for it, and answer 204. Raises Problem 404."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -122,6 +124,8 @@ class WebhooksApi:
         return Response(204)
 
     async def enable(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Let a webhook be called again, at once with what was tried in vain, and answer 204.
+        Raises Problem 404."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -144,6 +148,7 @@ class WebhooksApi:
             raise Problem(422, sentence("the webhook {told}", told=told), errors=[(told, "/url")])
 
     async def failures(self, request: Request, caller: Caller) -> Response:
+        """Answer a page of what no webhook will be given again by itself, the newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = place(request)
         found, following = await self._acts.store.read(

@@ -112,6 +112,8 @@ class PlacesApi:
         self._judge = authentication.judge
 
     def routes(self) -> list[Route]:
+        """Return the routes of fences and of kits' routes: to see them by READ, to change them by
+        ACKNOWLEDGE."""
         may_read, may_change = self._judge(Purpose.READ), self._judge(Purpose.ACKNOWLEDGE)
         return [
             Route("GET", "/api/fences", self.fences, judge=may_read),
@@ -129,6 +131,8 @@ class PlacesApi:
         return json_response({"fences": found})
 
     async def add_fence(self, request: Request, caller: Caller) -> Response:
+        """Add a fence from a circle or a polygon, and answer it with 201. Raises Problem 422 for
+        both or none."""
         refuse_others(request, ())
         given = read_body(request, NEW_FENCE, _load_drawing)
         if ("circle" in given) == ("polygon" in given):
@@ -146,6 +150,7 @@ class PlacesApi:
         return json_response(await self._commit(act), 201)
 
     async def remove_fence(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Remove a fence, and answer 204. Raises Problem 404."""
         refuse_others(request, ())
         fence = identity(id)
 
@@ -165,6 +170,8 @@ class PlacesApi:
         return json_response({"routes": found})
 
     async def add_route(self, request: Request, caller: Caller) -> Response:
+        """Add where a kit is to be by when, and answer it with 201; without a name it is called by
+        its place. Raises Problem 409 for a device of another workspace."""
         refuse_others(request, ())
         given = read_body(request, NEW_ROUTE)
         place: Circle = given["circle"]

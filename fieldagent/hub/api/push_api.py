@@ -88,6 +88,8 @@ class HubApi:
         self.counts = PushCounts()
 
     def routes(self) -> list[Route]:
+        """Return the routes of the push API: to push, what it would cost, how it stands, and the
+        description."""
         return [
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("POST", "/api/package/cost", self.cost, judge=self.judge),

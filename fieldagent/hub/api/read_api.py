@@ -51,6 +51,8 @@ class ReadApi:
         self._judge = authentication.judge(Purpose.READ)
 
     def routes(self) -> list[Route]:
+        """Return the routes of the read API; `POST /api/items/{id}/read` alone writes something
+        down."""
         route = partial(Route, "GET", judge=self._judge)
         return [
             route("/api/items", self.items),
@@ -65,6 +67,8 @@ class ReadApi:
         ]
 
     async def items(self, request: Request, caller: Caller) -> Response:
+        """Answer a page of items that the caller may see, the newest first, filtered by the query.
+        Raises Problem 400."""
         names = ("text", "sender", "device", "kind", "sos", "since", "until", "before", "limit")
         refuse_others(request, names)
         sos = one_of(request, "sos", ("true", "false"))
@@ -80,6 +84,8 @@ class ReadApi:
         return page(request, listed, "before", following)
 
     async def pushes(self, request: Request, caller: Caller) -> Response:
+        """Answer a page of what was pushed, the newest first, each with the path of its standing. A
+        User sees their own alone. Raises Problem 400."""
         refuse_others(request, ("since", "until", "before", "limit"))
         # As with one of them: a User sees their own.
         sender = None if caller.sees_all else caller.member
@@ -89,6 +95,8 @@ class ReadApi:
         return page(request, {"pushes": listed}, "before", following)
 
     async def positions(self, request: Request, caller: Caller) -> Response:
+        """Answer a page of positions as GeoJSON, GPX or KML, as `?format=` or else Accept asks. The
+        next page is in the header Link; in GeoJSON also in the body."""
         refuse_others(request, ("sender", "since", "until", "before", "limit", "format"))
         accepts = request.headers.get("accept", "")
         accepted = [name for name in tracks.DOCUMENTS if tracks.CONTENT_TYPES[name] in accepts]
@@ -156,6 +164,8 @@ class ReadApi:
         return json_response({"id": id, "reached": steps})
 
     async def deliveries(self, request: Request, caller: Caller) -> Response:
+        """Answer a page of what is or was on its way to one device. Raises Problem 400 without
+        `?device=`, 404 for one of another workspace."""
         refuse_others(request, ("device", "state", "before", "limit"))
         device = number(request, "device", 0, range(1, END + 1))
         if not device:
@@ -176,6 +186,7 @@ class ReadApi:
         return page(request, {"deliveries": found[0]}, "before", found[1])
 
     async def devices(self, request: Request, caller: Caller) -> Response:
+        """Answer a page of the workspace's devices, the newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = _place(request)
         found, following = await self._store.read(
@@ -184,6 +195,7 @@ class ReadApi:
         return page(request, {"devices": found}, "before", following)
 
     async def users(self, request: Request, caller: Caller) -> Response:
+        """Answer a page of the workspace's users, the newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = _place(request)
         found, following = await self._store.read(

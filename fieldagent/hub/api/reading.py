@@ -261,6 +261,8 @@ class ReadItem(NamedTuple):
         return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
 
     def as_json(self) -> dict[str, Any]:
+        """Return the item as the read API tells it; `accepted` is Unix time, `event` the item in
+        the JSON of payloads."""
         said = event(self.item, self.moment)
         if self.estimate:
             said["estimatedPosition"] = estimated_position(**json.loads(self.estimate))
@@ -326,6 +328,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
 
 
 def webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
+    """Return how an item stands with each webhook that it is for, by the webhook's number."""
     rows = db.execute(
         "SELECT webhook, state, attempts, reason FROM webhook_delivery WHERE item = ?"
         " ORDER BY webhook",
@@ -417,6 +420,8 @@ _DEVICE = (
 def devices(
     db: Db, caller: Caller, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the `limit` devices with the highest numbers below `before`, as the API tells them,
+    and the number below which others follow, or None."""
     rows = db.execute(
         f"{_DEVICE} WHERE device.workspace = ? AND device.id < ? ORDER BY device.id DESC LIMIT ?",
         *(now, now, day_of(now)),
@@ -497,6 +502,7 @@ def users(
 
 
 def device_known(db: Db, caller: Caller, device: int) -> bool:
+    """Return whether the device is in the caller's workspace, in use or not."""
     return bool(
         db.execute("SELECT 1 FROM device WHERE id = ? AND workspace = ?", device, caller.workspace)
     )

@@ -53,6 +53,7 @@ class SosApi:
         self._authentication = authentication
 
     def routes(self) -> list[Route]:
+        """Return the routes of the SOS desk: to look by READ, to answer by ACKNOWLEDGE."""
         may_read = self._authentication.judge(Purpose.READ)
         may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
         answer = partial(Route, "POST", judge=may_answer)
@@ -115,6 +116,7 @@ class SosApi:
         return json_response({"fromDesk": canned.FROM_DESK})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Answer one SOS with its timeline. Raises Problem 404 for one of another workspace."""
         refuse_others(request, ())
         number_ = _number(id)
 
@@ -134,6 +136,8 @@ class SosApi:
         return await self._answer(request, id, caller, sos_desk.take_over, "note", required=False)
 
     async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Ask another dispatcher, `to`, to take an SOS over, and answer it. Raises Problem 404, 409
+        where that cannot be, 422."""
         given = read_body(request, HANDING)
         heir, text = given["to"], note_of(given)
 

@@ -38,6 +38,8 @@ class WatchApi:
         self._judge = authentication.judge
 
     def routes(self) -> list[Route]:
+        """Return the routes of the watch: to look by READ, to take, hand over and end it by
+        ACKNOWLEDGE."""
         answer = partial(Route, "POST", judge=self._judge(Purpose.ACKNOWLEDGE))
         return [
             Route("GET", "/api/watch", self.look, judge=self._judge(Purpose.READ)),

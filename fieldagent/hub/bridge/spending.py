@@ -71,6 +71,8 @@ class Paid(NamedTuple):
 
 
 def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> Paid:
+    """Enter an item. Unless it costs something now and the allowance covers that, it is kept from
+    all that costs. Raises what `ledger.enter` does."""
     quote = quoted(db, posting, allowance, now)
     entered = ledger.enter(db, posting, now=now, grace=GRACE)
     if not quote.credits:

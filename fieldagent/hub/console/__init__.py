@@ -97,6 +97,8 @@ class Console:
         self._passkeys = passkeys.made(store, settings, clock)
 
     def routes(self) -> list[Route]:
+        """Return the routes of the console: its pages and files, the map, passkeys where the hub
+        has them, and signing in."""
         settings, signed_in = self._settings, self._authentication.judge(Purpose.READ)
         tiles = settings.map_tiles and TileServer(
             settings.map_tiles, settings.map_attribution or ""
@@ -120,6 +122,7 @@ class Console:
         return PasskeyRoutes(self._passkeys, self._authentication, self._enter).routes()
 
     async def who(self, request: Request, caller: Caller) -> Response:
+        """Answer who is signed in, what they may do, and which operators the hub has."""
         return json_response(
             {
                 "id": str(caller.member),
@@ -134,6 +137,8 @@ class Console:
         )
 
     async def sign_in(self, request: Request) -> Response:
+        """Begin a session, and answer 204 with its cookie. Raises Problem 403 from another site,
+        and where a password for one sign-in comes without a new one."""
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
         told = _members(request)

@@ -53,6 +53,8 @@ class PasskeyRoutes:
         self._enter = enter
 
     def routes(self) -> list[Route]:
+        """Return the routes of passkeys: to sign in by one, open to all, and to keep them, for who
+        is signed in."""
         signed_in = self._authentication.judge(Purpose.READ)
         below = "/console/passkeys"
         return [
@@ -82,6 +84,8 @@ class PasskeyRoutes:
         return _as_json(await self._passkeys.new_options(caller.member, caller.name))
 
     async def add(self, request: Request, caller: Caller) -> Response:
+        """Keep a passkey that a browser has made, and answer its number with 201. Raises Problem
+        422 without a name in one line."""
         _by_the_console(caller)
         told = _document(request)
         name = str(told.get("name", ""))

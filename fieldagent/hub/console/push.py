@@ -32,6 +32,7 @@ class PushRoutes:
         self._clock = clock
 
     def routes(self) -> list[Route]:
+        """Return the routes of browsers that ring, for those who may answer an SOS."""
         may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
         return [
             Route("GET", PATH, self.key, judge=may_answer),
@@ -46,6 +47,8 @@ class PushRoutes:
         return json_response({"key": web_push.public_text(key)})
 
     async def subscribe(self, request: Request, caller: Caller) -> Response:
+        """Keep a browser's push subscription as a contact of its dispatcher's, and answer its
+        number with 201. Raises Problem 422."""
         told = _members(request, _MEMBERS, ("language",))
         language = told.pop("language", ENGLISH)
         if language not in LANGUAGES:

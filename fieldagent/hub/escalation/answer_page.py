@@ -81,6 +81,8 @@ class AnswerPage:
         return [Route("GET", alarm_link.PATH, self.look), post()]
 
     async def look(self, request: Request, token: str) -> Response:
+        """Show the incident behind a link, and ask before it is answered; where the link is forged
+        or the incident answered, say so."""
         language = _language(request)
 
         def read(db: Db) -> Response:
@@ -93,6 +95,8 @@ class AnswerPage:
         return await self._store.read(read)
 
     async def answer(self, request: Request, token: str) -> Response:
+        """Acknowledge the incident in the name of the contact whose link it is, unless that works
+        no more. 503 where it cannot be written down."""
         language = _language(request)
         text = unworded(language, _text(request))
 

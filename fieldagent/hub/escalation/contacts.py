@@ -236,6 +236,7 @@ def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]
 
 
 def unsubscribe(db: Db, workspace: int, member: int, endpoint: str) -> None:
+    """Remove the browser of a member with this endpoint; one that is not there raises nothing."""
     for id_, known in subscribed(db, workspace, member):
         if known == endpoint:
             forget(db, id_)

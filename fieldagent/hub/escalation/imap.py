@@ -62,6 +62,8 @@ def reply_address(address: str, message_id: str) -> str:
 
 
 def faults(own: Own) -> list[str]:
+    """Return in words what is missing or unsafe among the settings of IMAP; empty where nothing
+    is."""
     found = []
     if own["imap-host"] is not None and own["imap-user"] is None:
         found.append("imap-host needs imap-user: set that too, or remove imap-host")
@@ -82,6 +84,7 @@ class Fetched(NamedTuple):
 
 
 def listen(inward: Inward) -> Callable[[], Awaitable[None]] | None:
+    """Return what looks at the folder until it is cancelled; None without imap-host."""
     if inward.host.own["imap-host"] is None:
         return None
     return partial(_run, inward)

@@ -108,6 +108,7 @@ def _how(language: str) -> str:
 
 
 def mail_address(value: str) -> str:
+    """Read an e-mail address, as it is given. Raises WrongProperty."""
     if not MAIL.fullmatch(value):
         raise WrongProperty(
             sentence(

@@ -128,6 +128,7 @@ def reply(found: Sos, device: str, message_id: str, text: str, language: str) ->
 
 
 def test(name: str, message_id: str, language: str) -> Notice:
+    """Return the notice by which a contact is tried; it says that nobody is in distress."""
     text = "TEST. This is a test of the contact {name}. Nobody is in distress."
     said = say(language, text, name=visible(name))
     return Notice(message_id, say(language, "Test of an SOS contact"), said, language=language)
@@ -149,6 +150,7 @@ def _short_map(position: dict[str, Any] | None) -> str:
 
 
 def title(found: Sos, language: str) -> str:
+    """Return in a language what an incident is called, such as "SOS 7"."""
     kinds = {
         "sos": "SOS",
         "overdue": say(language, "Overdue"),

@@ -50,12 +50,16 @@ class Queues(NamedTuple):
 
 
 async def count_queues(store: Store, now: float) -> Queues:
+    """Count what waits for kits and webhooks, and what is dead, in several short transactions: the
+    three are not of one moment."""
     made = await backlog(store, DELIVERIES)
     waiting = await store.read(partial(with_awaited, made=made, now=now))
     return Queues(waiting, await backlog(store, WEBHOOKS), await backlog(store, DEAD), now)
 
 
 async def backlog(store: Store, queue: Indexed) -> Backlog:
+    """Count the rows of a queue, `SLICE` at a time, and find when the oldest of their items
+    came."""
     rows, items = 0, []
     place: Sequence[Any] | None = ()
     while place is not None:

@@ -292,6 +292,8 @@ def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> No
 
 
 def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]) -> None:
+    """Note which members have been introduced to a device, each by the digest of what names
+    them."""
     for member, digest in introduced:
         db.execute(
             "INSERT INTO introduced (device, member, digest) VALUES (?, ?, ?)"
@@ -303,6 +305,7 @@ def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]
 
 
 def mark_receipts_sent(db: Db, receipts: Sequence[int], now: float) -> None:
+    """Note that these receipts, by their ids, have left for the kit."""
     for first in range(0, len(receipts), ROWS):
         among, some = one_of(db, receipts[first : first + ROWS])
         db.execute(f"UPDATE receipt SET state = 'sent', sent = ? WHERE id {among}", now, *some)

@@ -32,6 +32,8 @@ WATCHED = (
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
+    """Look for ever at what falls due among the kits, and log what to warn of; while nothing can be
+    stored, it waits. Raises StoreFailed."""
     while True:
         written = store.heard(ANYTHING)
         soonest = 0.0

@@ -122,6 +122,8 @@ async def carry_out(
 async def ring_again(
     store: Store, operators: Mapping[str, Operator], ring: RingAlert, note_fault: Note = log_fault
 ) -> None:
+    """Have the operator ring a modem once more, or no more where it refuses. What fails is logged
+    or noted; StoreFailed alone is raised."""
     what = f"{ring.name}, for which the operator keeps {counted(ring.waiting, 'MT message')}"
     try:
         if (operator := operators.get(ring.operator)) is None:

@@ -114,6 +114,7 @@ def offer(
 
 
 def under_way(db: Db, workspace: int) -> int | None:
+    """Return the number of the offer that goes on in a workspace; None without one."""
     open_ = "SELECT number FROM update_offer WHERE workspace = ? AND state = ?"
     rows = db.execute(open_, workspace, UNDER_WAY)
     return int(rows[0][0]) if rows else None
@@ -148,6 +149,8 @@ def offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
 
 
 def note(db: Db, device: int, report: OfferReport, now: float) -> None:
+    """Keep what a kit reports of an offer, and since when it does; a state that is none of `STATES`
+    changes nothing."""
     if report.state in STATES:
         db.execute(
             "UPDATE update_offer_kit SET state = ?, why = ?, since = coalesce(since, ?)"

@@ -45,6 +45,8 @@ ACCOUNT = (
 
 
 def account_of(row: Sequence[Any]) -> Account:
+    """Return the account in a row of `ACCOUNT`; of the satellite-key it holds the key that tags MT
+    messages."""
     *device, key, budget, reserve, modem = row
     secret = None if key is None else derive_key(bytes(key), "MT")
     return Account(Device(*device), secret, budget, reserve, modem)

@@ -88,6 +88,8 @@ IS_DUE = (
 
 
 def due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequence[object]:
+    """Return the parameters of `IS_DUE`, in its order; `hops` are the transmissions over which the
+    carrier hears the kit."""
     mine = (carrier, journal, now - AGAIN_AFTER)
     others = (carrier, now - NEXT_AFTER)
     return (carrier, carrier, *mine, *others, hops, hops, carrier, now)

@@ -67,6 +67,7 @@ def begin_one(db: Db, device: int, held: bytes, now: float) -> None:
 
 
 def of(db: Db, device: int) -> Rebuild | None:
+    """Return how far it is with a kit; None where it was never asked."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM rebuild WHERE device = ?", device)
     if not rows:
         return None
@@ -85,6 +86,8 @@ def note_listed(db: Db, device: int, listed: int, gone: int) -> None:
 
 
 def note_copies(db: Db, device: int, back: int, gone: int) -> None:
+    """Note how many missing items came back, and how many the kit no longer has; once it is done,
+    nothing changes."""
     db.execute(
         "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"
         " WHERE device = ? AND state = 'open'",
@@ -133,6 +136,7 @@ SHOWN = ", ".join(
 
 
 def figures(db: Db) -> dict[str, float]:
+    """Return the figures by name, for all kits together."""
     ((waiting, missing, back, gone),) = db.execute(
         "SELECT coalesce(sum(CASE WHEN state = 'open' THEN 1 ELSE 0 END), 0),"
         " coalesce(sum(missing), 0), coalesce(sum(back), 0), coalesce(sum(gone), 0) FROM rebuild"

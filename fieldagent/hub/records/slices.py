@@ -33,6 +33,8 @@ def keep(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
 
 
 def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
+    """Remove the fragments of an item that was cut into `count`, all but the one at position
+    `but`."""
     db.execute(
         "DELETE FROM slice WHERE device = ? AND origin = ? AND sequence = ? AND count = ?"
         " AND position <> ?",

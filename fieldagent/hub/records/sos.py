@@ -292,6 +292,8 @@ def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[
 
 
 def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
+    """Note that somebody has it: a member, or by name alone a contact who is none. A request to
+    take it over is over by that."""
     db.execute(
         "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ?, asked = NULL"
         " WHERE id = ?",

@@ -225,6 +225,8 @@ class Total(NamedTuple):
 
 
 def total_of(days: Sequence[UsageDay], price_of: Prices) -> Total:
+    """Return the sum of the days that are paid in credits; days paid by bytes are left out, and
+    money where there is no price."""
     paid = [(each, *_priced(each, price_of)) for each in days if each.unit == "credit"]
     both = [(each, ours, theirs) for each, ours, theirs in paid if each.theirs is not None]
     return Total(

@@ -213,6 +213,8 @@ class Awaiting(NamedTuple):
 
 
 def awaiting(db: Db, item: int, now: float) -> list[Awaiting]:
+    """Return the devices that have not come for an item of the log, and how it stands for each
+    `now`."""
     rows = db.execute(
         f"SELECT device.id, device.name, device.member, {', '.join(STATE)}"
         f" FROM item JOIN device ON {AWAITS} WHERE item.id = ?",

@@ -35,6 +35,7 @@ polyline.gap { stroke: #777; stroke-width: 1; stroke-dasharray: 4 4 } circle { f
 
 
 def page(told: KitWeek) -> bytes:
+    """Return the page of a kit's week, in English, as UTF-8."""
     first, last = told.week.days
     title = f"{told.name}, {told.week.name}"
     parts = [

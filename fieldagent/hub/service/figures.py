@@ -73,6 +73,7 @@ class Figures:
         found.seconds += seconds
 
     def families(self) -> Iterator[Family]:
+        """Yield what was counted and measured, as families of OpenMetrics."""
         for name, about in COUNTED.items():
             samples = [Sample(count, dict(key)) for key, count in self._counts[name].items()]
             yield Family(name, "counter", about, samples, "bytes" if "bytes" in name else "")

@@ -128,6 +128,7 @@ def give_webhook(db: Db, own: Own, request_id: str, now: float) -> bool:
 
 
 def standing(db: Db, own: Own, request_id: str) -> PostState | None:
+    """Return how the item stands with the synthetic webhook; None where it was not given to it."""
     rows = db.execute(
         "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"
         " AND item = (SELECT id FROM item WHERE request_id = ?)",

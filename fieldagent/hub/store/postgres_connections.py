@@ -87,6 +87,8 @@ class Connections:
         return StoreUnavailable(f"{self.name} cannot be used: it does not answer; see what it does")
 
     def connect(self) -> Connection:
+        """Open one connection, in which each statement commits by itself unless a transaction is
+        begun. Raises psycopg.OperationalError."""
         # A pooler gives each transaction another connection, where nothing is prepared.
         threshold = None if self.pooled else 5
         connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)

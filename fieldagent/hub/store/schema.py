@@ -20,6 +20,8 @@ are what a new database is made of. A step adds tables, indexes, and columns wit
 
 
 def hub_schema(types: Mapping[str, str]) -> Schema:
+    """Return the hub's tables and steps for an engine; `types` are its own for id, int, real and
+    blob."""
     files = (read_data("fieldagent.hub.store", f"{name}.sql").decode() for name in TABLES)
     of_engine = {at: step.format_map(types) for at, step in STEPS.items()}
     return Schema(VERSION, "\n".join(files).format_map(types), of_engine)

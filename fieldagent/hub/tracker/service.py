@@ -45,6 +45,8 @@ class TrackerDoor:
         self._told: set[tuple[int, str]] = set()
 
     def routes(self) -> list[Route]:
+        """Return a route for each kind of tracker and method; the secret in the path is what lets a
+        call in."""
         return [
             Route(
                 method,

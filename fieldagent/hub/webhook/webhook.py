@@ -49,6 +49,7 @@ COLUMNS = (
 
 
 def webhook_of(row: Sequence[Any]) -> Webhook:
+    """Return the webhook in a row of `COLUMNS`."""
     id_, url, secrets, username, password, headers, failing_since, after, batch, steps = row
     return Webhook(
         id_,

@@ -105,6 +105,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
 
 
 def named(db: Db, workspace: int, webhook: int) -> Webhook:
+    """Return a webhook by its number. Raises Refused where the workspace has none of it."""
     rows = db.execute(
         f"SELECT {COLUMNS} FROM webhook WHERE id = ? AND workspace = ?", webhook, workspace
     )
@@ -113,6 +114,8 @@ def named(db: Db, workspace: int, webhook: int) -> Webhook:
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
+    """Return the webhooks of a workspace by number, each with what waits for it and what is dead;
+    no secret is among it."""
     names = (
         *("id", "url", "signed", "steps", "after", "batch", "failingSince"),
         *("disabled", "reason", "waiting", "dead"),
@@ -131,6 +134,8 @@ def listing(db: Db, workspace: int) -> list[Row]:
 
 
 def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
+    """Let a webhook be called again; what was tried in vain is tried anew at once. Raises Refused
+    where the workspace has none of that number."""
     _must_be(
         db.execute(
             "UPDATE webhook SET disabled = NULL, failing_since = NULL, quiet_until = 0,"

@@ -63,6 +63,8 @@ class Saved:
     payloads_lost: int = 0
 
     def in_words(self) -> str:
+        """Return in a sentence what is whole and what is lost; Packages that are lost are to be
+        posted again."""
         text = f"Packages that are whole: {self.packages}, {self.waiting} of them to be sent"
         text += f"; payloads that are whole: {self.payloads}"
         if self.damaged:

@@ -28,6 +28,7 @@ def _answer(said: bytes) -> jspr.JsprLine | None:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
+    """Ask which versions of JSPR the modem speaks, and name the newest. Raises PortLost."""
     answer = await answer_to(line, jspr.get(TARGET), _answer)
     newest = ""
     if answer is not None:

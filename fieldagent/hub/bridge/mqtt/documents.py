@@ -52,6 +52,8 @@ class OpenIncident(NamedTuple):
 
 
 def is_shared(item: KitItem, shares: Collection[str]) -> bool:
+    """Return whether the settings let an item be published; what is for one person or a group needs
+    "private" too, an SOS "incidents" alone."""
     if item.sos:
         return "incidents" in shares
     return _SHARE_OF.get(item.kind) in shares and (not item.private or "private" in shares)

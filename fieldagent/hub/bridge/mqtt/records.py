@@ -113,6 +113,8 @@ def note_way(db: Db, way: ItemWay) -> None:
 
 
 def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
+    """Return the newest `OPEN_MAX` incidents of a workspace that are not closed, the oldest
+    first."""
     rows = db.execute(
         "SELECT id, device, kind, state FROM sos WHERE workspace = ? AND state <> 'closed'"
         " ORDER BY id DESC LIMIT ?",
@@ -140,6 +142,8 @@ class Happened(NamedTuple):
 
 
 def happened_since(db: Db, workspace: int, after: int, limit: int) -> list[Happened]:
+    """Return what happened to incidents behind the event number `after`, in order, `limit` at
+    most."""
     events = []
     for number, at in sos.events_behind(db, workspace, after, limit):
         found = sos.of_event(db, number)
@@ -165,6 +169,7 @@ class StoredCommand(NamedTuple):
 
 
 def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
+    """Return what a sender's command with this key was and came to; None where none came."""
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
     )
@@ -174,6 +179,8 @@ def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
 def note_command(
     db: Db, sender: str, key: str, command: StoredCommand, cost: int, now: float
 ) -> None:
+    """Keep a command and its outcome; `cost` is in credits, and counts for the day of `now`. The
+    key must be new for the sender."""
     db.execute(
         "INSERT INTO mqtt_command (sender, key, digest, outcome, credits, at)"
         " VALUES (?, ?, ?, ?, ?, ?)",

@@ -97,6 +97,7 @@ def voice_of(callsign: str) -> str:
 
 
 def person_of(db: Db, workspace: int, callsign: str) -> TakPerson | None:
+    """Return the person at the TAK server with this callsign; None where nobody has it."""
     rows = db.execute(
         "SELECT member, callsign, uid FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, callsign),
@@ -149,6 +150,8 @@ class FreshItem(NamedTuple):
 
 
 def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshItem]:
+    """Return the items of a workspace behind the number `after`, the oldest first, without those
+    that were restored from kits."""
     rows = db.execute(
         "SELECT id, accepted, sender, target, target IS NULL AND team IS NULL, kind,"
         " source_device IS NOT NULL, unauthenticated, EXISTS (SELECT 1 FROM tak_event"
@@ -198,6 +201,8 @@ class OutEvent(NamedTuple):
 
 
 def out_due(db: Db, workspace: int, now: float, limit: int) -> list[OutEvent]:
+    """Return what is to be sent to the server `now` (Unix time), in order: what waits, and what no
+    phone has confirmed yet."""
     rows = db.execute(
         "SELECT tak_event.id, item.id, tak_event.member, tak_event.person,"
         " coalesce(tak_person.callsign, ''), coalesce(tak_person.uid, ''), message_id, attempts,"
@@ -301,6 +306,8 @@ def note_came(
 
 
 def note_entered(db: Db, row: int, item: int, price: int) -> None:
+    """Note the item that something from there became, and the credits that it may cost; its ticks
+    are owed from here on."""
     db.execute(
         "UPDATE tak_event SET item = ?, state = 'sent', credits = ? WHERE id = ?",
         *(item, price, row),
@@ -330,6 +337,8 @@ class OwedTick(NamedTuple):
 
 
 def ticks_owed(db: Db, limit: int) -> list[OwedTick]:
+    """Return the ticks that writers there have not had, of the oldest `limit` messages: that a kit
+    has stored it, and then that it was read."""
     rows = db.execute(
         "SELECT tak_event.id, tak_event.member, tak_event.uid, callsign, message_id,"
         " tak_event.state, EXISTS (SELECT 1 FROM delivery WHERE delivery.item = tak_event.item"
@@ -347,6 +356,8 @@ def ticks_owed(db: Db, limit: int) -> list[OwedTick]:
 
 
 def note_told(db: Db, tick: OwedTick) -> None:
+    """Note that a writer has had a tick. Where the message stands otherwise by now, nothing
+    changes."""
     db.execute(
         "UPDATE tak_event SET state = ? WHERE id = ? AND state = ?",
         *("read" if tick.read else "delivered", tick.id, tick.state),

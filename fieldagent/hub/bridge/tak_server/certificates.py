@@ -84,6 +84,7 @@ def revoke(db: Db, workspace: int, member: int, now: float) -> int:
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
+    """Return all certificates of a workspace by user, also those that are revoked or over."""
     names = ("user", "name", "made", "expires", "revoked", "seen", "phone")
     return named_rows(
         db,

@@ -75,6 +75,7 @@ class Enrolment:
         self._refused = Seldom(clock)
 
     def routes(self) -> list[Route]:
+        """Return the routes that a phone calls as it enrols, for those with an invitation."""
         judge = self.judge
         return [
             Route("GET", f"{BELOW}/config", self.config, judge),
@@ -106,6 +107,8 @@ class Enrolment:
         return Response(204)
 
     async def sign(self, request: Request, caller: Invited) -> Response:
+        """Answer a certificate for the key in a PKCS #10 request; the same key gets it again.
+        Raises Problem 409 where the invitation was used by another phone."""
         public = await trio.to_thread.run_sync(public_key_of, request.body)
         key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
         now, serial = int(self._clock()), f"{x509.random_serial_number():x}"
