@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 
 from fieldagent.cli.ask_password import ask_password
-from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.cli.hub.opened_store import committed, once, show, show_list, with_store
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import audit
@@ -32,7 +31,7 @@ def init(given: argparse.Namespace) -> int:
         return show(given, text, secret_names=("apiKey", "token"))
 
     def use(settings: HubSettings, store: Store) -> int:
-        code = store.once(lambda db: make(db, time.time()))
+        code = committed(store, make)
         if not is_postgres(settings.database):
             print(f"The database is {Path(settings.database).absolute()}.", file=sys.stderr)
         return code
@@ -74,10 +73,15 @@ def user_add(given: argparse.Namespace) -> int:
 
 def user_join(given: argparse.Namespace) -> int:
     """Make a user of another workspace a member of this one, too; they are named by their
-    number."""
+    number. Refused where nobody has it."""
 
     def join(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)
+        if not directory.is_known(db, given.user):
+            raise Refused(
+                f"no user has the number {given.user}: `fieldagent hub user list --workspace` with"
+                " the workspace that they are in shows it"
+            )
         directory.join(db, workspace, given.user, over_satellite=given.over_satellite, now=now)
         return show(given, {"id": given.user, "workspace": workspace})
 

@@ -10,6 +10,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +71,23 @@ def once(
 ) -> int:
     """Carry out an operation in one transaction, with the database opened for it; it gets the Unix
     time, and returns the exit code."""
+    return with_store(given, lambda _, store: committed(store, operation), upgrade=upgrade)
 
-    def use(_: HubSettings, store: Store) -> int:
-        return store.once(lambda db: operation(db, time.time()))
 
-    return with_store(given, use, upgrade=upgrade)
+def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
+    """Carry out an operation in one transaction, and print what it prints once that is committed:
+    whoever reads a key has one that is in the database. Returns its exit code."""
+
+    def carry_out(db: Db) -> tuple[int, str, str]:
+        # Anew at each try: PostgreSQL may have a transaction done again.
+        with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as complained:
+            code = operation(db, time.time())
+        return code, told.getvalue(), complained.getvalue()
+
+    code, told, complained = store.once(carry_out)
+    sys.stdout.write(told)
+    sys.stderr.write(complained)
+    return code
 
 
 def show(

@@ -225,6 +225,11 @@ def is_person(db: Db, member: int) -> bool:
     return _one(db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member)
 
 
+def is_known(db: Db, member: int) -> bool:
+    """Return whether a user has that number, of whichever workspace."""
+    return _one(db, "SELECT 1 FROM member WHERE id = ?", member)
+
+
 def is_member(db: Db, workspace: int, member: int) -> bool:
     """Return whether the user is in the workspace; one that is disabled is, too."""
     return _one(

@@ -1,0 +1,120 @@
+"""Every command of the hub's meets what is not there, and a disk that does not take what it did."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from fieldagent.cli.arguments import build_parser, dispatch
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.sqlite import SqliteStore
+from fieldagent.store.group import StoreFailed
+from fieldagent.system.exit_codes import IO_FAILED, REFUSED
+from tests.cli.test_arguments import leaves
+from tests.processes import administer
+
+T = TypeVar("T")
+NUMBER, NAME = "999999", "nobody"
+OTHERS = ("12h", "47.0", "08:00-17:00")
+"""What is meant where neither is one."""
+APART = {f"fieldagent hub {name}" for name in ("run", "init", "device make")}
+"""What runs for ever, makes the workspace, and makes as many kits as it is told."""
+
+
+def value(action: argparse.Action, like: str) -> list[str]:
+    """Return words that this argument takes, and that name nothing which is there."""
+    for word in (*(action.choices or ()), like, NUMBER, *OTHERS):
+        with suppress(ValueError, argparse.ArgumentTypeError):
+            if callable(action.type):
+                action.type(word)
+            return [str(word)] * (action.nargs if isinstance(action.nargs, int) else 1)
+    raise AssertionError(f"{action.dest} takes none of them: name one in OTHERS")
+
+
+def typed(parser: argparse.ArgumentParser, like: str) -> list[str]:
+    """Return what must be given, and whatever else leads further: a workspace, and a yes."""
+    words = parser.prog.split()[1:]
+    options = [each for each in parser._actions if each.option_strings]
+    groups = (each for each in parser._mutually_exclusive_groups if each.required)
+    wanted = [each for each in options if each.required]
+    wanted += [
+        next(each for each in group._group_actions if each.option_strings) for group in groups
+    ]
+    for each in parser._get_positional_actions():
+        words += value(each, like)
+    for each in wanted:
+        words += [each.option_strings[-1], *(value(each, like) if each.nargs != 0 else ())]
+    known = {name for each in options for name in each.option_strings}
+    if "--workspace" in known and "--workspace" not in words:
+        words += ["--workspace", "1"]
+    return words + ["--yes"] * ("--yes" in known)
+
+
+def all_typed() -> Iterator[tuple[str, ...]]:
+    for parser in leaves(build_parser(("hub",))):
+        if parser.prog.startswith("fieldagent hub ") and parser.prog not in APART:
+            yield tuple(typed(parser, NUMBER))
+            yield tuple(typed(parser, NAME))
+
+
+TYPED = sorted({*all_typed()})
+CHANGING = [words for words in TYPED if words[1] not in ("backup", "migrate")]
+"""Without what has no transaction of its own: the one copies, the other opens."""
+
+
+@pytest.fixture(scope="module")
+def alps(tmp_path_factory: pytest.TempPathFactory) -> str:
+    database = str(tmp_path_factory.mktemp("alps") / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    return database
+
+
+def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
+    """Return the exit code, what was printed and what was complained of."""
+    told, complained = io.StringIO(), io.StringIO()
+    with redirect_stdout(told), redirect_stderr(complained):
+        try:
+            code: object = dispatch([*words, "--database", database])
+        except SystemExit as ended:
+            code = ended.code
+    return code, told.getvalue(), complained.getvalue()
+
+
+@pytest.mark.parametrize("words", TYPED, ids=" ".join)
+def test_what_is_not_there_is_told_in_words(
+    words: tuple[str, ...], alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
+    code, told, complained = carried_out(words, alps)
+    assert told if code == 0 else complained
+
+
+@pytest.mark.parametrize("words", CHANGING, ids=" ".join)
+def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
+    words: tuple[str, ...], alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that was printed, and is unknown afterwards, is worse than none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
+    once = SqliteStore.once
+
+    def in_vain(store: SqliteStore, operation: Callable[[Db], T]) -> T:
+        def fail_at_the_end(db: Db) -> T:
+            operation(db)
+            raise StoreFailed("the disk does not take what is written")
+
+        return once(store, fail_at_the_end)
+
+    monkeypatch.setattr(SqliteStore, "once", in_vain)
+    code, told, complained = carried_out(words, alps)
+    assert told == ""
+    assert "Keep what is secret" not in complained
+    assert code == IO_FAILED or code in (2, REFUSED)
