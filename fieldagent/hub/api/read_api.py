@@ -1,4 +1,5 @@
-"""The read API: what the hub holds, for who has a key that may read. Nothing here changes anything.
+"""The read API: what the hub holds, for who has a key that may read. Nothing here changes anything,
+but that a User says what they have read.
 
 A User sees what is for everybody, what is for them, and what they sent; an Integration and a
 dispatcher all of their workspace.
