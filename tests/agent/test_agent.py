@@ -446,12 +446,13 @@ def test_wrong_settings_name_every_fault(tmp_path: Path) -> None:
 
 def test_check_tells_what_to_mend_and_what_is_good(tmp_path: Path) -> None:
     properties = tmp_path / "agent.properties"
-    properties.write_text(f"satellite-port={tmp_path}/modem\nstate-directory={tmp_path}\n")
+    properties.write_text(
+        f"satellite-port={tmp_path}/modem\nstate-directory={tmp_path}\napi-port=0\n"
+    )
     arguments = [*MODULE, "check", "--config", str(properties)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 78
     assert "is the modem plugged in?" in done.stderr
-    properties.write_text(properties.read_text() + "api-port=0\n")
     with sky(tmp_path):
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.stderr == ""
