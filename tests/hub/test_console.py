@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -443,8 +444,11 @@ class Held:
         self._holds = False
         for route in self._kept:
             route.continue_()
-            until(lambda one=route.request: self._shown.evaluate("true") and one in self._ended)
+            until(partial(self._has_ended, route.request))
         self._shown.unroute(self._which)
+
+    def _has_ended(self, request: Any) -> bool:
+        return bool(self._shown.evaluate("true")) and request in self._ended
 
 
 STREAM = "**/api/events?*"
