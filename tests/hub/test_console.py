@@ -8,9 +8,9 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from functools import partial
 from pathlib import Path
 from typing import Any
 
