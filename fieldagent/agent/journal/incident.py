@@ -26,6 +26,10 @@ OWN = 0
 """Where a station's number stands: this kit."""
 
 
+class IncidentOver(Exception):
+    """The incident that a Package was to join is over: nothing was stored."""
+
+
 class Incident(NamedTuple):
     number: int
     raised: float
@@ -59,9 +63,12 @@ class HeardIncident(NamedTuple):
     text: str
 
 
-def join(db: sqlite3.Connection, sequence: int, now: float) -> int:
-    """Let a Package join the open incident, or raise one; return the incident's number."""
+def join(db: sqlite3.Connection, sequence: int, now: float, only: int | None = None) -> int:
+    """Let a Package join the open incident, or raise one; return the incident's number. With `only`
+    it joins that one and raises none. Raises IncidentOver where that is not open any more."""
     row = db.execute("SELECT number FROM incident WHERE ended IS NULL").fetchone()
+    if only is not None and row != (only,):
+        raise IncidentOver
     number = sequence if row is None else int(row[0])
     if row is None:
         db.execute("INSERT INTO incident VALUES (?, ?, 'open', NULL)", (number, now))
