@@ -116,3 +116,15 @@ def test_presses_and_retries_raise_one(tmp_path: Path) -> None:
         for _ in range(3):
             assert kit.call("POST", "/api/sos", {}).status == 200
         assert [each["text"] for each in incident(kit)["items"]] == ["help"]
+
+
+def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
+    """Its words are known by the key; the last position, which goes with them, has none."""
+    key = {"Idempotency-Key": "one press"}
+    with sky(tmp_path), agent(tmp_path) as kit:
+        kit.call("POST", "/api/package", {"location": {"latitude": 47.1, "longitude": 8.2}})
+        assert kit.call("POST", "/api/sos", {}, **key).status == 201
+        kit.call("DELETE", "/api/sos")
+        kit.call("POST", "/api/sos", {}, **key)
+        assert kit.call("GET", "/api/sos").body["active"] == 0
+        assert (incident(kit)["state"], len(positions(kit))) == ("called off", 1)

@@ -29,6 +29,7 @@ import hmac
 import logging
 import re
 import zlib
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -37,6 +38,7 @@ from fieldagent.agent.inbound import reading
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import directory, handhelds, incident
 from fieldagent.agent.journal.handhelds import Handheld
+from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.incident_end import call_off
@@ -319,11 +321,13 @@ class Desk:
         content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
         package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
         standing = await self.intake.accept(package, _key(heard))
-        if (where := _exactly(found)) is not None:
-            position = _placed(person, where, priority=SOS_PRIORITY)
-            await self.intake.accept(position, f"{_key(heard)} position")
         number = incident.incident_of(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
+        if (where := _exactly(found)) is not None:
+            position = _placed(person, where, priority=SOS_PRIORITY)
+            # Taken back meanwhile, it is over: a position alone raises no other.
+            with suppress(IncidentOver):
+                await self.intake.accept(position, f"{_key(heard)} position", joins=number)
         joined = handhelds.join_sos(number, heard.handle, raised=is_first)
         await self.journal.persist(joined)
         log.warning("an SOS of %s has come by radio: %s", who_and_where, text)

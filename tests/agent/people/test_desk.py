@@ -15,6 +15,7 @@ import pytest
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.journal import directory, handhelds, incident, outbound
+from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.people.contract import (
     FromHandheld,
     HandheldSignal,
@@ -203,6 +204,26 @@ async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
         assert there.answers()[-1].startswith("This does not bear the key")
         await there.say("SOS CANCEL", key=KEY)
         assert incident.open_one(there.kit.journal) is None
+
+
+async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the kit's page, between the commit of its words and that of where they were."""
+    async with bench(tmp_path) as there:
+        accept = there.kit.intake.accept
+
+        async def taken_back(*what: Any, **how: Any) -> Standing:
+            standing = await accept(*what, **how)
+            await there.kit.cancellation.call_off(standing.sequence)
+            return standing
+
+        await there.hear(Located(Location(46.5, 7.9)))
+        monkeypatch.setattr(there.kit.intake, "accept", taken_back)
+        await there.say("SOS fallen")
+        assert incident.open_one(there.kit.journal) is None
+        (said,) = there.items()
+        assert isinstance(said, Message) and said.content.endswith("fallen")
 
 
 async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -> None:
