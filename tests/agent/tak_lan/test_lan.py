@@ -15,7 +15,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.processes import Agent, Running, agent, sky, until
+from tests.breaking import Put, environment
+from tests.processes import MODULE, Agent, Running, agent, sky, until
 
 GROUP, PORT, DIRECT = "239.2.3.1", 6969, 4242
 LO = "127.0.0.1"
@@ -113,9 +114,12 @@ class Camp:
         self.phone = stack.enter_context(Phone("ANDROID-1", "BRAVO"))
         self.kit: Agent
 
-    def begin(self, **settings: str) -> None:
+    def begin(self, *changes: Put, **settings: str) -> None:
         named = {f"tak-lan-{name}".replace("_", "-"): value for name, value in settings.items()}
-        self.kit = self.stack.enter_context(agent(self.home, {"tak-lan": LO, **named}))
+        env = environment(self.home, *changes) if changes else {}
+        self.kit = self.stack.enter_context(
+            agent(self.home, {"tak-lan": LO, **named}, MODULE, **env)
+        )
         until(lambda: self.lan()["state"] == "ready")
 
     def lan(self) -> dict[str, Any]:
@@ -218,6 +222,20 @@ def test_who_is_not_allowed_costs_nothing_and_a_flood_is_dropped(camp: Camp) -> 
     phone.say_directly(b"")
     phone.say(phone.chat("another", own, "m-2"))
     until(lambda: camp.came("limited") + camp.came("refused") == 302)
+
+
+def test_where_the_disk_is_full_a_phone_is_told_so_and_the_agent_goes_on(camp: Camp) -> None:
+    """It may have an SOS, in memory alone perhaps: whoever is in the network must not end that."""
+    camp.begin(
+        Put("fieldagent.agent.journal.journal:ROOM_BYTES", 1 << 60),
+        allow="BRAVO",
+        credits_per_day="2",
+    )
+    assert camp.kit.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+    camp.phone.say(camp.phone.chat("we come", ("FA-KIT-kit", "kit"), "m-1"))
+    until(lambda: camp.phone.of("b-t-f", "Not sent: the disk has less than"))
+    assert (camp.came("refused"), camp.lan()["creditsToday"]) == (1, 0)
+    assert camp.kit.call("GET", "/api/sos").body["active"] == 1
 
 
 def test_a_network_that_is_away_is_looked_for_again(camp: Camp) -> None:
