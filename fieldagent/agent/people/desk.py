@@ -36,7 +36,7 @@ from typing import Any
 
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import directory, handhelds, incident
+from fieldagent.agent.journal import directory, handhelds, incident, outbound
 from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
@@ -289,6 +289,11 @@ class Desk:
 
     async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> bool:
         is_direct = said is not None and said.direct and not said.alert
+        earlier = outbound.by_idempotency_key(self.journal, _key(heard))
+        if earlier is not None:
+            # An object is repeated for days: what it may cost was decided then.
+            await self._know(heard, earlier.sequence if is_direct else None)
+            return True
         affordable, price = self._afford(heard, package)
         if affordable is None:
             if is_direct:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ from fieldagent.agent.people.desk import Desk
 from fieldagent.agent.people.service import PeopleService
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
-from fieldagent.package.package import Location, Message, Package, Waypoint
+from fieldagent.package.package import Channel, Location, Message, Package, Waypoint
 from fieldagent.store.group import NotOnDisk
 from fieldagent.wire.kit_note import Directory, DirectoryEntry
 from tests import kit as kits
@@ -67,8 +67,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(path: Path, caveat: str = "", **changed: Any) -> AsyncIterator[Bench]:
-    async with kits.kit(path) as kit:
+async def bench(
+    path: Path, caveat: str = "", also: Sequence[Channel] = (), **changed: Any
+) -> AsyncIterator[Bench]:
+    async with kits.kit(path, also=also) as kit:
         settings = SETTINGS._replace(**changed)
         desk = Desk(
             kit.journal,
@@ -395,6 +397,21 @@ async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_pa
         for number, handle in enumerate((STATION, EVE, STATION, EVE), 100):
             await there.say("hello", handle, number=number)
         assert len(there.packages()) == 3
+
+
+async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path) -> None:
+    """Also where on the next day its sender may use fewer channels than on the first."""
+    both = [Channel.CELLULAR]
+    async with bench(tmp_path, **UNPROVED, credits_per_day=2, also=both) as there:
+        hut = Marked(1, 46.5, 7.9, "Hut", "", None)
+        await there.hear(hut, STATION, number=7)
+        await there.desk.toll.take(EVE, 1, 2)
+        later = there.kit.journal.clock.now() + handhelds.KNOWN_FOR + 1
+        await there.kit.journal.persist(handhelds.note_said(EVE, 1, later, None))
+        assert not handhelds.was_heard(there.kit.journal, STATION, 7)
+        await there.hear(hut, STATION, number=7)
+        (package,) = there.packages()
+        assert isinstance(package.item, Waypoint) and package.channels is None
 
 
 async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(
