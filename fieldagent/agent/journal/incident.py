@@ -115,7 +115,8 @@ def note_word(
     )
     if word.station != OWN and proved:
         db.execute(
-            "UPDATE heard_incident SET state = ? WHERE station = ? AND number = ?",
+            "UPDATE heard_incident SET state = ? WHERE station = ? AND number = ?"
+            " AND state NOT IN ('closed', 'called off')",
             (word.says, word.station, word.incident),
         )
     elif word.station == OWN and counts and word.says is Said.SEEN:
@@ -204,10 +205,11 @@ def words(journal: Journal, number: int, station: int = OWN) -> list[Word]:
 
 
 def heard(journal: Journal, limit: int) -> list[HeardIncident]:
-    """Return the incidents of other kits, the last that came first."""
+    """Return the incidents of other kits, the last that came first. Where there are more than
+    `limit`, those that are not over are among them."""
     rows = journal.read(
-        "SELECT station, number, state, since, at, text FROM heard_incident"
-        " ORDER BY at DESC LIMIT ?",
+        "SELECT station, number, state, since, at, text FROM (SELECT * FROM heard_incident"
+        " ORDER BY state NOT IN ('open', 'seen'), at DESC LIMIT ?) ORDER BY at DESC",
         limit,
     )
     return [HeardIncident(*row) for row in rows]
