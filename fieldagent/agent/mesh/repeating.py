@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.journal import history, inbound, on_air, outbound
+from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.parcels import Parcels
@@ -145,8 +145,18 @@ class Repeating:
         if not entry.sos:
             self._words.note_here(self._station, entry)
 
+    def _drop_what_is_over(self) -> None:
+        """An SOS of ours that was closed or called off is given to nobody any more."""
+        ours = [item for item in self._rounds.ours() if item.entry.sos]
+        found = incident.open_one(self._journal) if ours else None
+        for item in ours:
+            number = incident.incident_of(self._journal, item.entry.sequence)
+            if number is not None and (found is None or found.number != number):
+                self._rounds.drop(item)
+
     async def _repeat(self) -> None:
         now = trio.current_time()
+        self._drop_what_is_over()
         for item in self._rounds.ours():
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)

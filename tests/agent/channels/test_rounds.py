@@ -318,6 +318,31 @@ async def test_who_lost_its_journal_gets_the_sos_at_once(tmp_path: Path, clock: 
         await until(lambda: "help" in ben.messages(), 60)
 
 
+@pytest.mark.parametrize("starts_anew", [False, True])
+async def test_an_sos_that_is_called_off_is_given_to_nobody_who_comes_later(
+    tmp_path: Path, clock: Any, starts_anew: bool
+) -> None:
+    """It would ring there, and by radio alone nobody takes it back."""
+    async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
+        sky.nodes.unplug(sky.nodes.sockets[2])
+        async with AsyncExitStack() as before:
+            ada = await before.enter_async_context(station(tmp_path, 1, tmp_path / "node-1"))
+            async with station(tmp_path, 2, tmp_path / "node-2") as ben:
+                number = await sos(ada)
+                await until(lambda: "help" in ben.messages() and ada.rounds.ours() != [])
+            await ada.cancellation.call_off(number)
+            if not starts_anew:
+                stack.push_async_exit(before.pop_all())
+        if starts_anew:
+            ada = await stack.enter_async_context(station(tmp_path, 1, tmp_path / "node-1"))
+        sky.nodes.plug(sky.nodes.sockets[2])
+        cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
+        await cid.post(message={"content": "here is 3"})
+        await until(lambda: 3 in ada.neighbours.in_earshot())
+        await trio.sleep(1800)
+        assert cid.messages() == []
+
+
 async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, clock: Any) -> None:
     """And is of its sender, as far as a peer of before this can tell."""
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
