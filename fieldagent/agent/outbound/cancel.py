@@ -54,8 +54,9 @@ class Cancellation:
     async def call_off(self, number: int) -> list[Standing]:
         """End the open incident: what of it has not left is withdrawn, nothing is repeated any
         more. Return how its Packages stand."""
-        sequences = incident.items(self._journal, number)
         await self._end(number)
+        # From here on nothing joins it.
+        sequences = incident.items(self._journal, number)
         await self._withdraw(sequences, None)
         return [standing_of(self._journal, sequence) for sequence in sequences]
 
