@@ -179,6 +179,20 @@ def named(journal: Journal, number: int) -> Incident | None:
     return found[0] if found else None
 
 
+def is_over(journal: Journal, station: int, number: int) -> bool:
+    """Return whether an incident, this kit's or a station's, is known to be closed or called
+    off."""
+    return bool(
+        journal.read(
+            "SELECT 1 FROM incident WHERE ?1 = 0 AND number = ?2 AND ended IS NOT NULL UNION ALL"
+            " SELECT 1 FROM heard_incident WHERE station = ?1 AND number = ?2"
+            " AND state IN ('closed', 'called off')",
+            station,
+            number,
+        )
+    )
+
+
 def items(journal: Journal, number: int) -> list[int]:
     """Return the numbers of its Packages that are kept still, oldest first."""
     rows = journal.read(

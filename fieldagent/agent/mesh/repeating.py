@@ -146,12 +146,10 @@ class Repeating:
             self._words.note_here(self._station, entry)
 
     def _drop_what_is_over(self) -> None:
-        """An SOS of ours that was closed or called off is given to nobody any more."""
-        ours = [item for item in self._rounds.ours() if item.entry.sos]
-        found = incident.open_one(self._journal) if ours else None
-        for item in ours:
-            number = incident.incident_of(self._journal, item.entry.sequence)
-            if number is not None and (found is None or found.number != number):
+        """An SOS that is known to be closed or called off is given to nobody any more."""
+        for item in [each for each in self._rounds.items.values() if each.entry.sos]:
+            whose = incident.OWN if item.station == self._station else item.station
+            if incident.is_over(self._journal, whose, item.entry.sequence - item.entry.back):
                 self._rounds.drop(item)
 
     async def _repeat(self) -> None:
