@@ -270,7 +270,7 @@ class Desk:
         request = handhelds.answered(self.journal, handle, packet)
         if request is not None and await self.journal.persist(handhelds.read(request)):
             name = self.who(handle).name
-            await reading.mark(self.journal, self.inbox, request, name)
+            await reading.mark(self.journal, self.inbox, request, name, waits=True)
 
     async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
         text = said.text.strip()
