@@ -152,7 +152,7 @@ class Intake:
             joins=joins,
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
-        with self._replacing(package, id_, legs) as replaced:
+        with self._held(id_), self._replacing(package, id_, legs) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
             told = _with_reasons(store, begins, now)
@@ -166,6 +166,20 @@ class Intake:
             # It was in flight until the commit had begun, and came back.
             await self._endings.record(late)
         return Standing(id_, sequence, status, legs, dated)
+
+    @contextmanager
+    def _held(self, id_: int) -> Iterator[None]:
+        """Whoever chooses an id that was just given waits until its Package is on disk."""
+        if id_ in self._accepting:
+            # Its caller has chosen it.
+            yield
+            return
+        done = self._accepting[id_] = trio.Event()
+        try:
+            yield
+        finally:
+            del self._accepting[id_]
+            done.set()
 
     def _with_numbers(self, package: Package) -> Package:
         """Whoever is named in it by a number from here on: a name may be another's by the time that
