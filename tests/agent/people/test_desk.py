@@ -237,6 +237,24 @@ async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -
         assert "it is not yours alone" in there.answers()[-1]
 
 
+async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_without_who_raised_it(
+    tmp_path: Path,
+) -> None:
+    """They were told that it is open, and that theirs is in it."""
+    async with bench(tmp_path) as there:
+        await there.hear(Located(Location(46.5, 7.9)))
+        await there.say("SOS fallen")
+        here = {"latitude": 46.5, "longitude": 7.9}
+        await there.kit.post(location=here, priority=100)
+        await there.say("SOS CANCEL")
+        assert incident.open_one(there.kit.journal) is None, "a position is what the kit adds"
+        await there.say("SOS fallen again")
+        await there.kit.post(message={"content": "avalanche"}, priority=100)
+        await there.say("SOS CANCEL")
+        assert incident.open_one(there.kit.journal) is not None
+        assert "it is not yours alone" in there.answers()[-1]
+
+
 async def test_a_blurred_position_stays_blurred_and_says_so(tmp_path: Path) -> None:
     async with bench(tmp_path, positions=60) as there:
         await there.hear(Located(Location(46.5475, 7.985), 13))
