@@ -1,6 +1,7 @@
 """`/api/sos`: raise this kit's incident or add to it, look at it, call it off, take another kit's.
 
 Raising is safe to repeat: a second press while one is open adds what it brings, and nothing else.
+The first at one that people with handhelds alone are in is a word of its own: it is theirs, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident, places
 from fieldagent.agent.journal.incident import OWN, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
-from fieldagent.agent.outbound.incident_end import call_off
+from fieldagent.agent.outbound.incident_end import call_off, has_own_words
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -55,8 +56,11 @@ class IncidentApi:
         text, position = _said_and_where(request.body or b"{}")
         key = idempotency_key(request.headers)
         async with self._raising:
-            raised = incident.open_one(self._journal) is None
-            said: list[Item] = [Message(text or UNSAID)] if text or raised else []
+            found = incident.open_one(self._journal)
+            raised = found is None
+            # One that people with handhelds raised may be taken back by them: a press is a word.
+            is_ours = found is not None and has_own_words(self._journal, found.number)
+            said: list[Item] = [Message(text or UNSAID)] if text or not is_ours else []
             said += [] if position is None else [position]
             last = places.last_own(self._journal) if raised and position is None else None
             # Taken back meanwhile, it is over: what belongs to it raises no other.

@@ -40,9 +40,8 @@ from fieldagent.agent.journal import directory, handhelds, incident, outbound
 from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.outbound.cancel import Cancellation
-from fieldagent.agent.outbound.incident_end import call_off
+from fieldagent.agent.outbound.incident_end import BY_HANDHELD, call_off, has_own_words
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.people.contract import (
     PRECISE,
@@ -354,7 +353,7 @@ class Desk:
             others = [each for each in there if each.handle != heard.handle]
             is_theirs = any(each.raised for each in there)
             over = is_theirs and all(each.called_off for each in others)
-            over = over and not _has_others_words(self.journal, found.number)
+            over = over and not has_own_words(self.journal, found.number)
             if over:
                 await call_off(
                     self.journal, self.cancellation, self.intake, self.proof_keys, found.number
@@ -398,23 +397,7 @@ class Desk:
 
 
 def _key(heard: FromHandheld) -> str:
-    return f"{_MARK}{heard.handle} {heard.number}"
-
-
-_MARK = "mesh "
-"""What the Idempotency-Key of a Package begins with in the journal that came from a handheld."""
-
-
-def _has_others_words(journal: Journal, number: int) -> bool:
-    """Return whether somebody without a handheld has said something in that incident, or may
-    have."""
-    for known in outbound.packages(journal, incident.items(journal, number)).values():
-        if not isinstance(known, Accepted):
-            return True
-        is_theirs = (known.idempotency_key or "").startswith(_MARK)
-        if isinstance(known.package.item, Message) and not is_theirs:
-            return True
-    return False
+    return f"{BY_HANDHELD}{heard.handle} {heard.number}"
 
 
 def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:

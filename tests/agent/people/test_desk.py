@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from fieldagent.agent.api.sos import IncidentApi
+from fieldagent.agent.assembly import Parts
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.journal import directory, handhelds, incident, outbound
 from fieldagent.agent.outbound.standing import Standing
@@ -29,6 +32,7 @@ from fieldagent.agent.people.desk import Desk
 from fieldagent.agent.people.service import PeopleService
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
+from fieldagent.http.message import Request
 from fieldagent.package.package import Channel, Location, Message, Package, Waypoint
 from fieldagent.store.group import NotOnDisk
 from fieldagent.wire.kit_note import Directory, DirectoryEntry
@@ -253,6 +257,19 @@ async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_withou
         await there.say("SOS CANCEL")
         assert incident.open_one(there.kit.journal) is not None
         assert "it is not yours alone" in there.answers()[-1]
+
+
+async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path) -> None:
+    """Without a word: it stays open where the handheld takes its own back. Once is enough."""
+    async with bench(tmp_path) as there:
+        parts = SimpleNamespace(journal=there.kit.journal, intake=there.kit.intake)
+        press = Request("POST", "/api/sos", (), {})
+        await there.say("SOS fallen")
+        for _ in range(2):
+            assert (await IncidentApi(cast(Parts, parts)).raise_one(press)).status == 200
+        assert there.items()[1:] == [Message("SOS")]
+        await there.say("SOS CANCEL")
+        assert incident.open_one(there.kit.journal) is not None
 
 
 async def test_a_blurred_position_stays_blurred_and_says_so(tmp_path: Path) -> None:
