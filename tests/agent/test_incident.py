@@ -128,3 +128,23 @@ def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
         kit.call("POST", "/api/sos", {}, **key)
         assert kit.call("GET", "/api/sos").body["active"] == 0
         assert (incident(kit)["state"], len(positions(kit))) == ("called off", 1)
+
+
+def test_what_is_refused_as_a_cancel_of_its_package_ends_no_sos(tmp_path: Path) -> None:
+    """It has left: who has it would never be told, and it would not be repeated any more."""
+    with sky(tmp_path), agent(tmp_path) as kit:
+        sent = kit.post("help", priority=100)
+        assert (sent.status, sent.body["status"]) == (200, "Delivered")
+        assert kit.call("DELETE", f"/api/package/{sent.body['id']}").status == 409
+        assert kit.call("GET", "/api/sos").body["active"] == 1
+        assert incident(kit)["state"] == "open"
+
+
+def test_an_sos_that_is_canceled_before_it_leaves_is_over(tmp_path: Path) -> None:
+    nobody = {"satellite-port": str(tmp_path / "nobody")}
+    with agent(tmp_path, nobody) as kit:
+        waits = kit.call(
+            "POST", "/api/package/async", {"message": {"content": "help"}, "priority": 100}
+        )
+        assert kit.call("DELETE", f"/api/package/{waits.body['id']}").status == 200
+        assert kit.call("GET", "/api/sos").body["active"] == 0

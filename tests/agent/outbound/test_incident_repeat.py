@@ -128,6 +128,17 @@ async def test_nothing_else_goes_again(
         assert len(k.outbox) == 0
 
 
+async def test_canceled_while_nobody_knows_whether_it_left_it_stays_open(tmp_path: Path) -> None:
+    """Who may have it is told by calling it off, and by nothing else."""
+    async with in_distress(tmp_path) as k:
+        id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        in_session = k.load()
+        await k.outbox.settle(in_session, Outcome.DOUBTFUL, reason="no answer")
+        await k.outbox.settle(in_session, Outcome.NOT_SENT, reason="no service")
+        assert (await k.cancellation.cancel(id_)).status is Status.CANCELED
+        assert incident.open_one(k.journal) is not None
+
+
 async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
