@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import trio
@@ -81,7 +81,7 @@ class Events:
         self._news.set()
         self._news = trio.Event()
 
-    async def listen(self, asked: StreamAsked) -> AsyncIterator[bytes]:
+    async def listen(self, asked: StreamAsked) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a stream of server-sent events for one listener, from where it asked
         on; where nothing happens, every `asked.quiet` seconds what shows that the stream lives."""
         if not self._listeners:
@@ -123,6 +123,10 @@ class Events:
         return place, event(place, "lost", "{}")
 
     def _since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
+        if not changes.is_known(self._journal, place):
+            # More has happened than is kept, while somebody read slowly.
+            place = changes.newest(self._journal)
+            return event(place, "lost", "{}"), place
         found, place = changes.since(self._journal, place, topics)
         documents = [(each, self._document(each)) for each in found]
         told = [event(each.number, each.topic, text) for each, text in documents if text]

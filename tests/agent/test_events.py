@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from fieldagent.agent.events import LOOK_AFTER, Events
 from fieldagent.agent.journal.schema import EVENTS_KEPT
-from fieldagent.http.server_sent import StreamAsked
+from fieldagent.http.server_sent import LISTENING, StreamAsked
 from tests.kit import kit
 from tests.processes import PATIENCE, Agent, agent, sky
 
@@ -144,6 +144,22 @@ def test_what_was_too_long_ago_is_told_as_lost_and_the_table_stays_small(tmp_pat
     assert EVENTS_KEPT <= kept <= EVENTS_KEPT + 256
     with agent(tmp_path, {"satellite-port": None}) as kit, listening(kit, "", last) as listener:
         assert listener.next().topic == "lost"
+
+
+async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Path) -> None:
+    """As a queue of thousands is cleared, more happens than is kept while one piece is read."""
+    async with kit(tmp_path) as k:
+        asked = StreamAsked(frozenset({"package"}))
+        async with aclosing(Events(k.journal).listen(asked)) as stream:
+            assert await anext(stream) == LISTENING
+            await k.post()
+            changed = [(k.sequence(),)] * (EVENTS_KEPT + 600)
+            sql = "INSERT INTO event (topic, subject) VALUES ('package', ?)"
+            await k.journal.commit(lambda db: db.executemany(sql, changed))
+            assert b"event: lost\ndata: {}\n\n" in await anext(stream)
+            await k.post()
+            told = await anext(stream)
+            assert told.count(b"event: ") == 1 and b'{"id": 2, ' in told
 
 
 async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(

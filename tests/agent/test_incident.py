@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,43 @@ def test_an_open_sos_gets_the_positions_that_gpsd_has(tmp_path: Path) -> None:
         kit.post("gpsd is asked no more")
         assert len(positions(kit)) == count
         assert len(gpsd.told) <= told + 1, "one call may have been under way"
+
+
+class SlowGpsd(Gpsd):
+    """One whose receiver has its next fix once it may."""
+
+    def __init__(self) -> None:
+        self.may, self.asked, self.left = (threading.Event() for _ in range(3))
+        self.may.set()
+        super().__init__()
+
+    def _tell(self, caller: socket.socket) -> None:
+        self.asked.set()
+        assert self.may.wait(PATIENCE)
+        super()._tell(caller)
+        self.left.set()
+
+
+def test_a_fix_that_comes_after_its_end_raises_no_sos(tmp_path: Path) -> None:
+    """A receiver may take two minutes for its first, in which a mistake is taken back."""
+    with (
+        closing(SlowGpsd()) as gpsd,
+        sky(tmp_path),
+        agent(tmp_path, {"gpsd": gpsd.address}) as kit,
+    ):
+        # Where the system's clock is not trusted, gpsd is asked for the time before.
+        until(lambda: kit.call("GET", "/api/status").body["clock"]["trusted"])
+        gpsd.may.clear()
+        gpsd.asked.clear()
+        assert kit.call("POST", "/api/sos", {"text": "a mistake"}).status == 201
+        assert gpsd.asked.wait(PATIENCE)
+        gpsd.left.clear()
+        assert kit.call("DELETE", "/api/sos").body["incident"]["state"] == "called off"
+        gpsd.may.set()
+        assert gpsd.left.wait(PATIENCE)
+        kit.post("what the fix has led to is on disk before this")
+        assert (kit.call("GET", "/api/sos").body["active"], positions(kit)) == (0, [])
+        assert incident(kit)["state"] == "called off"
 
 
 def test_without_a_position_the_last_one_posted_goes_with_it_under_its_own_time(
@@ -77,3 +116,35 @@ def test_presses_and_retries_raise_one(tmp_path: Path) -> None:
         for _ in range(3):
             assert kit.call("POST", "/api/sos", {}).status == 200
         assert [each["text"] for each in incident(kit)["items"]] == ["help"]
+
+
+def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
+    """Its words are known by the key; the last position, which goes with them, has none."""
+    key = {"Idempotency-Key": "one press"}
+    with sky(tmp_path), agent(tmp_path) as kit:
+        kit.call("POST", "/api/package", {"location": {"latitude": 47.1, "longitude": 8.2}})
+        assert kit.call("POST", "/api/sos", {}, **key).status == 201
+        kit.call("DELETE", "/api/sos")
+        kit.call("POST", "/api/sos", {}, **key)
+        assert kit.call("GET", "/api/sos").body["active"] == 0
+        assert (incident(kit)["state"], len(positions(kit))) == ("called off", 1)
+
+
+def test_what_is_refused_as_a_cancel_of_its_package_ends_no_sos(tmp_path: Path) -> None:
+    """It has left: who has it would never be told, and it would not be repeated any more."""
+    with sky(tmp_path), agent(tmp_path) as kit:
+        sent = kit.post("help", priority=100)
+        assert (sent.status, sent.body["status"]) == (200, "Delivered")
+        assert kit.call("DELETE", f"/api/package/{sent.body['id']}").status == 409
+        assert kit.call("GET", "/api/sos").body["active"] == 1
+        assert incident(kit)["state"] == "open"
+
+
+def test_an_sos_that_is_canceled_before_it_leaves_is_over(tmp_path: Path) -> None:
+    nobody = {"satellite-port": str(tmp_path / "nobody")}
+    with agent(tmp_path, nobody) as kit:
+        waits = kit.call(
+            "POST", "/api/package/async", {"message": {"content": "help"}, "priority": 100}
+        )
+        assert kit.call("DELETE", f"/api/package/{waits.body['id']}").status == 200
+        assert kit.call("GET", "/api/sos").body["active"] == 0

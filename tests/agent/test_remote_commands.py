@@ -563,6 +563,35 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         assert commands.held_kinds(kit.journal) == set()
 
 
+async def test_what_is_posted_while_its_kind_is_held_or_resumed_does_as_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that is written down: it would go, or wait for ever."""
+    satellite = Channel.SATELLITE
+    note, orders = commands.note_held, list[Any]()
+
+    def ordered(kind: str, *, held: bool) -> Any:
+        orders.append(note(kind, held=held))
+        return orders[-1]
+
+    monkeypatch.setattr(commands, "note_held", ordered)
+    async with at_work(tmp_path) as kit:
+        persist, intake = kit.journal.persist, kit.agent.parts.intake
+
+        async def posted_meanwhile(operation: Any) -> Any:
+            if operation in orders:
+                place = Location(46.5, 7.25)
+                await intake.accept(Package(place, channels=frozenset([satellite])))
+            return await persist(operation)
+
+        monkeypatch.setattr(kit.journal, "persist", posted_meanwhile)
+        await kit.hears(NOW, "hold location")
+        assert told((await kit.answered(1))[-1]) == "location waits: 1 Package now"
+        await kit.hears(NOW + 1, "resume location")
+        assert told((await kit.answered(2))[-1]) == "location goes again: 2 Packages now"
+        assert kit.agent.parts.queues[satellite].held == set()
+
+
 @pytest.fixture(scope="module")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     return Signer(tmp_path_factory.mktemp("operator") / "keys")

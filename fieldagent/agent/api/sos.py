@@ -1,10 +1,12 @@
 """`/api/sos`: raise this kit's incident or add to it, look at it, call it off, take another kit's.
 
 Raising is safe to repeat: a second press while one is open adds what it brings, and nothing else.
+The first at one that people with handhelds alone are in is a word of its own: it is theirs, too.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +14,9 @@ import trio
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident, places
-from fieldagent.agent.journal.incident import OWN, Incident
+from fieldagent.agent.journal.incident import OWN, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
-from fieldagent.agent.outbound.incident_end import call_off
+from fieldagent.agent.outbound.incident_end import call_off, has_own_words
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -54,18 +56,30 @@ class IncidentApi:
         text, position = _said_and_where(request.body or b"{}")
         key = idempotency_key(request.headers)
         async with self._raising:
-            raised = incident.open_one(self._journal) is None
-            said: list[Item] = [Message(text or UNSAID)] if text or raised else []
+            found = incident.open_one(self._journal)
+            raised = found is None
+            # One that people with handhelds raised may be taken back by them: a press is a word.
+            is_ours = found is not None and has_own_words(self._journal, found.number)
+            said: list[Item] = [Message(text or UNSAID)] if text or not is_ours else []
             said += [] if position is None else [position]
-            for item in said:
-                package = Package(item, priority=SOS_PRIORITY)
-                await self._parts.intake.accept(package, key and f"{key}/{kind_of(item)}")
-            if raised and position is None and (last := places.last_own(self._journal)):
-                last = replace(last, source=PositionSource.LAST)
-                await self._parts.intake.accept(Package(last, priority=SOS_PRIORITY))
+            last = places.last_own(self._journal) if raised and position is None else None
+            # Taken back meanwhile, it is over: what belongs to it raises no other.
+            with suppress(IncidentOver):
+                number = None
+                for item in said:
+                    number = await self._add(item, number, key and f"{key}/{kind_of(item)}")
+                if last is not None:
+                    await self._add(replace(last, source=PositionSource.LAST), number)
         found = incident.open_one(self._journal) or incident.last(self._journal)
         assert found is not None, "something was accepted, or one was open"
         return json_response(self._told(found), 201 if raised else 200)
+
+    async def _add(self, item: Item, joins: int | None, key: str | None = None) -> int | None:
+        """Return the incident that has it now: the open one, or a new one, unless it `joins` one.
+        Raises IncidentOver, and what the intake raises."""
+        package = Package(item, priority=SOS_PRIORITY)
+        standing = await self._parts.intake.accept(package, key, joins=joins)
+        return incident.incident_of(self._journal, standing.sequence)
 
     async def words(self, request: Request) -> Response:
         """Return what is said often, and costs one or two bytes on the air."""

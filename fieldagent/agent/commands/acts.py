@@ -225,33 +225,38 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
 
 async def hold(hands: Hands, known: KnownCommand) -> str:
     """Have a kind of what is posted wait over satellite. Raises CannotBeDone."""
-    kind, queue, there = _of_kind(hands, known)
+    kind, queue = _kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=True))
+    # Also what was posted meanwhile.
+    there = _of_kind(hands, queue, kind)
     hold_back(queue, kind, there)
     return f"{kind} waits: {counted(len(there), 'Package')} now"
 
 
 async def resume(hands: Hands, known: KnownCommand) -> str:
     """Let that kind go again. Raises CannotBeDone."""
-    kind, queue, there = _of_kind(hands, known)
+    kind, queue = _kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=False))
+    there = _of_kind(hands, queue, kind)
     let_go(queue, kind, there)
     return f"{kind} goes again: {counted(len(there), 'Package')} now"
 
 
-def _of_kind(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue, list[int]]:
-    """Return the kind, the satellite's queue, and what is of that kind in it and no SOS."""
+def _kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue]:
+    """Return the kind, and the satellite's queue. Raises CannotBeDone."""
     _satellite(hands)
-    kind = str(known.command.arguments[0])
-    queue = hands.parts.queues[Channel.SATELLITE]
+    return str(known.command.arguments[0]), hands.parts.queues[Channel.SATELLITE]
+
+
+def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
+    """Return what is of that kind in the queue and no SOS."""
     found = outbound.packages(hands.parts.journal, queue.waiting())
     packages = {key: each.package for key, each in found.items() if isinstance(each, Accepted)}
-    there = [
+    return [
         sequence
         for sequence, package in packages.items()
         if not package.urgent and kind_of(package.item) == kind
     ]
-    return kind, queue, there
 
 
 async def _leave(hands: Hands, known: KnownCommand) -> None:

@@ -17,11 +17,18 @@ NAME_MAX = 40
 
 
 async def mark(
-    journal: Journal, inbox: Inbox, request_id: str, by: str = "", rung: Rung = Rung.READ
+    journal: Journal,
+    inbox: Inbox,
+    request_id: str,
+    by: str = "",
+    rung: Rung = Rung.READ,
+    *,
+    waits: bool = False,
 ) -> bool:
     """Put on disk that a person has read the payload, or that `rung` is reached; its sender is told
     with the next that goes to the hub. Return whether the payload is known. `by` is the person's
-    name, empty where that is not known. Raises what the journal raises."""
+    name, empty where that is not known. With `waits` a full disk is waited for, as there is nobody
+    to be told. Raises what the journal raises."""
     at = journal.clock.date(journal.clock.now())
     name = by if len(by) <= NAME_MAX else f"{by[: NAME_MAX - 1]}…"
 
@@ -31,7 +38,7 @@ async def mark(
         inbound.owe_rung(db, request_id, rung, name, at)
         return True
 
-    known = await journal.commit(store)
+    known = await (journal.persist if waits else journal.commit)(store)
     inbox.tell_rungs()
     return known
 

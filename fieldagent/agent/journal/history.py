@@ -59,6 +59,12 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
     return any(journal.read(sql, sequence, channel) for sequence in sequences)
 
 
+def may_have_left(journal: Journal, sequence: int) -> bool:
+    """Return whether it has been transmitted over any channel, or nobody knows that it was not."""
+    sql = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left') LIMIT 1"
+    return bool(journal.read(sql, sequence))
+
+
 def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     """Return why the last try on that channel was in vain; empty where none was."""
     rows = journal.read(

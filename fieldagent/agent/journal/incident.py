@@ -26,6 +26,10 @@ OWN = 0
 """Where a station's number stands: this kit."""
 
 
+class IncidentOver(Exception):
+    """The incident that a Package was to join is over: nothing was stored."""
+
+
 class Incident(NamedTuple):
     number: int
     raised: float
@@ -59,9 +63,12 @@ class HeardIncident(NamedTuple):
     text: str
 
 
-def join(db: sqlite3.Connection, sequence: int, now: float) -> int:
-    """Let a Package join the open incident, or raise one; return the incident's number."""
+def join(db: sqlite3.Connection, sequence: int, now: float, only: int | None = None) -> int:
+    """Let a Package join the open incident, or raise one; return the incident's number. With `only`
+    it joins that one and raises none. Raises IncidentOver where that is not open any more."""
     row = db.execute("SELECT number FROM incident WHERE ended IS NULL").fetchone()
+    if only is not None and row != (only,):
+        raise IncidentOver
     number = sequence if row is None else int(row[0])
     if row is None:
         db.execute("INSERT INTO incident VALUES (?, ?, 'open', NULL)", (number, now))
@@ -108,7 +115,8 @@ def note_word(
     )
     if word.station != OWN and proved:
         db.execute(
-            "UPDATE heard_incident SET state = ? WHERE station = ? AND number = ?",
+            "UPDATE heard_incident SET state = ? WHERE station = ? AND number = ?"
+            " AND state NOT IN ('closed', 'called off')",
             (word.says, word.station, word.incident),
         )
     elif word.station == OWN and counts and word.says is Said.SEEN:
@@ -171,6 +179,20 @@ def named(journal: Journal, number: int) -> Incident | None:
     return found[0] if found else None
 
 
+def is_over(journal: Journal, station: int, number: int) -> bool:
+    """Return whether an incident, this kit's or a station's, is known to be closed or called
+    off."""
+    return bool(
+        journal.read(
+            "SELECT 1 FROM incident WHERE ?1 = 0 AND number = ?2 AND ended IS NOT NULL UNION ALL"
+            " SELECT 1 FROM heard_incident WHERE station = ?1 AND number = ?2"
+            " AND state IN ('closed', 'called off')",
+            station,
+            number,
+        )
+    )
+
+
 def items(journal: Journal, number: int) -> list[int]:
     """Return the numbers of its Packages that are kept still, oldest first."""
     rows = journal.read(
@@ -197,10 +219,11 @@ def words(journal: Journal, number: int, station: int = OWN) -> list[Word]:
 
 
 def heard(journal: Journal, limit: int) -> list[HeardIncident]:
-    """Return the incidents of other kits, the last that came first."""
+    """Return the incidents of other kits, the last that came first. Where there are more than
+    `limit`, those that are not over are among them."""
     rows = journal.read(
-        "SELECT station, number, state, since, at, text FROM heard_incident"
-        " ORDER BY at DESC LIMIT ?",
+        "SELECT station, number, state, since, at, text FROM (SELECT * FROM heard_incident"
+        " ORDER BY state NOT IN ('open', 'seen'), at DESC LIMIT ?) ORDER BY at DESC",
         limit,
     )
     return [HeardIncident(*row) for row in rows]

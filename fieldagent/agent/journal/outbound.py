@@ -300,11 +300,13 @@ def accept(
     status: Status | None,
     priority: int,
     is_sos: bool,
+    joins: int | None = None,
     check_in: CheckIn | None = None,
 ) -> Operation[int]:
     """Store a new Package, told by its `canonical` text; its sequence number on air comes back.
 
-    Without an id it is a neighbour's, and gets one below zero, where callers' seldom are.
+    Without an id it is a neighbour's, and gets one below zero, where callers' seldom are. An SOS
+    that `joins` an incident raises IncidentOver where that is over.
     """
     ended = None if status is None else accepted
 
@@ -336,7 +338,7 @@ def accept(
         if undated:
             dating.mark(db, sequence)
         if is_sos:
-            incident.join(db, sequence, accepted)
+            incident.join(db, sequence, accepted, joins)
         if check_in is not None:
             asked.note(db, sequence, check_in.within, accepted)
         return sequence

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.journal import history, inbound, on_air, outbound
+from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.parcels import Parcels
@@ -145,8 +145,16 @@ class Repeating:
         if not entry.sos:
             self._words.note_here(self._station, entry)
 
+    def _drop_what_is_over(self) -> None:
+        """An SOS that is known to be closed or called off is given to nobody any more."""
+        for item in [each for each in self._rounds.items.values() if each.entry.sos]:
+            whose = incident.OWN if item.station == self._station else item.station
+            if incident.is_over(self._journal, whose, item.entry.sequence - item.entry.back):
+                self._rounds.drop(item)
+
     async def _repeat(self) -> None:
         now = trio.current_time()
+        self._drop_what_is_over()
         for item in self._rounds.ours():
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)

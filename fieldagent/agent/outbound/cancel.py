@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import trio
 
-from fieldagent.agent.journal import incident
+from fieldagent.agent.journal import history, incident
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -45,24 +45,29 @@ class Cancellation:
         Raises UnknownPackage.
         """
         stands = standing(self._journal, id_)
-        if channel is None:
-            await self._call_off_alone(stands.sequence)
         if stands.status is None:
             await self._withdraw([stands.sequence], channel)
+            await self._call_off_unsaid(stands.sequence)
         return standing_of(self._journal, stands.sequence)
 
     async def call_off(self, number: int) -> list[Standing]:
         """End the open incident: what of it has not left is withdrawn, nothing is repeated any
         more. Return how its Packages stand."""
-        sequences = incident.items(self._journal, number)
         await self._end(number)
+        # From here on nothing joins it.
+        sequences = incident.items(self._journal, number)
         await self._withdraw(sequences, None)
         return [standing_of(self._journal, sequence) for sequence in sequences]
 
-    async def _call_off_alone(self, sequence: int) -> None:
-        """Of an incident nothing is left where its only Package is canceled."""
+    async def _call_off_unsaid(self, sequence: int) -> None:
+        """Of an incident nothing is left where its only Package was canceled before it left. One
+        that somebody may have is called off as a whole, and they are told."""
         number = incident.incident_of(self._journal, sequence)
-        if number is not None and incident.items(self._journal, number) == [sequence]:
+        if number is None or incident.items(self._journal, number) != [sequence]:
+            return
+        legs = standing_of(self._journal, sequence).legs.values()
+        goes_on = any(leg.status in (None, Status.DELIVERED) for leg in legs)
+        if not (goes_on or history.may_have_left(self._journal, sequence)):
             await self._end(number)
 
     async def _end(self, number: int) -> None:

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fieldagent.agent.journal import incident, outbound
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.standing import standing_of
 from fieldagent.package.delivery import legs_json
-from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Package, Said
+from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Message, Package, Said
 from fieldagent.wire.incident_proof import prove
+
+BY_HANDHELD = "mesh "
+"""What the Idempotency-Key of a Package begins with in the journal that came from a handheld."""
+
+
+def has_own_words(journal: Journal, number: int) -> bool:
+    """Return whether somebody without a handheld has said something in that incident of this
+    kit's, or may have: then it is not theirs alone who have one."""
+    for known in outbound.packages(journal, incident.items(journal, number)).values():
+        if not isinstance(known, Accepted):
+            return True
+        by_handheld = (known.idempotency_key or "").startswith(BY_HANDHELD)
+        if isinstance(known.package.item, Message) and not by_handheld:
+            return True
+    return False
 
 
 async def call_off(

@@ -68,10 +68,13 @@ class Intake:
         self._next_id = outbound.next_id(journal)
         self._accepting: dict[Claim, trio.Event] = {}
 
-    async def accept(self, package: Package, idempotency_key: str | None = None) -> Standing:
+    async def accept(
+        self, package: Package, idempotency_key: str | None = None, *, joins: int | None = None
+    ) -> Standing:
         """Store and queue it, or join the one that the same caller posted before.
 
-        Raises Conflict, and what the journal raises.
+        An SOS that `joins` an incident raises no other. Raises Conflict, IncidentOver, and what the
+        journal raises.
         """
         claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
         if package.collapse_key is not None:
@@ -80,7 +83,7 @@ class Intake:
                 # What it replaces must be there, and has a place in the queue for it.
                 await self._resumed.wait()
         if not claims:
-            return await self._store(package, None)
+            return await self._store(package, None, joins)
         # Two posts of one id or collapseKey at one moment: the second waits until the first is on
         # disk.
         while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
@@ -91,7 +94,7 @@ class Intake:
             known = self._earlier(package, idempotency_key)
             if known is not None:
                 return standing_of(self._journal, known.sequence)
-            return await self._store(package, idempotency_key)
+            return await self._store(package, idempotency_key, joins)
         finally:
             for claim in claims:
                 del self._accepting[claim]
@@ -119,7 +122,7 @@ class Intake:
             )
         return known
 
-    async def _store(self, package: Package, key: str | None) -> Standing:
+    async def _store(self, package: Package, key: str | None, joins: int | None) -> Standing:
         if not package.urgent:
             self._journal.require_room()
         now = self._endings.clock()
@@ -146,9 +149,10 @@ class Intake:
             status=status,
             priority=package.priority,
             is_sos=package.sos,
+            joins=joins,
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
-        with self._replacing(package, id_, legs) as replaced:
+        with self._held(id_), self._replacing(package, id_, legs) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
             told = _with_reasons(store, begins, now)
@@ -162,6 +166,20 @@ class Intake:
             # It was in flight until the commit had begun, and came back.
             await self._endings.record(late)
         return Standing(id_, sequence, status, legs, dated)
+
+    @contextmanager
+    def _held(self, id_: int) -> Iterator[None]:
+        """Whoever chooses an id that was just given waits until its Package is on disk."""
+        if id_ in self._accepting:
+            # Its caller has chosen it.
+            yield
+            return
+        done = self._accepting[id_] = trio.Event()
+        try:
+            yield
+        finally:
+            del self._accepting[id_]
+            done.set()
 
     def _with_numbers(self, package: Package) -> Package:
         """Whoever is named in it by a number from here on: a name may be another's by the time that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NoReturn
 
@@ -11,6 +12,7 @@ import trio
 
 from fieldagent.agent import gpsd
 from fieldagent.agent.journal import incident
+from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.intake import Intake
@@ -39,7 +41,7 @@ async def track(
             await journal.news()
             continue
         paid_at = trio.current_time()
-        await _add(intake, source, None)
+        await _add(journal, intake, source, None)
         while incident.open_one(journal) is not None:
             free = _free(queues)
             await waits.sleep(min(FREE_EVERY, every) if free else every)
@@ -50,7 +52,7 @@ async def track(
                 paid_at = trio.current_time()
             # An IP link may be gone meanwhile, and its channel cost an SMS for each.
             if due or (free := free & _free(queues)):
-                await _add(intake, source, None if due else free)
+                await _add(journal, intake, source, None if due else free)
 
 
 def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
@@ -59,11 +61,19 @@ def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
 
 
 async def _add(
-    intake: Intake, source: tuple[str, int], channels: frozenset[Channel] | None
+    journal: Journal,
+    intake: Intake,
+    source: tuple[str, int],
+    channels: frozenset[Channel] | None,
 ) -> None:
-    fix = await gpsd.fix_within(source, gpsd.PATIENCE)
-    if fix is not None:
-        await intake.accept(Package(located(fix), channels=channels, priority=SOS_PRIORITY))
+    found = incident.open_one(journal)
+    fix = None if found is None else await gpsd.fix_within(source, gpsd.PATIENCE)
+    if found is None or fix is None:
+        return
+    package = Package(located(fix), channels=channels, priority=SOS_PRIORITY)
+    # It may have been taken back while the receiver searched: a position alone raises no SOS.
+    with suppress(IncidentOver):
+        await intake.accept(package, joins=found.number)
 
 
 def located(fix: Fix) -> Location:

@@ -165,16 +165,22 @@ class Queue:
         return key in self._overtaken or self._collapse.newer(collapse, key) is not None
 
     def put_off(self, key: int) -> None:
-        """It waits for no moment, but for `hasten`; a taken one is left alone."""
-        entry = self._entries.get(key)
-        if entry is not None and key not in self._taken:
-            self._insert(_due_at(entry, inf))
+        """It waits for no moment, but for `hasten`; one in flight is left alone."""
+        self._move(key, inf)
 
     def hasten(self, key: int) -> None:
-        """It need not wait for its time any longer; a taken one is left alone."""
+        """It need not wait for its time any longer; one in flight is left alone."""
+        self._move(key, -inf)
+
+    def _move(self, key: int, due: float) -> None:
         entry = self._entries.get(key)
-        if entry is not None and key not in self._taken and entry[_DUE] > -inf:
-            self._insert(_due_at(entry, -inf))
+        if entry is None or entry[_DUE] == due:
+            return
+        if key in self._held:
+            # Its heir gets that moment, or it does once it is released.
+            self._entries[key] = _due_at(entry, due)
+        elif key not in self._taken:
+            self._insert(_due_at(entry, due))
 
     def put_back(self, key: int, due: float = -inf) -> bool:
         """It was not sent: it waits in its old place, until `due`.

@@ -29,17 +29,19 @@ import hmac
 import logging
 import re
 import zlib
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import directory, handhelds, incident
+from fieldagent.agent.journal import directory, handhelds, incident, outbound
 from fieldagent.agent.journal.handhelds import Handheld
+from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.cancel import Cancellation
-from fieldagent.agent.outbound.incident_end import call_off
+from fieldagent.agent.outbound.incident_end import BY_HANDHELD, call_off, has_own_words
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.people.contract import (
     PRECISE,
@@ -268,7 +270,7 @@ class Desk:
         request = handhelds.answered(self.journal, handle, packet)
         if request is not None and await self.journal.persist(handhelds.read(request)):
             name = self.who(handle).name
-            await reading.mark(self.journal, self.inbox, request, name)
+            await reading.mark(self.journal, self.inbox, request, name, waits=True)
 
     async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
         text = said.text.strip()
@@ -287,6 +289,11 @@ class Desk:
 
     async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> bool:
         is_direct = said is not None and said.direct and not said.alert
+        earlier = outbound.by_idempotency_key(self.journal, _key(heard))
+        if earlier is not None:
+            # An object is repeated for days: what it may cost was decided then.
+            await self._know(heard, earlier.sequence if is_direct else None)
+            return True
         affordable, price = self._afford(heard, package)
         if affordable is None:
             if is_direct:
@@ -319,11 +326,13 @@ class Desk:
         content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
         package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
         standing = await self.intake.accept(package, _key(heard))
-        if (where := _exactly(found)) is not None:
-            position = _placed(person, where, priority=SOS_PRIORITY)
-            await self.intake.accept(position, f"{_key(heard)} position")
         number = incident.incident_of(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
+        if (where := _exactly(found)) is not None:
+            position = _placed(person, where, priority=SOS_PRIORITY)
+            # Taken back meanwhile, it is over: a position alone raises no other.
+            with suppress(IncidentOver):
+                await self.intake.accept(position, f"{_key(heard)} position", joins=number)
         joined = handhelds.join_sos(number, heard.handle, raised=is_first)
         await self.journal.persist(joined)
         log.warning("an SOS of %s has come by radio: %s", who_and_where, text)
@@ -344,6 +353,7 @@ class Desk:
             others = [each for each in there if each.handle != heard.handle]
             is_theirs = any(each.raised for each in there)
             over = is_theirs and all(each.called_off for each in others)
+            over = over and not has_own_words(self.journal, found.number)
             if over:
                 await call_off(
                     self.journal, self.cancellation, self.intake, self.proof_keys, found.number
@@ -387,7 +397,7 @@ class Desk:
 
 
 def _key(heard: FromHandheld) -> str:
-    return f"mesh {heard.handle} {heard.number}"
+    return f"{BY_HANDHELD}{heard.handle} {heard.number}"
 
 
 def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:

@@ -210,7 +210,7 @@ class Postman:
         if not post.request_id.startswith(OWN_WORDS):
             name = self.who(post.handle).name
             request = post.request_id.partition(" ")[0]
-            await reading.mark(self.journal, self.inbox, request, name, Rung.RADIO)
+            await reading.mark(self.journal, self.inbox, request, name, Rung.RADIO, waits=True)
         return True
 
     def _note(self, handle: str, found: TextOutcome) -> bool:

@@ -30,6 +30,7 @@ from fieldagent.agent.tak_lan import outward
 from fieldagent.agent.tak_lan.dry_run import in_words
 from fieldagent.agent.tak_lan_settings import TakLanSettings
 from fieldagent.package.package import Channel, Message, Package, Person
+from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
 from fieldagent.wire import cot, tak, tak_map
@@ -142,8 +143,11 @@ class LanDoor:
             return LanOutcome("asked", said.sender, told)
         if not found.goes:
             return LanOutcome("refused", said.sender, f"Not sent: {found.why}.")
-        async with self.purse.paying(found.price):
-            await self._intake.accept(found.package, name)
+        try:
+            async with self.purse.paying(found.price):
+                await self._intake.accept(found.package, name)
+        except StoreFull as full:
+            return LanOutcome("refused", said.sender, f"Not sent: {full}.")
         return LanOutcome("taken", said.sender, f"Without {found.why}." if found.why else "")
 
     def admit_reply(self, uid: str, now: float) -> bool:

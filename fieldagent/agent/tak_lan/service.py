@@ -48,6 +48,8 @@ AGAIN = 30.0
 CANCELS = 3
 """How often the end of an alert is said."""
 LOOKED_AT = 500
+DATAGRAM_MAX = 65_507
+"""Bytes that UDP over IPv4 carries."""
 CONNECTIONS = 16
 """Phones that may be connected at once."""
 EVENT_WITHIN = 10.0
@@ -79,6 +81,8 @@ class TakLan:
         self._place = changes.newest(journal)
         self._last = 0
         """The number of what came in, and was said last."""
+        self._unsaid: list[CotEvent] = []
+        """Of what came in: once only is it said, and a network may break off."""
         self.link = ChannelLink()
 
     async def run(self) -> NoReturn:
@@ -116,11 +120,14 @@ class TakLan:
     async def _tell(self, speaking: trio.socket.SocketType) -> NoReturn:
         while True:
             now = self._journal.clock.date(self._journal.clock.now())
-            events = self._arrived(now)
+            self._unsaid += self._arrived(now)
             own, others = await places.newest(self._journal, LOOKED_AT)
             users = outward.users(self._own, own, others)
-            events += self._rings(users, now) + self._positions(users, now)
-            for event in events:
+            again = self._rings(users, now) + self._positions(users, now)
+            while self._unsaid:
+                await self._say(speaking, self._unsaid[0])
+                del self._unsaid[0]
+            for event in again:
                 await self._say(speaking, event)
             await trio.sleep(TURN_MIN)
             if changes.newest(self._journal) == self._place:
@@ -128,7 +135,11 @@ class TakLan:
                     await self._journal.news()
 
     async def _say(self, speaking: trio.socket.SocketType, event: CotEvent) -> None:
-        await speaking.sendto(encode(event), (GROUP, GROUP_PORT))
+        said = encode(event)
+        if len(said) > DATAGRAM_MAX:
+            log.warning("TAK: %s is not shown: its %d bytes fit no datagram", event.uid, len(said))
+            return
+        await speaking.sendto(said, (GROUP, GROUP_PORT))
 
     def _arrived(self, now: float) -> list[CotEvent]:
         if not changes.is_known(self._journal, self._place):

@@ -22,7 +22,7 @@ from fieldagent.agent.mesh import relay
 from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX, JUST_NOW, KEPT, ON_CALL_FOR
 from fieldagent.agent.outbound.holdings import ASK_AFTER
 from fieldagent.agent.outbound.incident_status import as_json
-from fieldagent.package.package import Channel, Message, Status
+from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
 from fieldagent.simulator.air import Losses
 from fieldagent.wire.envelope import (
     Ack,
@@ -316,6 +316,52 @@ async def test_who_lost_its_journal_gets_the_sos_at_once(tmp_path: Path, clock: 
         await trio.sleep(300)
         ben = await stack.enter_async_context(station(tmp_path, 2, tmp_path / "node-2"))
         await until(lambda: "help" in ben.messages(), 60)
+
+
+@pytest.mark.parametrize("starts_anew", [False, True])
+async def test_an_sos_that_is_called_off_is_given_to_nobody_who_comes_later(
+    tmp_path: Path, clock: Any, starts_anew: bool
+) -> None:
+    """It would ring there, and by radio alone nobody takes it back."""
+    async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
+        sky.nodes.unplug(sky.nodes.sockets[2])
+        async with AsyncExitStack() as before:
+            ada = await before.enter_async_context(station(tmp_path, 1, tmp_path / "node-1"))
+            async with station(tmp_path, 2, tmp_path / "node-2") as ben:
+                number = await sos(ada)
+                await until(lambda: "help" in ben.messages() and ada.rounds.ours() != [])
+            await ada.cancellation.call_off(number)
+            if not starts_anew:
+                stack.push_async_exit(before.pop_all())
+        if starts_anew:
+            ada = await stack.enter_async_context(station(tmp_path, 1, tmp_path / "node-1"))
+        sky.nodes.plug(sky.nodes.sockets[2])
+        cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
+        await cid.post(message={"content": "here is 3"})
+        await until(lambda: 3 in ada.neighbours.in_earshot())
+        await trio.sleep(1800)
+        assert cid.messages() == []
+
+
+async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
+        sky.nodes.unplug(sky.nodes.sockets[2])
+        ben = await stack.enter_async_context(station(tmp_path, 2, tmp_path / "node-2"))
+        async with station(tmp_path, 1, tmp_path / "node-1") as ada:
+            number = await sos(ada)
+            await until(lambda: "help" in ben.messages())
+        closed = IncidentWord(number, Said.CLOSED, 1, "Dana")
+        await ben.journal.commit(
+            lambda db: incident.note_word(db, closed, START, START, proved=True, counts=False)
+        )
+        sky.nodes.plug(sky.nodes.sockets[2])
+        cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
+        await cid.post(message={"content": "here is 3"})
+        await until(lambda: 3 in ben.neighbours.in_earshot())
+        await trio.sleep(900)
+        assert cid.messages() == []
 
 
 async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, clock: Any) -> None:

@@ -99,3 +99,39 @@ async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> 
         )
         (heard,) = incident.heard(k.journal, 9)
         assert heard.state == Said.SEEN
+
+
+async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
+    tmp_path: Path,
+) -> None:
+    """The word of who had seen it comes late, or a person here takes what is over."""
+    async with kit(tmp_path, incidents=IncidentNews(7)) as k:
+        await k.hear(said(help_at(now(k))), tagged=False)
+        at = k.journal.clock.now()
+        for says in (Said.CALLED_OFF, Said.SEEN, Said.CLOSED):
+            word = IncidentWord(70, says, ADA, "Ben")
+            await k.journal.commit(
+                lambda db, word=word: incident.note_word(  # type: ignore[misc]
+                    db, word, at, at, proved=True, counts=False
+                )
+            )
+            (heard,) = incident.heard(k.journal, 9)
+            assert heard.state == Said.CALLED_OFF
+        assert len(incident.words(k.journal, 70, ADA)) == 3, "what was said is shown"
+
+
+async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
+    tmp_path: Path,
+) -> None:
+    async with kit(tmp_path, incidents=IncidentNews(7)) as k:
+        await k.hear(said(help_at(now(k))), tagged=False)
+        at = k.journal.clock.now()
+        for number in range(71, 75):
+            await k.hear(said(help_at(now(k), number)), tagged=False)
+            word = IncidentWord(number, Said.CLOSED, ADA, "Ben")
+            await k.journal.commit(
+                lambda db, word=word: incident.note_word(  # type: ignore[misc]
+                    db, word, at, at, proved=True, counts=False
+                )
+            )
+        assert [each.number for each in incident.heard(k.journal, 3)] == [74, 73, 70]

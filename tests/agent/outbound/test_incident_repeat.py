@@ -15,6 +15,7 @@ import trio.testing
 
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
+from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.incident_repeat import LOOK_EVERY, keep_going, repeated
 from fieldagent.agent.outbound.incident_status import as_json
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
@@ -125,6 +126,36 @@ async def test_nothing_else_goes_again(
         await k.send()
         await trio.sleep(3 * REPEAT)
         assert len(k.outbox) == 0
+
+
+async def test_canceled_while_nobody_knows_whether_it_left_it_stays_open(tmp_path: Path) -> None:
+    """Who may have it is told by calling it off, and by nothing else."""
+    async with in_distress(tmp_path) as k:
+        id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        in_session = k.load()
+        await k.outbox.settle(in_session, Outcome.DOUBTFUL, reason="no answer")
+        await k.outbox.settle(in_session, Outcome.NOT_SENT, reason="no service")
+        assert (await k.cancellation.cancel(id_)).status is Status.CANCELED
+        assert incident.open_one(k.journal) is not None
+
+
+async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a position does that is committed just before the end is."""
+    end = Cancellation._end
+
+    async with in_distress(tmp_path) as k:
+
+        async def joined_before(cancellation: Cancellation, number: int) -> None:
+            await k.post(location={"latitude": 46.5, "longitude": 8}, priority=100)
+            await end(cancellation, number)
+
+        monkeypatch.setattr(Cancellation, "_end", joined_before)
+        await k.post(message={"content": "help"}, priority=100)
+        found = await k.cancellation.call_off(k.sequence())
+        assert [each.status for each in found] == [Status.CANCELED] * 2
+        assert k.outbox.load(340) is None
 
 
 async def test_called_off_it_is_withdrawn_and_not_repeated(

@@ -256,6 +256,33 @@ async def test_what_is_being_sent_collapses_only_if_it_was_not_sent(tmp_path: Pa
             await k.send()
 
 
+async def test_an_id_that_was_just_given_is_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the Package that got it is on its way to the disk."""
+    async with kit(tmp_path) as k:
+        commit, disk, refused = k.journal.commit_on_disk, trio.Event(), list[str]()
+
+        async def slow(operation: Any) -> Any:
+            await disk.wait()
+            return await commit(operation)
+
+        async def take_it() -> None:
+            try:
+                await k.post(id=1, message={"content": "another"})
+            except Conflict as conflict:
+                refused.append(str(conflict))
+
+        monkeypatch.setattr(k.journal, "commit_on_disk", slow)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(k.post)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(take_it)
+            await trio.testing.wait_all_tasks_blocked()
+            disk.set()
+        assert [each.startswith("Package 1 is still pending") for each in refused] == [True]
+
+
 async def test_cancel_takes_a_waiting_package_out(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         id_ = await k.post()

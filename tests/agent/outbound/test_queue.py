@@ -30,6 +30,24 @@ def test_priority_goes_first_and_arrival_decides_among_equals() -> None:
     assert drain(queue) == [2, 1, 3, 0, 4]
 
 
+def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() -> None:
+    """Its heir goes, or it does itself where that is not stored; it had waited for ever."""
+    queue = Queue()
+    for key in (1, 2):
+        queue.add(key, priority=10, collapse_key=key, due=inf)
+        assert queue.hold(key) == [key]
+        queue.hasten(key)
+    assert queue.foremost(0.0) is None
+    queue.release(1)
+    assert queue.add(3, priority=10, collapse_key=2) == [2]
+    assert drain(queue) == [1, 3]
+    queue.put_back(1)
+    assert queue.hold(1) == [1]
+    queue.put_off(1)
+    queue.release(1)
+    assert queue.foremost(9.0) is None
+
+
 def test_a_newer_position_keeps_the_place_of_the_one_it_replaces() -> None:
     queue = Queue()
     queue.add(1, priority=10, collapse_key=7)

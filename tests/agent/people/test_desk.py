@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from fieldagent.agent.api.sos import IncidentApi
+from fieldagent.agent.assembly import Parts
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.journal import directory, handhelds, incident, outbound
+from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.people.contract import (
     FromHandheld,
     HandheldSignal,
@@ -28,7 +32,8 @@ from fieldagent.agent.people.desk import Desk
 from fieldagent.agent.people.service import PeopleService
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
-from fieldagent.package.package import Location, Message, Package, Waypoint
+from fieldagent.http.message import Request
+from fieldagent.package.package import Channel, Location, Message, Package, Waypoint
 from fieldagent.store.group import NotOnDisk
 from fieldagent.wire.kit_note import Directory, DirectoryEntry
 from tests import kit as kits
@@ -66,8 +71,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(path: Path, caveat: str = "", **changed: Any) -> AsyncIterator[Bench]:
-    async with kits.kit(path) as kit:
+async def bench(
+    path: Path, caveat: str = "", also: Sequence[Channel] = (), **changed: Any
+) -> AsyncIterator[Bench]:
+    async with kits.kit(path, also=also) as kit:
         settings = SETTINGS._replace(**changed)
         desk = Desk(
             kit.journal,
@@ -205,6 +212,26 @@ async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
         assert incident.open_one(there.kit.journal) is None
 
 
+async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the kit's page, between the commit of its words and that of where they were."""
+    async with bench(tmp_path) as there:
+        accept = there.kit.intake.accept
+
+        async def taken_back(*what: Any, **how: Any) -> Standing:
+            standing = await accept(*what, **how)
+            await there.kit.cancellation.call_off(standing.sequence)
+            return standing
+
+        await there.hear(Located(Location(46.5, 7.9)))
+        monkeypatch.setattr(there.kit.intake, "accept", taken_back)
+        await there.say("SOS fallen")
+        assert incident.open_one(there.kit.journal) is None
+        (said,) = there.items()
+        assert isinstance(said, Message) and said.content.endswith("fallen")
+
+
 async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.kit.post(message={"content": "SOS of the hut"}, priority=100)
@@ -212,6 +239,37 @@ async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -
         await there.say("SOS CANCEL", EVE)
         assert incident.open_one(there.kit.journal) is not None
         assert "it is not yours alone" in there.answers()[-1]
+
+
+async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_without_who_raised_it(
+    tmp_path: Path,
+) -> None:
+    """They were told that it is open, and that theirs is in it."""
+    async with bench(tmp_path) as there:
+        await there.hear(Located(Location(46.5, 7.9)))
+        await there.say("SOS fallen")
+        here = {"latitude": 46.5, "longitude": 7.9}
+        await there.kit.post(location=here, priority=100)
+        await there.say("SOS CANCEL")
+        assert incident.open_one(there.kit.journal) is None, "a position is what the kit adds"
+        await there.say("SOS fallen again")
+        await there.kit.post(message={"content": "avalanche"}, priority=100)
+        await there.say("SOS CANCEL")
+        assert incident.open_one(there.kit.journal) is not None
+        assert "it is not yours alone" in there.answers()[-1]
+
+
+async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path) -> None:
+    """Without a word: it stays open where the handheld takes its own back. Once is enough."""
+    async with bench(tmp_path) as there:
+        parts = SimpleNamespace(journal=there.kit.journal, intake=there.kit.intake)
+        press = Request("POST", "/api/sos", (), {})
+        await there.say("SOS fallen")
+        for _ in range(2):
+            assert (await IncidentApi(cast(Parts, parts)).raise_one(press)).status == 200
+        assert there.items()[1:] == [Message("SOS")]
+        await there.say("SOS CANCEL")
+        assert incident.open_one(there.kit.journal) is not None
 
 
 async def test_a_blurred_position_stays_blurred_and_says_so(tmp_path: Path) -> None:
@@ -374,6 +432,21 @@ async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_pa
         for number, handle in enumerate((STATION, EVE, STATION, EVE), 100):
             await there.say("hello", handle, number=number)
         assert len(there.packages()) == 3
+
+
+async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path) -> None:
+    """Also where on the next day its sender may use fewer channels than on the first."""
+    both = [Channel.CELLULAR]
+    async with bench(tmp_path, **UNPROVED, credits_per_day=2, also=both) as there:
+        hut = Marked(1, 46.5, 7.9, "Hut", "", None)
+        await there.hear(hut, STATION, number=7)
+        await there.desk.toll.take(EVE, 1, 2)
+        later = there.kit.journal.clock.now() + handhelds.KNOWN_FOR + 1
+        await there.kit.journal.persist(handhelds.note_said(EVE, 1, later, None))
+        assert not handhelds.was_heard(there.kit.journal, STATION, 7)
+        await there.hear(hut, STATION, number=7)
+        (package,) = there.packages()
+        assert isinstance(package.item, Waypoint) and package.channels is None
 
 
 async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(

@@ -9,10 +9,14 @@ from typing import Any, cast
 import pytest
 import trio
 
-from fieldagent.agent.journal import handhelds
+from fieldagent.agent.journal import handhelds, inbound
 from fieldagent.agent.people.contract import PeopleRadio, TextOutcome
 from fieldagent.agent.people.directory import Holder
 from fieldagent.agent.people.post import Absence, Postman
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Rung
+from fieldagent.store.group import StoreFull
+from fieldagent.wire.envelope import Entry, encode
 from tests import kit as kits
 from tests.processes import PATIENCE
 
@@ -62,6 +66,35 @@ async def test_who_is_absent_is_left_alone_for_a_while(
                 nursery.cancel_scope.cancel()
         assert len(radio.said) == (1 if is_absent else 2)
         assert is_left(journal) == is_absent
+
+
+async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is there to be told that the disk is full, which ends the agent where it is raised."""
+    owe, tries = inbound.owe_rung, count(1)
+
+    def owe_once_there_is_room(*what: Any) -> bool:
+        if next(tries) == 1:
+            raise StoreFull("the disk is full")
+        return owe(*what)
+
+    monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE", 0.0)
+    monkeypatch.setattr(inbound, "owe_rung", owe_once_there_is_room)
+    async with kits.kit(tmp_path) as kit:
+        await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
+        ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
+        await kit.journal.persist(handhelds.post(ADA, request, "hello", 0.0, 1e12))
+        postman = Postman(kit.journal, kit.inbox, of_nobody, Absence())
+        radio = Radio(TextOutcome(True, ""))
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
+            nursery.start_soon(postman.run, cast(PeopleRadio, radio))
+            while not inbound.rungs_owed(kit.journal):
+                await kit.journal.news()
+            nursery.cancel_scope.cancel()
+        (owed,) = inbound.rungs_owed(kit.journal)
+        assert (owed.rung, owed.text) == (Rung.RADIO, ADA)
 
 
 def is_left(journal: Any) -> bool:

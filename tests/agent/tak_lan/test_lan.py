@@ -3,6 +3,7 @@ the standard library's XML. The network is the loopback interface."""
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import uuid
@@ -10,12 +11,22 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree as ET
 
 import pytest
+import trio
 
-from tests.processes import Agent, Running, agent, sky, until
+from fieldagent.agent.tak_lan import service
+from fieldagent.agent.tak_lan.door import LanDoor
+from fieldagent.agent.tak_lan.service import TakLan
+from fieldagent.agent.tak_lan_settings import TakLanSettings
+from fieldagent.package.package import Message, Waypoint
+from fieldagent.wire.cot import CotEvent
+from fieldagent.wire.envelope import Entry, encode
+from tests.breaking import Put, environment
+from tests.kit import START, kit
+from tests.processes import MODULE, PATIENCE, Agent, Running, agent, sky, until
 
 GROUP, PORT, DIRECT = "239.2.3.1", 6969, 4242
 LO = "127.0.0.1"
@@ -113,9 +124,12 @@ class Camp:
         self.phone = stack.enter_context(Phone("ANDROID-1", "BRAVO"))
         self.kit: Agent
 
-    def begin(self, **settings: str) -> None:
+    def begin(self, *changes: Put, **settings: str) -> None:
         named = {f"tak-lan-{name}".replace("_", "-"): value for name, value in settings.items()}
-        self.kit = self.stack.enter_context(agent(self.home, {"tak-lan": LO, **named}))
+        env = environment(self.home, *changes) if changes else {}
+        self.kit = self.stack.enter_context(
+            agent(self.home, {"tak-lan": LO, **named}, MODULE, **env)
+        )
         until(lambda: self.lan()["state"] == "ready")
 
     def lan(self) -> dict[str, Any]:
@@ -220,9 +234,72 @@ def test_who_is_not_allowed_costs_nothing_and_a_flood_is_dropped(camp: Camp) -> 
     until(lambda: camp.came("limited") + camp.came("refused") == 302)
 
 
+def test_where_the_disk_is_full_a_phone_is_told_so_and_the_agent_goes_on(camp: Camp) -> None:
+    """It may have an SOS, in memory alone perhaps: whoever is in the network must not end that."""
+    camp.begin(
+        Put("fieldagent.agent.journal.journal:ROOM_BYTES", 1 << 60),
+        allow="BRAVO",
+        credits_per_day="2",
+    )
+    assert camp.kit.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
+    camp.phone.say(camp.phone.chat("we come", ("FA-KIT-kit", "kit"), "m-1"))
+    until(lambda: camp.phone.of("b-t-f", "Not sent: the disk has less than"))
+    assert (camp.came("refused"), camp.lan()["creditsToday"]) == (1, 0)
+    assert camp.kit.call("GET", "/api/sos").body["active"] == 1
+
+
 def test_a_network_that_is_away_is_looked_for_again(camp: Camp) -> None:
     kit = camp.stack.enter_context(agent(camp.home, {"tak-lan": "192.0.2.1"}))
     until(lambda: any("TAK: tak-lan 192.0.2.1: " in line for line in kit.output()))
     status = kit.call("GET", "/api/status").body["takLan"]
     assert status["state"] == "no service"
     assert kit.call("POST", "/api/package/async", {"message": {"content": "x"}}).status == 202
+
+
+async def test_what_came_as_the_network_broke_off_is_said_once_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: object
+) -> None:
+    """A message that came in, and is asked for by nobody a second time."""
+    said: list[CotEvent] = []
+    up = [False]
+
+    async def say(_: object, event: CotEvent) -> None:
+        if not up[0]:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+        said.append(event)
+
+    async with kit(tmp_path) as k:
+        settings = TakLanSettings(address=LO)
+        lan = TakLan(
+            settings, k.journal, cast(LanDoor, None), lambda: {"incident": None, "heard": []}
+        )
+        monkeypatch.setattr(lan, "_say", say)
+        await k.hear(encode([Entry(7, Message("storm at five"), int(START))]), tagged=True)
+        with pytest.raises(OSError, match="unreachable"):
+            await lan._tell(cast(trio.socket.SocketType, None))
+        up[0] = True
+        with trio.move_on_after(30):
+            await lan._tell(cast(trio.socket.SocketType, None))
+        assert [each.type for each in said].count("b-t-f") == 1
+
+
+async def test_what_fits_no_datagram_takes_no_network_away(tmp_path: Path) -> None:
+    """Such as a waypoint with long notes, which came over the IP link."""
+    async with kit(tmp_path) as k:
+        lan = TakLan(
+            TakLanSettings(address=LO),
+            k.journal,
+            cast(LanDoor, None),
+            lambda: {"incident": None, "heard": []},
+        )
+        point = Waypoint(46.5, 8.0, "Hut", notes=70_000 * "x")
+        await k.hear(encode([Entry(7, point, int(START))]), tagged=True)
+        await k.hear(encode([Entry(8, Message("storm at five"), int(START))]), tagged=True)
+        with Phone("ANDROID-1", "BRAVO") as phone, service._sender(LO) as speaking:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lan._tell, speaking)
+                nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
+                while not phone.of("b-t-f", "storm at five"):
+                    await trio.sleep(0.05)
+                nursery.cancel_scope.cancel()
+            assert phone.of("b-t-f", "storm at five")
