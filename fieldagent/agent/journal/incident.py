@@ -129,11 +129,19 @@ def note_word(
 
 
 def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
-    """Keep another kit's incident by what came of it first; a later item opens it again."""
+    """Keep another kit's incident by what came of it first. A later item opens again what was old,
+    and brings words where the first had none; who has seen it, or that it is over, may have come
+    before it."""
+    known = db.execute(
+        "SELECT says FROM incident_word WHERE station = ? AND incident = ? AND proved"
+        " ORDER BY says = 'seen' LIMIT 1",
+        (heard.station, heard.number),
+    ).fetchone()
     db.execute(
         "INSERT INTO heard_incident VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-        " state = CASE state WHEN 'old' THEN excluded.state ELSE state END",
-        heard,
+        " state = CASE state WHEN 'old' THEN excluded.state ELSE state END,"
+        " text = CASE text WHEN '' THEN excluded.text ELSE text END",
+        heard if known is None else heard._replace(state=known[0]),
     )
 
 

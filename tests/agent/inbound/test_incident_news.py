@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from fieldagent.agent.inbound.incident_news import OLD, IncidentNews
 from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.incident import OWN
-from fieldagent.package.package import IncidentWord, Message, Said
+from fieldagent.package.package import IncidentWord, Location, Message, Said
 from fieldagent.wire.envelope import Entry, encode
 from tests.kit import Kit, kit
 
@@ -118,6 +119,33 @@ async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
             (heard,) = incident.heard(k.journal, 9)
             assert heard.state == Said.CALLED_OFF
         assert len(incident.words(k.journal, 70, ADA)) == 3, "what was said is shown"
+
+
+@pytest.mark.parametrize("says", [Said.CLOSED, Said.CALLED_OFF, Said.SEEN])
+async def test_what_was_said_of_another_kits_sos_before_it_came_counts(
+    tmp_path: Path, says: Said
+) -> None:
+    async with kit(tmp_path, incidents=IncidentNews(7)) as k:
+        at = k.journal.clock.now()
+        for each in (Said.SEEN, says):
+            word = IncidentWord(70, each, ADA, "Ben")
+            await k.journal.commit(
+                lambda db, word=word: incident.note_word(  # type: ignore[misc]
+                    db, word, at, at, proved=True, counts=False
+                )
+            )
+        await k.hear(said(help_at(now(k))), tagged=False)
+        (heard,) = incident.heard(k.journal, 9)
+        assert heard.state == says
+
+
+async def test_words_that_come_behind_the_position_are_its_words(tmp_path: Path) -> None:
+    async with kit(tmp_path, incidents=IncidentNews(7)) as k:
+        place = Location(47.0, 8.0, datetime.fromtimestamp(int(now(k)), UTC))
+        await k.hear(said(Entry(71, place, int(now(k)), sos=True, back=1)), tagged=False)
+        await k.hear(said(help_at(now(k))), tagged=False)
+        (heard,) = incident.heard(k.journal, 9)
+        assert (heard.number, heard.text) == (70, "help")
 
 
 async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
