@@ -123,13 +123,22 @@ async def look(inward: Inward) -> None:
     connection = await _in_thread(partial(_open, own))
     try:
         for mail in await _in_thread(partial(_unseen, connection)):
-            answer = read(mail.raw, own) if mail.raw else None
+            answer = _read(mail, inward)
             if answer is not None:
                 await inward.inbox.take(answer)
             await _in_thread(partial(_flag_seen, connection, mail.uid))
     finally:
         # Its socket is closed without a word to a server that may hang.
         connection.shutdown()
+
+
+def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
+    """As `read`. One at which the library's reading fails must not keep back those behind it."""
+    try:
+        return read(mail.raw, inward.host.own) if mail.raw else None
+    except Exception as error:
+        inward.note_fault(error, f"a mail that answers nothing now: uid {mail.uid.decode()}")
+        return None
 
 
 async def _in_thread(step: Callable[[], T]) -> T:
@@ -243,7 +252,8 @@ def _text(mail: EmailMessage) -> str:
     if part.get_content_type() != "text/html":
         return text
     reader = _Html()
-    reader.feed(text)
+    with suppress(AssertionError):  # `<![x[`: what stands before it counts
+        reader.feed(text)
     return "".join(reader.found)
 
 
