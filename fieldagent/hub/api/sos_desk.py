@@ -92,6 +92,7 @@ def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
         raise Refused(why_over(db, found))
     if found.state == SosState.OPEN:
         _see(db, found, Who(member, _name(db, member)), now)
+    alarm.end(db, found.id)  # also for who was asked to take it over
     sos.set_closed(db, found.id, now)
     sos.note_event(db, found.id, "closed", now, member=member, detail=reason)
     owed.owe_word(db, found, Said.CLOSED, _name(db, member), reason, now)
