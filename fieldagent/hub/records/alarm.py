@@ -95,13 +95,20 @@ def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
 
 def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
     """Line up the next try of a contact that was told and has not answered: round `round_`, in
-    `every` seconds."""
-    db.execute(
-        "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round, held)"
-        " SELECT sos, contact, ?, ?, 'waiting', ?, ?, held FROM alarm_message WHERE id = ?"
-        " AND EXISTS (SELECT 1 FROM sos WHERE sos.id = alarm_message.sos AND state = 'open')",
-        *(str(uuid.uuid4()), AGAIN, now + every, round_, message),
-    )
+    `every` seconds, or after its quiet hours."""
+    for sos_, contact, held, kind, own, of_all in db.execute(
+        "SELECT sos.id, alarm_contact.id, held, sos.kind, alarm_contact.quiet, workspace.quiet"
+        " FROM alarm_message JOIN sos ON sos.id = alarm_message.sos"
+        " JOIN workspace ON workspace.id = sos.workspace"
+        " JOIN alarm_contact ON alarm_contact.id = contact"
+        " WHERE alarm_message.id = ? AND sos.state = 'open'",
+        message,
+    ):
+        morning = quiet.waits_until(own, of_all, kind, now + every)
+        at, held = (now + every, held) if morning is None else (morning, 1)
+        columns = ("sos", "contact", "message_id", "why", "state", "not_before", "round", "held")
+        row = (sos_, contact, str(uuid.uuid4()), AGAIN, "waiting", at, round_, held)
+        insert(db, "alarm_message", columns, [row])
     db.announce(NEWS)
 
 
