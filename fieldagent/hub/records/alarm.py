@@ -177,11 +177,20 @@ def next_look(db: Db) -> float:
 def _tell_everybody(db: Db, id_: int, now: float) -> None:
     soon = now + SOON
     db.execute("UPDATE sos SET unreached = ? WHERE id = ?", now, id_)
-    later = db.execute(
-        "UPDATE alarm_message SET not_before = ? WHERE sos = ? AND state = 'waiting'"
-        " AND not_before > ? AND round = 1 AND held = 0 RETURNING id",
-        *(soon, id_, soon),
+    waiting = db.execute(
+        "SELECT alarm_message.id, alarm_contact.quiet, workspace.quiet, sos.kind FROM alarm_message"
+        " JOIN sos ON sos.id = alarm_message.sos JOIN workspace ON workspace.id = sos.workspace"
+        " JOIN alarm_contact ON alarm_contact.id = contact WHERE sos.id = ?"
+        " AND alarm_message.state = 'waiting' AND not_before > ? AND round = 1 AND held = 0",
+        *(id_, soon),
     )
+    later = [
+        message
+        for message, own, of_all, kind in waiting
+        if quiet.waits_until(own, of_all, kind, soon) is None
+    ]
+    for each in later:
+        db.execute("UPDATE alarm_message SET not_before = ? WHERE id = ?", soon, each)
     db.execute(
         "UPDATE webhook_delivery SET not_before = ? WHERE state = 'waiting' AND not_before > ?"
         " AND attempts = 0 AND webhook IN (SELECT id FROM webhook WHERE after > 0)"

@@ -164,6 +164,17 @@ async def test_a_step_that_falls_into_them_waits(store: Store) -> None:
         assert rows == [(MORNING + 600, 1)]
 
 
+async def test_that_nobody_is_there_brings_no_step_into_them(store: Store) -> None:
+    """It is for half past six, and not for half past eleven."""
+    async with field_of(store) as alps:
+        await duty(alps, after=7 * 3600)
+        await raised(alps, "fence")
+        await store.commit(lambda db: alarm.look(db, alps.now))
+        assert await due(alps) == []
+        alps.now += 7 * 3600
+        assert len(await due(alps)) == 1
+
+
 async def test_a_further_try_that_falls_into_them_waits(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps, tries=3, every=600)
