@@ -12,7 +12,7 @@ from typing import Any
 from fieldagent.hub.access import imei_claims, secret, sessions
 from fieldagent.hub.contract import Device, Revoked, Unknown, number_of
 from fieldagent.hub.operator.known import DEFAULT
-from fieldagent.hub.records import kit_report, lease, operator_trouble, workspace_log
+from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
@@ -149,6 +149,7 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
         *(member, workspace),
     )
     note(db, workspace, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
+    shifts.end_of(db, member, now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -164,6 +165,7 @@ def set_role(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
     )
     note(db, workspace, by, f"user role {role}", f"{member} in workspace {workspace}", now)
+    shifts.end_of(db, member, now)
 
 
 def set_password(
@@ -466,6 +468,7 @@ def set_disabled(
         devices = _disable_devices_of(db, id_, when, now)
         db.execute("UPDATE member SET disabled = ? WHERE id = ?", when, id_)
         sessions.end_all_of(db, id_)
+        shifts.end_of(db, id_, now)
     for device in devices:
         lease.end(db, device)
     note_it = note_of_device if table == "device" else note_of_member

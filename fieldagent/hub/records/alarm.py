@@ -32,12 +32,13 @@ SOS over."""
 ABOUT = ("all", "sos", "alarms")
 """What a contact may be told of: alarms are those that the hub raises itself."""
 
-_MAY_ANSWER = (
+MAY_ANSWER = (
     "EXISTS (SELECT 1 FROM membership JOIN member ON member.id = membership.member"
     " WHERE membership.member = {0}.member AND membership.workspace = {0}.workspace"
     " AND role IN ('dispatcher', 'administrator') AND disabled IS NULL)"
 )
-_IN_USE = f"(kind <> '{PUSH}' OR {_MAY_ANSWER.format('alarm_contact')})"
+"""Of a row with a member and a workspace, in the table of that name: whether they answer an SOS."""
+_IN_USE = f"(kind <> '{PUSH}' OR {MAY_ANSWER.format('alarm_contact')})"
 _ABOUT = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'alarms' END)"
 """Of a contact: whether it is told of a kind of incident."""
 
@@ -150,7 +151,7 @@ def reached_until(db: Db, workspace: int, kind: str) -> float:
         " WHEN console_stream.until < process.until THEN console_stream.until"
         " ELSE process.until END) FROM console_stream JOIN process"
         " ON process.name = console_stream.process WHERE console_stream.workspace = ?"
-        f" AND {_MAY_ANSWER.format('console_stream')}",
+        f" AND {MAY_ANSWER.format('console_stream')}",
         workspace,
     )
     return 0.0 if until is None else float(until)
