@@ -97,6 +97,25 @@ def test_what_is_not_there_is_told_in_words(
     assert told if code == 0 else complained
 
 
+def test_a_number_is_a_number_though_something_else_is_called_so(tmp_path: Path) -> None:
+    """Who revokes kit 2 means that, and not the first one, which is called "2"."""
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "workspace", "add", "1")
+    ada = str(administer(database, "user", "add", "Ada", "--workspace", "1")["id"])
+    assert [
+        each["name"] for each in administer(database, "user", "list", "--workspace", "Alps")
+    ] == [
+        "push",
+        "Ada",
+    ]
+    for name in ("2", "kit"):
+        administer(database, "device", "add", name, "--user", ada, "--workspace", "Alps")
+    administer(database, "device", "revoke", "2", "--workspace", "Alps")
+    listed = administer(database, "device", "list", "--workspace", "Alps")
+    assert [each["name"] for each in listed if each["revoked"] is not None] == ["kit"]
+
+
 ODD = ("9" * 30, "1e300", "nan", "-1")
 """Numbers that no row, no day and no clock has."""
 

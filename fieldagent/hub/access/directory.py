@@ -439,9 +439,12 @@ def device_named(db: Db, workspace: int, named: str) -> int:
     """Return the number of the device of a workspace with this number, name or IMEI. Raises
     Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
-    for id_, name, imei in db.execute(of_workspace, workspace):
-        if named in (str(id_), name, imei):
-            return int(id_)
+    there = db.execute(of_workspace, workspace)
+    # A number is a number first, though another device may be called so.
+    for column in range(3):
+        for row in there:
+            if row[column] is not None and named == str(row[column]):
+                return int(row[0])
     raise Refused(
         sentence(
             "no device {named} is in that workspace; `fieldagent hub device list`",
@@ -652,7 +655,8 @@ def named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list
 
 def _by_number_or(db: Db, table: str, column: str, named: str) -> int:
     number = number_of(named) or -1
-    rows = db.execute(f"SELECT id FROM {table} WHERE {column} = ? OR id = ?", named, number)
+    either = f"SELECT id FROM {table} WHERE {column} = ? OR id = ? ORDER BY CASE id WHEN ? THEN 0"
+    rows = db.execute(f"{either} ELSE 1 END", named, number, number)
     if not rows:
         raise Refused(
             sentence(
