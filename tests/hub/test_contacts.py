@@ -299,6 +299,27 @@ async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Sto
         assert await post(await path()) == 200
 
 
+async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
+    store: Store,
+) -> None:
+    async with field_of(store) as alps:
+        await store.commit(
+            lambda db: contacts.add(db, 1, "Bergwacht", "bw@example.org", after=0, now=START)
+        )
+        await alps.sends(1, HELP)
+        (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+        found = await store.read(lambda db: sos.named(db, 1, 1))
+        assert found is not None
+        await store.commit(lambda db: sos_desk.acknowledge(db, found, 2, "", alps.now))
+        failed = HandoverResult(HandoverOutcome.FAILED, "no network")
+        text = await store.commit(lambda db: telling.settle(db, told, failed, alps.now))
+        assert text.endswith("no network; not tried again")
+        events = await alps.rows("SELECT detail FROM sos_event WHERE event = 'not told'")
+        assert [detail for (detail,) in events] == [
+            "Bergwacht (by e-mail): no network; not tried again"
+        ]
+
+
 async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(
