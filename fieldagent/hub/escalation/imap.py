@@ -205,7 +205,9 @@ def read(raw: bytes, own: Own) -> ContactAnswer | None:
 
     mail: EmailMessage = message_from_bytes(raw, policy=policy.default)
     sender = parseaddr(_header(mail, "From"))[1]
-    if _is_automatic(mail) or not sender or sender == own["mail-from"]:
+    # Of an encoded word it may hold anything, also a NUL, which PostgreSQL does not take.
+    is_address = bool(sender) and sender.isprintable()
+    if _is_automatic(mail) or not is_address or sender == own["mail-from"]:
         return None
     message_id = _answers(mail)
     if message_id is None:

@@ -320,6 +320,8 @@ def test_a_mail_of_the_hub_itself_or_to_nothing_is_no_answer() -> None:
     assert read(mail_from("sos@example.org", "OK", to=f"sos+{ID}@example.org")) is None
     assert read(mail_from("bw@example.org", "OK")) is None
     assert imap.read(b"\xff\xfe no mail at all", OWN) is None
+    odd = f"From: =?utf-8?q?a=00@b.example?=\r\nTo: sos+{ID}@example.org\r\n\r\nOK\r\n"
+    assert imap.read(odd.encode(), OWN) is None
 
 
 @pytest.mark.parametrize(
