@@ -97,20 +97,29 @@ def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
 def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
     """Line up the next try of a contact that was told and has not answered: round `round_`, in
     `every` seconds, or after its quiet hours."""
-    for sos_, contact, held, kind, own, of_all in db.execute(
-        "SELECT sos.id, alarm_contact.id, held, sos.kind, alarm_contact.quiet, workspace.quiet"
-        " FROM alarm_message JOIN sos ON sos.id = alarm_message.sos"
-        " JOIN workspace ON workspace.id = sos.workspace"
-        " JOIN alarm_contact ON alarm_contact.id = contact"
-        " WHERE alarm_message.id = ? AND sos.state = 'open'",
+    at = now + every
+    morning = waits_until(db, message, at)
+    held = "held" if morning is None else "1"
+    db.execute(
+        "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round, held)"
+        f" SELECT sos, contact, ?, ?, 'waiting', ?, ?, {held} FROM alarm_message WHERE id = ?"
+        " AND EXISTS (SELECT 1 FROM sos WHERE sos.id = alarm_message.sos AND state = 'open')",
+        *(str(uuid.uuid4()), AGAIN, at if morning is None else morning, round_, message),
+    )
+    db.announce(NEWS)
+
+
+def waits_until(db: Db, message: int, at: float) -> float | None:
+    """Return until when a contact is not told by that message, which is due at `at`, as these are
+    its quiet hours; None where it is."""
+    for own, of_all, kind in db.execute(
+        "SELECT alarm_contact.quiet, workspace.quiet, sos.kind FROM alarm_message"
+        " JOIN sos ON sos.id = alarm_message.sos JOIN workspace ON workspace.id = sos.workspace"
+        " JOIN alarm_contact ON alarm_contact.id = contact WHERE alarm_message.id = ?",
         message,
     ):
-        morning = quiet.waits_until(own, of_all, kind, now + every)
-        at, held = (now + every, held) if morning is None else (morning, 1)
-        columns = ("sos", "contact", "message_id", "why", "state", "not_before", "round", "held")
-        row = (sos_, contact, str(uuid.uuid4()), AGAIN, "waiting", at, round_, held)
-        insert(db, "alarm_message", columns, [row])
-    db.announce(NEWS)
+        return quiet.waits_until(own, of_all, kind, at)
+    return None
 
 
 def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
@@ -179,17 +188,11 @@ def _tell_everybody(db: Db, id_: int, now: float) -> None:
     soon = now + SOON
     db.execute("UPDATE sos SET unreached = ? WHERE id = ?", now, id_)
     waiting = db.execute(
-        "SELECT alarm_message.id, alarm_contact.quiet, workspace.quiet, sos.kind FROM alarm_message"
-        " JOIN sos ON sos.id = alarm_message.sos JOIN workspace ON workspace.id = sos.workspace"
-        " JOIN alarm_contact ON alarm_contact.id = contact WHERE sos.id = ?"
-        " AND alarm_message.state = 'waiting' AND not_before > ? AND round = 1 AND held = 0",
+        "SELECT id FROM alarm_message WHERE sos = ? AND state = 'waiting' AND not_before > ?"
+        " AND round = 1 AND held = 0",
         *(id_, soon),
     )
-    later = [
-        message
-        for message, own, of_all, kind in waiting
-        if quiet.waits_until(own, of_all, kind, soon) is None
-    ]
+    later = [message for (message,) in waiting if waits_until(db, message, soon) is None]
     for each in later:
         db.execute("UPDATE alarm_message SET not_before = ? WHERE id = ?", soon, each)
     db.execute(

@@ -193,6 +193,21 @@ async def test_a_further_try_that_falls_into_them_waits(store: Store) -> None:
         assert [each.round for each in await due(alps)] == [3]
 
 
+async def test_what_failed_in_the_evening_is_tried_again_in_the_morning(store: Store) -> None:
+    async with field_of(store) as alps:
+        await duty(alps)
+        alps.now = at("2026-11-26T21:59:30+01:00")
+        await raised(alps, "fence")
+        (told,) = await due(alps)
+        alps.now += 60
+        text = await store.commit(lambda db: telling.settle(db, told, FAILED, alps.now))
+        assert text.endswith(f"tried again in {MORNING - alps.now:.0f} s")
+        alps.now = MORNING - alarm.SOON - 1
+        assert await due(alps) == []
+        alps.now = MORNING
+        assert len(await due(alps)) == 1
+
+
 async def test_a_further_try_of_an_sos_waits_for_no_morning(store: Store) -> None:
     async with field_of(store) as alps:
         await duty(alps, tries=2, every=600)
