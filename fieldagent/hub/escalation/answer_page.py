@@ -195,9 +195,9 @@ def _answered(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
     told = sos_desk.for_a_pager(db, found.id, "")
     kit, name = notice.visible(told["device"]), notice.visible(link.name)
     text = "{kit} is told that {name} has it, as soon as it is reached."
-    if not sos_desk.is_kit_told(db, found):
-        text = "Nothing goes to its kit, and nobody else is called."
     lines = [say(language, text, kit=kit, name=name)]
+    if not sos_desk.is_kit_told(db, found):
+        lines = [say(language, "Nothing goes to its kit, and nobody else is called.")]
     desk = "Dispatchers see it at the desk, where it is closed when it is over."
     lines.append(say(language, desk))
     title = say(language, "You have {what}", what=notice.title(found, language))
