@@ -97,6 +97,57 @@ def test_what_is_not_there_is_told_in_words(
     assert told if code == 0 else complained
 
 
+def test_a_number_is_a_number_though_something_else_is_called_so(tmp_path: Path) -> None:
+    """Who revokes kit 2 means that, and not the first one, which is called "2"."""
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "workspace", "add", "1")
+    ada = str(administer(database, "user", "add", "Ada", "--workspace", "1")["id"])
+    assert [
+        each["name"] for each in administer(database, "user", "list", "--workspace", "Alps")
+    ] == [
+        "push",
+        "Ada",
+    ]
+    for name in ("2", "kit"):
+        administer(database, "device", "add", name, "--user", ada, "--workspace", "Alps")
+    administer(database, "device", "revoke", "2", "--workspace", "Alps")
+    listed = administer(database, "device", "list", "--workspace", "Alps")
+    assert [each["name"] for each in listed if each["revoked"] is not None] == ["kit"]
+
+
+ODD = ("9" * 30, "1e300", "nan", "-1")
+"""Numbers that no row, no day and no clock has."""
+
+
+def with_odd_numbers() -> Iterator[tuple[str, ...]]:
+    """Return each command with one such number, for what takes it."""
+    for parser in leaves(build_parser(("hub",))):
+        if not parser.prog.startswith("fieldagent hub ") or parser.prog in APART:
+            continue
+        for action in parser._actions:
+            if action.type is Path or not callable(action.type):
+                continue
+            for word in ODD:
+                with suppress(ValueError, argparse.ArgumentTypeError):
+                    action.type(word)
+                    given = [f"{action.option_strings[-1]}={word}"] if action.option_strings else []
+                    yield (*typed(parser, NAME if given else word), *given)
+
+
+@pytest.mark.parametrize("words", sorted({*with_odd_numbers()}), ids=" ".join)
+def test_no_number_is_too_odd(
+    words: tuple[str, ...], alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
+    code, told, complained = carried_out(words, alps)
+    assert told if code == 0 else complained
+    # Nor does one that was taken keep a list from being shown.
+    code, told, complained = carried_out(["hub", words[1], "list"], alps)
+    assert told if code == 0 else complained
+
+
 @pytest.mark.parametrize("words", CHANGING, ids=" ".join)
 def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
     words: tuple[str, ...], alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -455,6 +455,27 @@ async def test_acts_count_as_calls_of_their_key(store: Store) -> None:
         assert answer.status == 429 and dict(answer.headers)["Retry-After"]
 
 
+async def test_a_chain_that_is_tried_is_one_call_however_many_are_told(store: Store) -> None:
+    """Or the key has been used too often in the middle, and the rest is told nothing."""
+    async with office(store) as hub:
+        add = partial(contacts.add, workspace=1, address="duty@example.org", after=0, now=START)
+        for name in ("Ada", "Bea", "Cy"):
+            await store.commit(partial(add, name=name))
+        mine = next(
+            each["id"]
+            for each in (await hub.done("GET", "/api/keys"))["keys"]
+            if each["name"] == "office"
+        )
+        await hub.done("PATCH", f"/api/keys/{mine}", {"burst": 1, "perMinute": 1})
+        hub.alps.now += 3600
+        told = await hub.done("POST", "/api/chain/test")
+        assert [each["name"] for each in told["results"]] == ["Ada", "Bea", "Cy"]
+        reasons = await hub.alps.rows("SELECT reason FROM alarm_contact")
+        assert len(reasons) == 3 and all(reason for (reason,) in reasons)
+        hub.alps.now += 3600
+        assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
+
+
 async def test_webhooks_are_tried_before_they_are_added(store: Store) -> None:
     async with office(store) as hub, receiver() as there:
         made = await hub.done("POST", "/api/webhooks", {"url": there.url, "after": 5})

@@ -197,6 +197,29 @@ def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
             assert secret not in log
 
 
+def test_who_is_not_let_in_keeps_the_password_that_they_have(tmp_path: Path) -> None:
+    """Olga is in two workspaces, and chooses a new one before she says into which she goes."""
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    administer(database, "workspace", "add", "Andes")
+    (olga,) = (
+        each["id"]
+        for each in administer(database, "user", "list", "--workspace", "Alps")
+        if each["name"] == "Olga"
+    )
+    administer(database, "user", "join", str(olga), "--workspace", "Andes")
+    with hub(tmp_path, {"database": database}) as running:
+        origin = {"Origin": running.address}
+        asked = {"username": "olga@example.org", "password": SECRET.strip()}
+        chosen = {"newPassword": "a horse of her own"}
+        status, _, text = call(running, "POST", "/console/session", {**asked, **chosen}, **origin)
+        assert status == 403 and b"you cannot sign in there" in text
+        into = {**asked, "workspace": "2"}
+        assert call(running, "POST", "/console/session", into, **origin)[0] == 204
+        assert call(running, "POST", "/console/session", {**into, **chosen}, **origin)[0] == 204
+        assert call(running, "POST", "/console/session", into, **origin)[0] == 401
+
+
 @contextmanager
 def console(opened: Any, running: Hub, screen: str, **how: Any) -> Iterator[Any]:
     """The page, before anybody has signed in. Nothing that goes wrong in it passes unseen. `how`

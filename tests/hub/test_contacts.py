@@ -6,6 +6,7 @@ import os
 import re
 import ssl
 import subprocess
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import trustme
 
 from fieldagent.http.message import Request
 from fieldagent.http.routes import router
+from fieldagent.hub.access import directory
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.escalation import contacts, telling
 from fieldagent.hub.escalation.answer_page import AnswerPage
@@ -295,6 +297,44 @@ async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Sto
         assert await post(first) == 410
         assert (await store.read(lambda db: sos.named(db, 1, 1)) or found).state == "open"
         assert await post(await path()) == 200
+
+
+async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
+    store: Store,
+) -> None:
+    async with field_of(store) as alps:
+        await store.commit(
+            lambda db: contacts.add(db, 1, "Bergwacht", "bw@example.org", after=0, now=START)
+        )
+        await alps.sends(1, HELP)
+        (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+        found = await store.read(lambda db: sos.named(db, 1, 1))
+        assert found is not None
+        await store.commit(lambda db: sos_desk.acknowledge(db, found, 2, "", alps.now))
+        failed = HandoverResult(HandoverOutcome.FAILED, "no network")
+        text = await store.commit(lambda db: telling.settle(db, told, failed, alps.now))
+        assert text.endswith("no network; not tried again")
+        events = await alps.rows("SELECT detail FROM sos_event WHERE event = 'not told'")
+        assert [detail for (detail,) in events] == [
+            "Bergwacht (by e-mail): no network; not tried again"
+        ]
+
+
+async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: Store) -> None:
+    async with field_of(store) as alps:
+        await store.commit(
+            lambda db: contacts.add(db, 1, "Bergwacht", "bw@example.org", after=0, now=START)
+        )
+        judge = router(AnswerPage(store, clock=alps.clock).routes())
+        await alps.sends(1, HELP)
+        (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+        disabled = partial(directory.set_disabled, table="device", id_=1)
+        await store.commit(lambda db: disabled(db, when=alps.now, now=alps.now))
+        for method in ("GET", "POST"):
+            request = Request(method, told.notice.link.removeprefix(ADDRESS), (), {})
+            page = await (await judge(request)).handler(request)
+            assert page.status == 200 and b"Nothing goes to its kit" in page.body
+            assert b"is told" not in page.body
 
 
 def test_the_relay_gets_a_password_over_tls_alone(tmp_path: Path) -> None:

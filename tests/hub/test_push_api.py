@@ -400,6 +400,16 @@ def set_state(state: str, db: Db) -> None:
     db.execute("UPDATE delivery SET state = ?", state)
 
 
+async def test_what_was_accepted_is_not_refused_when_it_is_asked_for_again(store: Store) -> None:
+    """Its answer was lost, and its addressee has left meanwhile: it is there all the same."""
+    async with cloud(store) as hub:
+        once = {"Idempotency-Key": "a1"}
+        first = location(await hub.push(MESSAGE, headers=once))
+        await store.commit(lambda db: directory.leave(db, 1, 2, now=START))
+        assert location(await hub.push(MESSAGE, headers=once)) == first
+        assert (await hub.push(MESSAGE, headers={"Idempotency-Key": "a2"})).status == 403
+
+
 async def test_the_same_idempotency_key_tells_the_same_place(store: Store) -> None:
     async with cloud(store) as hub:
         once = location(await hub.push(MESSAGE, headers={"Idempotency-Key": "a"}))

@@ -180,6 +180,20 @@ async def test_a_device_s_items_are_from_it_and_meant_for_it(
         assert await hub.texts("/api/items?device=99") == []
 
 
+async def test_of_a_device_that_says_and_gets_much_the_oldest_is_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer from it and fewer to it than one look passes over, and more of both together."""
+    async with readers(store) as hub:
+        await hub.alps.push(Message("the first"), target=3, sender=2)
+        for number in range(1, 4):
+            await hub.alps.sends(3, Entry(number, Message(f"from {number}"), TIME))
+            await hub.alps.push(Message(f"to {number}"), target=3, sender=2)
+        monkeypatch.setattr(reading, "LOOKED_AT", 5)
+        assert await hub.texts("/api/items?device=3&text=the+first") == ["the first"]
+        assert len(await hub.texts("/api/items?device=3")) == 7
+
+
 async def test_who_may_not_read_is_told_why(store: Store) -> None:
     async with readers(store) as hub:
         reader, hub.key = hub.key, hub.tokens["pusher"]

@@ -20,6 +20,7 @@ from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.contract import Bearer
+from fieldagent.hub.escalation import contacts, telling
 from fieldagent.hub.records import sos, wordless
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
@@ -173,6 +174,17 @@ async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -
         assert await told_to_the_kit(hub.alps, 1) == []
         told = await hub.told("POST", "/api/sos/1/take-over", who=3)
         assert (told["seen"]["by"]["name"], told["askedToTakeOver"]) == ("Cleo", None)
+
+
+async def test_nobody_is_asked_to_take_over_what_is_closed(store: Store) -> None:
+    async with desk(store) as hub:
+        subscribe = partial(contacts.subscribe, workspace=1, member=3, name="b", subscription="{}")
+        await store.commit(partial(subscribe, now=hub.alps.now))
+        await hub.alps.sends(1, HELP)
+        await hub.told("POST", "/api/sos/1/acknowledge")
+        await hub.told("POST", "/api/sos/1/hand-over", {"to": "3"})
+        await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"})
+        assert await store.commit(lambda db: telling.claim(db, hub.alps.now + 60, 9, "")) == []
 
 
 def recorded(seconds: int) -> datetime:

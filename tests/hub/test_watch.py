@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,32 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         assert len(await alarms(alps)) == 2
         alps.now = NOON + 18 * HOUR
         assert len(await look(alps)) == 1
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        partial(directory.set_role, workspace=1, member=2, role="observer"),
+        partial(directory.set_disabled, table="member", id_=2, when=NOON),
+        partial(directory.leave, workspace=1, member=2),
+    ],
+    ids=["observer", "disabled", "left"],
+)
+async def test_who_may_answer_no_more_is_not_on_watch(store: Store, gone: Any) -> None:
+    async with field_of(store) as alps:
+        await office(alps)
+        alps.now = NOON
+        await act(alps, shifts.set_hours, Hours(0, 0))
+        await act(alps, watch_desk.take, 2, 8 * HOUR)
+        await act(alps, watch_desk.take, 3, 8 * HOUR)
+        assert await look(alps) == []
+        await store.commit(lambda db: gone(db, now=alps.now))
+        assert await on_watch(alps) == [("Cleo", None, "")]
+        await act(alps, watch_desk.end, 3, "")
+        (warning,) = await look(alps)
+        assert warning.startswith("nobody is on watch in Alps")
+        told = await store.read(lambda db: shifts.standing(db, 1, alps.now))
+        assert [each["ended"] for each in told["before"]] == [NOON, NOON]
 
 
 async def test_late_after_the_hub_was_away(store: Store) -> None:

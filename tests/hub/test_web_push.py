@@ -127,6 +127,7 @@ def test_who_may_let_a_browser_ring(tmp_path: Path) -> None:
             plain,
             {**one, "p256dh": one["auth"]},
             {**one, "auth": "AAAA"},
+            *({**one, "endpoint": each} for each in ("https://[", "https://", "https://x:y/")),
             {"endpoint": one["endpoint"]},
             {**one, "more": "x"},
         ):

@@ -23,7 +23,7 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Request, Response
 from fieldagent.http.server import serve
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import deliveries, flow, webhook_directory, webhooks
 from fieldagent.hub.webhook.deliveries import End
 from fieldagent.hub.webhook.reach import is_public, open_public
@@ -673,6 +673,46 @@ async def until_posted(alps: Field, there: Receiver, posts: int) -> None:
         while await alps.rows("SELECT 1 FROM webhook_delivery WHERE claimed_until > 0"):
             await trio.sleep(0.01)
     assert len(there.got) == posts
+
+
+async def test_a_hub_that_comes_asks_at_once_who_was_down_before_it(store: Store) -> None:
+    """What waits for its own time, hours ahead, goes as soon as that is taken."""
+    async with posting(store) as (alps, there):
+        for sender in (1, 2):
+            await alps.sends(sender, Entry(1, Message(f"a{sender}"), int(START)))
+
+        def was_down(db: Db) -> None:
+            db.execute("UPDATE webhook SET failing_since = ?", alps.now)
+            later = alps.now + SCHEDULE[-1]
+            db.execute("UPDATE webhook_delivery SET attempts = 5, not_before = ?", later)
+
+        await store.commit(was_down)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(webhooks.run, store, clock=alps.clock, open_stream=OPEN))
+            await until_posted(alps, there, 2)
+            nursery.cancel_scope.cancel()
+        assert [state for state, _ in await states(alps)] == ["handed", "handed"]
+
+
+async def test_a_probe_that_fails_before_its_time_leaves_the_last_try(store: Store) -> None:
+    """Who is down is probed twice a minute, and the last try is a day away."""
+    tried = len(SCHEDULE) - 1
+    async with posting(store) as (alps, there):
+        await alps.sends(1, Entry(1, Message("x"), int(START)))
+
+        def probe(db: Db) -> str:
+            db.execute("UPDATE webhook SET failing_since = ?", alps.now)
+            day = alps.now + SCHEDULE[-1]
+            db.execute("UPDATE webhook_delivery SET attempts = ?, not_before = ?", tried, day)
+            lanes, _ = flow.Flows().choose(deliveries.look(db), alps.now, deliveries.failing(db))
+            (run,) = deliveries.claim(db, lanes, alps.now)
+            return settle(db, run[0], HandoverResult(HandoverOutcome.FAILED, "503"), alps.now)
+
+        assert await store.commit(probe) == ""
+        assert await states(alps) == [("waiting", tried)]
+        alps.now += SCHEDULE[-1]
+        await turn(alps)
+        assert len(there.got) == 1 and await states(alps) == [("handed", tried + 1)]
 
 
 async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from fieldagent.cli.subcommand import CommandParser, Subparsers, command
 
 KINDS = ("message", "location", "waypoint", "data")
+DAYS_MAX = 36_500
+"""For which a key is good at most: a hundred years."""
 
 
 def add_store(parser: CommandParser) -> None:
@@ -41,3 +44,23 @@ def number(text: str) -> int:
 
 
 number.__name__ = "number of those that `list` shows"
+
+
+def credit_count(text: str) -> int:
+    """Return what a device may cost."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise ValueError
+    return int(text)
+
+
+credit_count.__name__ = "number of credits, from 0 on"
+
+
+def days(text: str) -> float:
+    """Return for how many a key is good. Raises ArgumentTypeError."""
+    if not 0 < float(text) <= DAYS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, {DAYS_MAX} at most")
+    return float(text)
+
+
+days.__name__ = "number of days"

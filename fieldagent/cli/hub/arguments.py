@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 from fieldagent.cli.argument_types import batch, minute, minutes
-from fieldagent.cli.hub.action import action, add_listing, add_store, number
+from fieldagent.cli.hub.action import action, add_listing, add_store, credit_count, number
 from fieldagent.cli.hub.caller_arguments import add_callers
 from fieldagent.cli.hub.card_arguments import add_card
 from fieldagent.cli.hub.desk_arguments import add_chain, add_contact, add_sos, add_watch
@@ -77,7 +77,7 @@ def _add_audit(actions: Subparsers) -> None:
     log = command(
         actions, "audit", ("cli.hub.directory", "audit_list"), "show who did what, the latest first"
     )
-    log.add_argument("--limit", type=int, default=100)
+    log.add_argument("--limit", type=count, default=100)
     log.add_argument("--workspace", default="", help="of that one alone, by number or name")
     add_listing(log)
 
@@ -131,7 +131,7 @@ def _add_user(actions: Subparsers) -> None:
     join = action(
         user, "join", ("cli.hub.directory", "user_join"), "put a user into a further workspace"
     )
-    join.add_argument("user", type=int)
+    join.add_argument("user", type=number)
     _add_over_satellite(join)
     leave = action(
         user, "leave", ("cli.hub.directory", "user_leave"), "take a user out of a workspace"
@@ -239,8 +239,10 @@ def _add_device(actions: Subparsers) -> None:
     add.add_argument("--thing", metavar="ID", help="what Cloudloop calls it; learned otherwise")
     add.add_argument("--tagged", action="store_true", help="authenticate satellite messages")
     add.add_argument("--relay", action="store_true", help="it may bring what others sent")
-    add.add_argument("--credits-per-day", type=int, help="most credits to it on a UTC day")
-    add.add_argument("--sos-reserve", type=int, default=0, help="of these, for an SOS alone (0)")
+    add.add_argument("--credits-per-day", type=credit_count, help="most credits to it on a UTC day")
+    add.add_argument(
+        "--sos-reserve", type=credit_count, default=0, help="of these, for an SOS alone (0)"
+    )
     add.add_argument(
         "--card",
         type=Path,
@@ -371,7 +373,7 @@ def _add_command(actions: Subparsers) -> None:
     order.add_argument(
         "--wait", type=float, default=0.0, metavar="SECONDS", help="for the answer (0)"
     )
-    order.add_argument("--limit", type=int, default=20, help="of those that are listed (20)")
+    order.add_argument("--limit", type=count, default=20, help="of those that are listed (20)")
 
 
 def _add_update(actions: Subparsers) -> None:
@@ -393,7 +395,7 @@ def _add_update(actions: Subparsers) -> None:
         help="for a kit that has begun to be back (120)",
     )
     listed = _update_action(update, "list", "list what was offered, the last first")
-    listed.add_argument("--limit", type=int, default=20)
+    listed.add_argument("--limit", type=count, default=20)
     one = _update_action(update, "show", "show what became of one at each kit")
     one.add_argument("number", nargs="?", type=number, help="of the offer (the last)")
     one.set_defaults(carry_out=("cli.hub.update", "show_kits"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.cli.argument_types import wait
-from fieldagent.cli.hub.action import KINDS, action, number
+from fieldagent.cli.hub.action import KINDS, action, days, number
 from fieldagent.cli.subcommand import Subparsers, command, count
 
 
@@ -31,7 +31,7 @@ def _add_key(actions: Subparsers) -> None:
     )
     add.add_argument("--per-minute", type=count, default=60, help="calls a minute (60)")
     add.add_argument("--burst", type=count, default=60, help="calls at once (60)")
-    add.add_argument("--days", type=float, help="days until it expires (never)")
+    add.add_argument("--days", type=days, help="days until it expires (never)")
     rate = action(
         key, "rate", ("cli.hub.credentials", "key_rate"), "change how often a key may be used"
     )
@@ -50,7 +50,7 @@ def _add_token(actions: Subparsers) -> None:
     )
     add.add_argument("name")
     add.add_argument("--user", required=True, help="whom it speaks for")
-    add.add_argument("--days", type=float, help="days until it expires (never)")
+    add.add_argument("--days", type=days, help="days until it expires (never)")
     _add_credential(token, "token")
 
 

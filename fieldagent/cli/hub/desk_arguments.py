@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fieldagent.cli.argument_types import tries, wait, watch_hours
 from fieldagent.cli.hub.action import action, add_listing, number
-from fieldagent.cli.subcommand import CommandParser, Subparsers, command
+from fieldagent.cli.subcommand import CommandParser, Subparsers, command, count
 from fieldagent.page.language import ENGLISH, LANGUAGES
 
 
@@ -81,7 +81,7 @@ def add_sos(actions: Subparsers) -> None:
     )
     listed = _sos_action(sos, "list", "list them, the last first")
     listed.add_argument("--state", choices=("open", "seen", "closed"))
-    listed.add_argument("--limit", type=int, default=50)
+    listed.add_argument("--limit", type=count, default=50)
     one = _sos_action(sos, "show", "show one with its timeline")
     one.add_argument("id", type=number)
     one.set_defaults(carry_out=("cli.hub.sos", "show_named"))

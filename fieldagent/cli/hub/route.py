@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from fieldagent.cli.hub.fence import in_words
@@ -16,6 +15,7 @@ from fieldagent.hub.places.routes import RoutePlan
 from fieldagent.hub.places.shape import WrongShape
 from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Db
+from fieldagent.package.reading import WrongValue, read_timestamp
 from fieldagent.system.span import span
 
 DAY = 86_400.0
@@ -48,9 +48,8 @@ def due_of(text: str, now: float) -> float:
         at = now - now % DAY + int(found[1]) * 3_600 + int(found[2]) * 60
         return at if at > now else at + DAY
     try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+        return read_timestamp(text).timestamp()
+    except WrongValue:
         raise Refused(
             f"--by: {text!r} is no time: write 18:00 (UTC), or 2026-11-26T18:00+01:00"
         ) from None

@@ -12,7 +12,7 @@ from typing import Any
 from fieldagent.hub.access import imei_claims, secret, sessions
 from fieldagent.hub.contract import Device, Revoked, Unknown, number_of
 from fieldagent.hub.operator.known import DEFAULT
-from fieldagent.hub.records import kit_report, lease, operator_trouble, workspace_log
+from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
@@ -149,6 +149,7 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
         *(member, workspace),
     )
     note(db, workspace, ADMINISTRATION, "user leave", f"{member} in workspace {workspace}", now)
+    shifts.end_of(db, member, now)
     kit_report.touch_directory(db, workspace)
 
 
@@ -164,6 +165,7 @@ def set_role(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
     )
     note(db, workspace, by, f"user role {role}", f"{member} in workspace {workspace}", now)
+    shifts.end_of(db, member, now)
 
 
 def set_password(
@@ -437,9 +439,12 @@ def device_named(db: Db, workspace: int, named: str) -> int:
     """Return the number of the device of a workspace with this number, name or IMEI. Raises
     Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
-    for id_, name, imei in db.execute(of_workspace, workspace):
-        if named in (str(id_), name, imei):
-            return int(id_)
+    there = db.execute(of_workspace, workspace)
+    # A number is a number first, though another device may be called so.
+    for column in range(3):
+        for row in there:
+            if row[column] is not None and named == str(row[column]):
+                return int(row[0])
     raise Refused(
         sentence(
             "no device {named} is in that workspace; `fieldagent hub device list`",
@@ -466,6 +471,7 @@ def set_disabled(
         devices = _disable_devices_of(db, id_, when, now)
         db.execute("UPDATE member SET disabled = ? WHERE id = ?", when, id_)
         sessions.end_all_of(db, id_)
+        shifts.end_of(db, id_, now)
     for device in devices:
         lease.end(db, device)
     note_it = note_of_device if table == "device" else note_of_member
@@ -649,7 +655,8 @@ def named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list
 
 def _by_number_or(db: Db, table: str, column: str, named: str) -> int:
     number = number_of(named) or -1
-    rows = db.execute(f"SELECT id FROM {table} WHERE {column} = ? OR id = ?", named, number)
+    either = f"SELECT id FROM {table} WHERE {column} = ? OR id = ? ORDER BY CASE id WHEN ? THEN 0"
+    rows = db.execute(f"{either} ELSE 1 END", named, number, number)
     if not rows:
         raise Refused(
             sentence(

@@ -207,9 +207,7 @@ class ContactsApi:
         result = await self._reach.tell(contact.kind, contact.address, told)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason
-        await self._acts.carry_out(
-            caller, lambda db, now: contacts.note_end(db, contact.id, reason, now)
-        )
+        await self._note_end(contact, reason)
         if not taken:
             detail = sentence("did not take the test message: {reason}", reason=result.reason)
             raise Problem(
@@ -237,12 +235,13 @@ class ContactsApi:
             caller, lambda db, now: contacts.all_of(db, caller.workspace)
         )
 
-        async def note_end(contact: AlarmContact, reason: str) -> None:
-            await self._acts.carry_out(
-                caller, lambda db, now: contacts.note_end(db, contact.id, reason, now)
-            )
+        results = await chain.test(told, self._reach, self._note_end)
+        return json_response({"results": results})
 
-        return json_response({"results": await chain.test(told, self._reach, note_end)})
+    async def _note_end(self, contact: AlarmContact, reason: str) -> None:
+        """It is part of the call that had them told, and no call of its own."""
+        now = self._acts.clock()
+        await self._acts.store.commit(lambda db: contacts.note_end(db, contact.id, reason, now))
 
 
 def _wrong_address(detail: str) -> Problem:

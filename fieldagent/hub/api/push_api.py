@@ -167,14 +167,19 @@ class HubApi:
         counted = count_calls(db, [each.caller for each in asked], now)
         pushes = [each.push for each in asked if isinstance(each.parsed, Push)]
         members = people.members_of(db, pushes)
+        called = [
+            each for problem, each in zip(counted.problems, asked, strict=True) if not problem
+        ]
+        # What was accepted is there, whatever would stand against it by now.
+        known = _earlier(db, [each for each in called if isinstance(each.parsed, Push)])
         refusals = [
-            problem or _refusal(db, each, members, now)
+            problem or _refusal(db, each, members, known, now)
             for problem, each in zip(counted.problems, asked, strict=True)
         ]
         postings: dict[PushRequest, ledger.Posting] = {}
         far: dict[PushRequest, FarKits] = {}
         for at, each in enumerate(asked):
-            if refusals[at] is None:
+            if refusals[at] is None and each.name not in known:
                 found = posting_of(db, each.push, members, now, self._time_to_live)
                 if isinstance(found, Problem):
                     refusals[at] = found
@@ -186,7 +191,6 @@ class HubApi:
                 else:
                     postings[each] = found
         taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
-        known = _earlier(db, taken)
         # Of those under one Idempotency-Key the first is entered, and the others are its repeats.
         fresh: dict[Name | PushRequest, PushRequest] = {}
         for each in taken:
@@ -291,10 +295,17 @@ def _parsed(request: Request) -> Push | Problem:
 
 
 def _refusal(
-    db: Db, each: PushRequest, members: Collection[tuple[int, int]], now: float
+    db: Db,
+    each: PushRequest,
+    members: Collection[tuple[int, int]],
+    known: Collection[Name | None],
+    now: float,
 ) -> Problem | None:
+    """`known` are the names of what was accepted before."""
     if isinstance(each.parsed, Problem):
         return each.parsed
+    if each.name in known:
+        return None
     problem = not_allowed(each.caller, each.push, members)
     return problem and _refused(db, each, problem, now)
 

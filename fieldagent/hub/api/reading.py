@@ -133,7 +133,9 @@ def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[i
     numbers = [id_ for id_, source in sent if source == device] + [
         id_ for id_, meant in given if meant
     ]
-    return [each for each in numbers if edge is None or each >= edge], edge
+    numbers = sorted((each for each in numbers if edge is None or each >= edge), reverse=True)
+    # Of both together there may be more than one look passes over.
+    return numbers[:LOOKED_AT], numbers[LOOKED_AT - 1] if len(numbers) > LOOKED_AT else edge
 
 
 def _last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:

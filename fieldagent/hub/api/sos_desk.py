@@ -92,6 +92,7 @@ def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
         raise Refused(why_over(db, found))
     if found.state == SosState.OPEN:
         _see(db, found, Who(member, _name(db, member)), now)
+    alarm.end(db, found.id)  # also for who was asked to take it over
     sos.set_closed(db, found.id, now)
     sos.note_event(db, found.id, "closed", now, member=member, detail=reason)
     owed.owe_word(db, found, Said.CLOSED, _name(db, member), reason, now)
@@ -108,8 +109,8 @@ def write_down(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
 def write_to(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
     """Send words of a person here down to its kit: they stand in its thread, also once it is
     closed. Raises Refused where nobody can be written to."""
-    ((to, disabled),) = db.execute("SELECT member, disabled FROM device WHERE id = ?", found.device)
-    if disabled is not None:
+    ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", found.device)
+    if not is_kit_told(db, found):
         raise Refused("its kit is out of use: nothing goes to it")
     posting = Posting(
         found.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
@@ -118,6 +119,12 @@ def write_to(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
     sos.belongs(db, entered.item, found.id)
     sos.note_event(db, found.id, "answered", now, member=member, detail=text)
     return found
+
+
+def is_kit_told(db: Db, found: Sos) -> bool:
+    """Return whether anything goes to its kit: nothing does to one that is revoked, or out of
+    use."""
+    return bool(db.execute("SELECT 1 FROM device WHERE id = ? AND disabled IS NULL", found.device))
 
 
 def _see(db: Db, found: Sos, who: Who, now: float) -> None:

@@ -150,6 +150,10 @@ class Console:
 
         def begin(db: Db) -> str | Problem:
             if hashed is not None:
+                # What is returned undoes nothing: who is not let in has the password of before.
+                where = self._workspace(db, member, told["workspace"])
+                if isinstance(where, Problem):
+                    return where
                 directory.set_password(db, member, hashed, now=now, by=str(member))
             elif directory.must_choose_password(db, member):
                 return Problem(
@@ -167,16 +171,23 @@ class Console:
         return await self._entered(request, member, lambda db: self._begin(db, member, workspace))
 
     def _begin(self, db: Db, member: int, wanted: str) -> str | Problem:
+        where = self._workspace(db, member, wanted)
+        if isinstance(where, Problem):
+            return where
+        return sessions.begin(db, member, where, self._clock())
+
+    def _workspace(self, db: Db, member: int, wanted: str) -> int | Problem:
+        """Return where they sign in: in the one that they name, or the only one that is theirs."""
         known = [str(each) for each in sessions.workspaces_of(db, member)]
         workspace = wanted or (known[0] if len(known) == 1 else "")
-        if workspace not in known:
-            which = (
-                sentence("workspace is one of {known}", known=", ".join(known))
-                if known
-                else sentence("only a User may")
-            )
-            return Problem(403, sentence("you cannot sign in there: {which}", which=which))
-        return sessions.begin(db, member, int(workspace), self._clock())
+        if workspace in known:
+            return int(workspace)
+        which = (
+            sentence("workspace is one of {known}", known=", ".join(known))
+            if known
+            else sentence("only a User may")
+        )
+        return Problem(403, sentence("you cannot sign in there: {which}", which=which))
 
     async def _entered(
         self, request: Request, member: int, begin: Callable[[Db], str | Problem]

@@ -155,10 +155,10 @@ def _asking(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
     lines = [say(language, "It says: {text}", text=said)] if said else []
     ask = "Press the button if you, {name}, have it from here."
     lines.append(say(language, ask, name=notice.visible(link.name)))
-    if "revokedSince" in told:
-        tells = say(language, "Nothing goes to its kit, and nobody else is called.")
-    else:
+    if sos_desk.is_kit_told(db, found):
         tells = say(language, "Its kit is told your name, and nobody else is called.")
+    else:
+        tells = say(language, "Nothing goes to its kit, and nobody else is called.")
     lines[-1] += f" {tells}"
     title = notice.of_device(found, notice.device_in_words(told, language), language)
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
@@ -196,6 +196,8 @@ def _answered(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
     kit, name = notice.visible(told["device"]), notice.visible(link.name)
     text = "{kit} is told that {name} has it, as soon as it is reached."
     lines = [say(language, text, kit=kit, name=name)]
+    if not sos_desk.is_kit_told(db, found):
+        lines = [say(language, "Nothing goes to its kit, and nobody else is called.")]
     desk = "Dispatchers see it at the desk, where it is closed when it is over."
     lines.append(say(language, desk))
     title = say(language, "You have {what}", what=notice.title(found, language))

@@ -208,8 +208,12 @@ def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: 
         why = say(contact.language, "Not answered: {why}.", why=over)
         return _reply(db, contact, link.sos, "over", why, now)
     alarm_link.note_used(db, link, now)
+    what, language = notice.title(found, contact.language), contact.language
     text = "You have {what}. The kit is told your name as soon as it is reached."
-    why = say(contact.language, text, what=notice.title(found, contact.language))
+    why = say(language, text, what=what)
+    if not sos_desk.is_kit_told(db, found):
+        nothing = say(language, "Nothing goes to its kit, and nobody else is called.")
+        why = f"{say(language, 'You have {what}', what=what)}. {nothing}"
     return _reply(db, contact, link.sos, "acknowledged", why, now)
 
 

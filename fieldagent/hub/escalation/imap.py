@@ -123,13 +123,22 @@ async def look(inward: Inward) -> None:
     connection = await _in_thread(partial(_open, own))
     try:
         for mail in await _in_thread(partial(_unseen, connection)):
-            answer = read(mail.raw, own) if mail.raw else None
+            answer = _read(mail, inward)
             if answer is not None:
                 await inward.inbox.take(answer)
             await _in_thread(partial(_flag_seen, connection, mail.uid))
     finally:
         # Its socket is closed without a word to a server that may hang.
         connection.shutdown()
+
+
+def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
+    """As `read`. One at which the library's reading fails must not keep back those behind it."""
+    try:
+        return read(mail.raw, inward.host.own) if mail.raw else None
+    except Exception as error:
+        inward.note_fault(error, f"a mail that answers nothing now: uid {mail.uid.decode()}")
+        return None
 
 
 async def _in_thread(step: Callable[[], T]) -> T:
@@ -196,7 +205,9 @@ def read(raw: bytes, own: Own) -> ContactAnswer | None:
 
     mail: EmailMessage = message_from_bytes(raw, policy=policy.default)
     sender = parseaddr(_header(mail, "From"))[1]
-    if _is_automatic(mail) or not sender or sender == own["mail-from"]:
+    # Of an encoded word it may hold anything, also a NUL, which PostgreSQL does not take.
+    is_address = bool(sender) and sender.isprintable()
+    if _is_automatic(mail) or not is_address or sender == own["mail-from"]:
         return None
     message_id = _answers(mail)
     if message_id is None:
@@ -243,7 +254,8 @@ def _text(mail: EmailMessage) -> str:
     if part.get_content_type() != "text/html":
         return text
     reader = _Html()
-    reader.feed(text)
+    with suppress(AssertionError):  # `<![x[`: what stands before it counts
+        reader.feed(text)
     return "".join(reader.found)
 
 

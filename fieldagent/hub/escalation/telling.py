@@ -180,14 +180,21 @@ def _settle(
         chance=chance,
     )
     state = "handed over" if taken else "waiting" if wait is not None else "failed"
-    if not db.execute(
+    held = 0
+    if state == "waiting" and telling.why not in (REPLY, ASKED):
+        morning = alarm.waits_until(db, telling.id, now + (wait or 0.0))
+        wait, held = (wait, 0) if morning is None else (morning - now, 1)
+    settled = db.execute(
         # Somebody may have answered meanwhile: what was handed over was, and the rest is over.
         "UPDATE alarm_message SET state = CASE WHEN state = 'waiting' OR ? THEN ? ELSE state END,"
-        " attempts = ?, not_before = ?, claimed_until = 0"
-        " WHERE id = ? AND claimed_until = ? RETURNING id",
-        *(taken, state, attempts, now + (wait or 0.0), telling.id, telling.claimed_until),
-    ):
+        " attempts = ?, not_before = ?, held = CASE held WHEN 0 THEN ? ELSE held END,"
+        " claimed_until = 0 WHERE id = ? AND claimed_until = ? RETURNING state",
+        *(taken, state, attempts, now + (wait or 0.0), held, telling.id, telling.claimed_until),
+    )
+    if not settled:
         return ""
+    if settled[0][0] != "waiting":
+        wait = None
     db.announce(alarm.NEWS)
     kind = kinds.get(contact.kind)
     whom = f"{contact.name} ({kind.by if kind else contact.kind})"

@@ -64,12 +64,20 @@ class Subscription(NamedTuple):
             ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes_of(self.p256dh))
         except ValueError:
             return sentence("its keys are not those of a push subscription")
-        if urlsplit(self.endpoint).scheme != "https":
+        if not _is_https(self.endpoint):
             return sentence("its endpoint is no https:// address")
         return "" if len(secret) == 16 else sentence("its secret is not of 16 bytes")
 
     def as_json(self) -> str:
         return json.dumps(self._asdict())
+
+
+def _is_https(endpoint: str) -> bool:
+    try:
+        where = urlsplit(endpoint)
+        return where.scheme == "https" and bool(where.hostname) and where.port != 0
+    except ValueError:  # as of https://[
+        return False
 
 
 def hub_key(db: Db) -> ec.EllipticCurvePrivateKey:

@@ -32,12 +32,13 @@ SOS over."""
 ABOUT = ("all", "sos", "alarms")
 """What a contact may be told of: alarms are those that the hub raises itself."""
 
-_MAY_ANSWER = (
+MAY_ANSWER = (
     "EXISTS (SELECT 1 FROM membership JOIN member ON member.id = membership.member"
     " WHERE membership.member = {0}.member AND membership.workspace = {0}.workspace"
     " AND role IN ('dispatcher', 'administrator') AND disabled IS NULL)"
 )
-_IN_USE = f"(kind <> '{PUSH}' OR {_MAY_ANSWER.format('alarm_contact')})"
+"""Of a row with a member and a workspace, in the table of that name: whether they answer an SOS."""
+_IN_USE = f"(kind <> '{PUSH}' OR {MAY_ANSWER.format('alarm_contact')})"
 _ABOUT = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'alarms' END)"
 """Of a contact: whether it is told of a kind of incident."""
 
@@ -95,14 +96,30 @@ def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
 
 def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
     """Line up the next try of a contact that was told and has not answered: round `round_`, in
-    `every` seconds."""
+    `every` seconds, or after its quiet hours."""
+    at = now + every
+    morning = waits_until(db, message, at)
+    held = "held" if morning is None else "1"
     db.execute(
         "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round, held)"
-        " SELECT sos, contact, ?, ?, 'waiting', ?, ?, held FROM alarm_message WHERE id = ?"
+        f" SELECT sos, contact, ?, ?, 'waiting', ?, ?, {held} FROM alarm_message WHERE id = ?"
         " AND EXISTS (SELECT 1 FROM sos WHERE sos.id = alarm_message.sos AND state = 'open')",
-        *(str(uuid.uuid4()), AGAIN, now + every, round_, message),
+        *(str(uuid.uuid4()), AGAIN, at if morning is None else morning, round_, message),
     )
     db.announce(NEWS)
+
+
+def waits_until(db: Db, message: int, at: float) -> float | None:
+    """Return until when a contact is not told by that message, which is due at `at`, as these are
+    its quiet hours; None where it is."""
+    for own, of_all, kind in db.execute(
+        "SELECT alarm_contact.quiet, workspace.quiet, sos.kind FROM alarm_message"
+        " JOIN sos ON sos.id = alarm_message.sos JOIN workspace ON workspace.id = sos.workspace"
+        " JOIN alarm_contact ON alarm_contact.id = contact WHERE alarm_message.id = ?",
+        message,
+    ):
+        return quiet.waits_until(own, of_all, kind, at)
+    return None
 
 
 def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
@@ -143,7 +160,7 @@ def reached_until(db: Db, workspace: int, kind: str) -> float:
         " WHEN console_stream.until < process.until THEN console_stream.until"
         " ELSE process.until END) FROM console_stream JOIN process"
         " ON process.name = console_stream.process WHERE console_stream.workspace = ?"
-        f" AND {_MAY_ANSWER.format('console_stream')}",
+        f" AND {MAY_ANSWER.format('console_stream')}",
         workspace,
     )
     return 0.0 if until is None else float(until)
@@ -170,11 +187,14 @@ def next_look(db: Db) -> float:
 def _tell_everybody(db: Db, id_: int, now: float) -> None:
     soon = now + SOON
     db.execute("UPDATE sos SET unreached = ? WHERE id = ?", now, id_)
-    later = db.execute(
-        "UPDATE alarm_message SET not_before = ? WHERE sos = ? AND state = 'waiting'"
-        " AND not_before > ? AND round = 1 AND held = 0 RETURNING id",
-        *(soon, id_, soon),
+    waiting = db.execute(
+        "SELECT id FROM alarm_message WHERE sos = ? AND state = 'waiting' AND not_before > ?"
+        " AND round = 1 AND held = 0",
+        *(id_, soon),
     )
+    later = [message for (message,) in waiting if waits_until(db, message, soon) is None]
+    for each in later:
+        db.execute("UPDATE alarm_message SET not_before = ? WHERE id = ?", soon, each)
     db.execute(
         "UPDATE webhook_delivery SET not_before = ? WHERE state = 'waiting' AND not_before > ?"
         " AND attempts = 0 AND webhook IN (SELECT id FROM webhook WHERE after > 0)"

@@ -42,18 +42,23 @@ class QuietHours(NamedTuple):
 
     def end(self, now: float) -> float | None:
         """Return when those that hold now end (Unix time); None where none do."""
-        local = datetime.fromtimestamp(now, self.zone)
-        if not among(self.begins, self.ends, local.hour * 60 + local.minute):
+        if not self._hold(now):
             return None
+        local = datetime.fromtimestamp(now, self.zone)
         hour, minute = divmod(self.ends, 60)
         end = local.replace(hour=hour, minute=minute, second=0, microsecond=0)
-        # As clocks are put back an hour, a time is there twice.
+        # As clocks are put back an hour, a time is there twice; as they are put forward, one is not
+        # there, and is told an hour before and an hour behind.
         ends = (
             (end + timedelta(days=days)).replace(fold=fold).timestamp()
             for days in (0, 1)
             for fold in (0, 1)
         )
-        return min(each for each in ends if each > now)
+        return min(each for each in ends if each > now and not self._hold(each))
+
+    def _hold(self, moment: float) -> bool:
+        local = datetime.fromtimestamp(moment, self.zone)
+        return among(self.begins, self.ends, local.hour * 60 + local.minute)
 
 
 def read_hours(text: str) -> QuietHours:

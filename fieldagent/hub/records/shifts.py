@@ -1,9 +1,9 @@
 """Who is on watch at the desk: shifts, who hands over to whom, and that there is nobody.
 
 A shift begins when a dispatcher takes the watch. It ends when they say so, at the time that they
-have said, or when whom they hand over to has taken it: until then it is theirs. Several may be on
-watch at one time. Where a workspace has hours in which somebody is to be, an alarm is raised once
-there has been nobody for five minutes of them.
+have said, when whom they hand over to has taken it, or when they may answer no SOS any more: until
+then it is theirs. Several may be on watch at one time. Where a workspace has hours in which
+somebody is to be, an alarm is raised once there has been nobody for five minutes of them.
 
 Each function is one operation for `Store.commit`, `read` or `once`. Times are Unix seconds.
 """
@@ -14,6 +14,7 @@ from math import inf
 from typing import Any
 
 from fieldagent.hub.records import audit, ledger, sos
+from fieldagent.hub.records.alarm import MAY_ANSWER
 from fieldagent.hub.records.day_hours import among
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, earliest
@@ -106,6 +107,17 @@ def end(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
     audit.note(db, workspace, str(member), "watch end", "", now)
     _look_soon(db, workspace)
     return True
+
+
+def end_of(db: Db, member: int, now: float) -> None:
+    """End the watch of somebody who may answer no SOS there any more, if they are on it."""
+    for (workspace,) in db.execute(
+        f"UPDATE shift SET ended = ? WHERE member = ? AND {_ON}"
+        f" AND NOT {MAY_ANSWER.format('shift')} RETURNING workspace",
+        *(now, member, now),
+    ):
+        audit.note(db, workspace, audit.HUB, "watch end", f"{member} answers no SOS any more", now)
+        _look_soon(db, workspace)
 
 
 def set_hours(

@@ -59,8 +59,9 @@ def week_of(moment: float) -> Week:
 
 def _from(monday: date) -> Week:
     year, number, _ = monday.isocalendar()
-    begins = datetime(monday.year, monday.month, monday.day, tzinfo=UTC).timestamp()
-    return Week(f"{year}-W{number:02}", begins, begins + 7 * 86_400.0)
+    begins = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
+    ends = begins + timedelta(days=7)  # that of 9999-W52 is behind all dates
+    return Week(f"{year}-W{number:02}", begins.timestamp(), ends.timestamp())
 
 
 def longest_pause(times: Sequence[float]) -> float:

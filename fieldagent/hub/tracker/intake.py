@@ -45,9 +45,11 @@ _MEMBERS = {name: field.attribute for name, field in ITEMS["location"][2].items(
 
 def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = WAY) -> Became:
     """Take in one report; nothing of it is lost on return. `way` is how it came."""
-    tracker = records.find(db, workspace, report.ident)
+    # PostgreSQL takes no NUL: a stranger's words are looked at before it has them.
+    tracker = records.find(db, workspace, report.ident) if report.ident.isprintable() else None
     if tracker is None:
         return Became.REFUSED
+    report = report._replace(alarm=_readable(report.alarm))
     at = now if report.at is None else report.at.timestamp()
     at = now if at > now + AHEAD else min(at, now)
     if report.alarm == tracker.alarm and at <= tracker.at:
@@ -60,7 +62,7 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: s
     if report.alarm in ALARMS and tracker.alarm not in ALARMS and incident is None:
         incident = _raise(db, tracker, report.alarm, place, at, now)
     elif report.alarm not in ("", tracker.alarm):
-        said = Message(f"{tracker.name}: {_readable(report.alarm)}")
+        said = Message(f"{tracker.name}: {report.alarm}")
         _tell(db, tracker, said, at, incident, now)
     if place is not None and at >= told + tracker.every:
         _tell(db, tracker, place, at, incident, now)
@@ -93,7 +95,7 @@ def _raise(
     if place is not None:
         where = f"at {place.latitude:.5f} {place.longitude:.5f}"
     words = (
-        f"Alarm {_readable(alarm)} of the tracker {tracker.name}, {where}, {clock_time(at)}."
+        f"Alarm {alarm} of the tracker {tracker.name}, {where}, {clock_time(at)}."
         " No answer can be sent to a tracker: reach its carrier in another way."
     )
     posting = Posting(

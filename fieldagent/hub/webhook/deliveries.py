@@ -361,7 +361,9 @@ def _note_failed(db: Db, end: End) -> str:
     asked = min(result.retry_after, RETRY_AFTER_MAX)
     wait = delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
     gone = result.outcome is HandoverOutcome.GONE
-    dead = (wait is None or result.outcome is HandoverOutcome.REFUSED) and not gone
+    # A probe takes no try away: the last is still to come, in its time.
+    last = wait is None and not post.early
+    dead = (last or result.outcome is HandoverOutcome.REFUSED) and not gone
     give_back(db, end.left)
     change: str
     values: list[str | float]

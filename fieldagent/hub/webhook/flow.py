@@ -94,7 +94,7 @@ class Flows:
         soonest = inf
         free = AT_ONCE - sum(flow.under_way for flow in self.of.values())
         # Who has least under way comes first: each has its turn.
-        for webhook in sorted(by_webhook, key=lambda each: self.to(each).under_way):
+        for webhook in sorted(by_webhook, key=self._under_way):
             found, next_due = self._of_one(webhook, by_webhook[webhook], now, failing)
             urgent = [lane for lane in found if lane.sos]
             others = [lane for lane in found if not lane.sos][: max(free, 0)]
@@ -102,6 +102,10 @@ class Flows:
             chosen += urgent + others
             soonest = min(soonest, next_due)
         return sorted(chosen, key=lambda lane: not lane.sos), soonest
+
+    def _under_way(self, webhook: int) -> int:
+        # Without making its flow: one that is not there yet may begin as down.
+        return self.of[webhook].under_way if webhook in self.of else 0
 
     def _of_one(
         self, webhook: int, lanes: list[Lane], now: float, failing: Mapping[int, float]

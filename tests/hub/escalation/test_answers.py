@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from fieldagent.hub.access import revocation
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.escalation import alarm_link, answers, contacts, telling, words_down
 from fieldagent.hub.escalation.contract import ContactAnswer
@@ -90,6 +91,15 @@ async def test_the_code_acknowledges_once_by_the_name_of_who_was_told(store: Sto
         assert "that code was used. Bergwacht has SOS 1 already" in second
         rows = await alps.rows("SELECT by_name, text FROM receipt WHERE says <> ''")
         assert rows == [("Bergwacht", "with two dogs")]
+
+
+async def test_of_a_kit_that_is_revoked_nobody_says_that_it_is_told(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        await store.commit(lambda db: revocation.revoke(db, 1, "stolen", now=alps.now))
+        assert await answer(alps, f"OK {code}") == "acknowledged"
+        (text,) = await told(alps)
+        assert text == "You have SOS 1. Nothing goes to its kit, and nobody else is called."
 
 
 async def test_a_number_alone_proves_nothing(store: Store) -> None:

@@ -44,9 +44,10 @@ class Mailbox:
         connection.login("demouser", "demopass")
         return connection
 
-    def deliver(self, mail: EmailMessage) -> None:
+    def deliver(self, mail: EmailMessage | bytes) -> None:
+        raw = mail if isinstance(mail, bytes) else mail.as_bytes()
         with self.open() as connection:
-            state, said = connection.append("INBOX", "", "", mail.as_bytes())
+            state, said = connection.append("INBOX", "", "", raw)
             assert state == "OK", said
 
     def unseen(self) -> int:
@@ -277,6 +278,24 @@ async def test_a_mail_is_seen_once_it_is_on_disk(tmp_path: Path) -> None:
         assert box.unseen() == 0
 
 
+async def test_a_mail_that_cannot_be_read_keeps_back_none_behind_it(tmp_path: Path) -> None:
+    with mail_server(tmp_path) as (box, settings):
+        disk, faults = Disk(), list[str]()
+        disk.full = False
+        inward = inward_of(settings, disk)._replace(
+            note_fault=lambda error, where: faults.append(where)
+        )
+        await imap.look(inward)  # what the server had at its start
+        to = f"sos+{ID}@example.org"
+        # The library's own mistake: UnboundLocalError.
+        odd = f"From: *0*=@[\t\r\nTo: {to}\r\n\r\nOK\r\n"
+        box.deliver(odd.encode())
+        box.deliver(mail_from("bw@example.org", "OK", to=to))
+        await imap.look(inward)
+        assert [each.text for each in disk.taken] == ["OK"] and box.unseen() == 0
+        assert len(faults) == 1 and "a mail that answers nothing" in faults[0]
+
+
 def read(mail: EmailMessage) -> ContactAnswer | None:
     return imap.read(mail.as_bytes(), OWN)
 
@@ -301,6 +320,8 @@ def test_a_mail_of_the_hub_itself_or_to_nothing_is_no_answer() -> None:
     assert read(mail_from("sos@example.org", "OK", to=f"sos+{ID}@example.org")) is None
     assert read(mail_from("bw@example.org", "OK")) is None
     assert imap.read(b"\xff\xfe no mail at all", OWN) is None
+    odd = f"From: =?utf-8?q?a=00@b.example?=\r\nTo: sos+{ID}@example.org\r\n\r\nOK\r\n"
+    assert imap.read(odd.encode(), OWN) is None
 
 
 @pytest.mark.parametrize(
@@ -353,6 +374,13 @@ def test_a_mail_in_html_alone_is_read_without_its_quote() -> None:
     answer = read(mail)
     assert answer is not None
     assert answer.text.split() == ["OK", "&", "go", "now"]
+
+
+def test_of_html_that_cannot_be_read_what_stands_before_counts() -> None:
+    mail = mail_from("bw@example.org", "", to=f"sos+{ID}@example.org")
+    mail.set_content("<p>OK, we go</p><![x[ and", subtype="html")
+    answer = read(mail)
+    assert answer is not None and answer.text == "OK, we go"
 
 
 def test_a_mail_in_a_coding_that_nobody_knows_has_no_words() -> None:

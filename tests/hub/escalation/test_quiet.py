@@ -50,6 +50,9 @@ NIGHT, MORNING = at("2026-11-26T23:30+01:00"), at("2026-11-27T06:00+01:00")
         (HOURS, "2027-03-28T01:30+01:00", "2027-03-28T06:00+02:00"),
         ("22:00-02:30 Europe/Zurich", "2026-10-25T02:15+02:00", "2026-10-25T02:30+02:00"),
         ("22:00-02:30 Europe/Zurich", "2026-10-25T02:15+01:00", "2026-10-25T02:30+01:00"),
+        # No clock shows half past two then.
+        ("22:00-02:30 Europe/Zurich", "2027-03-28T00:00+01:00", "2027-03-28T03:30+02:00"),
+        ("22:00-02:30 Europe/Zurich", "2027-03-28T01:45+01:00", "2027-03-28T03:30+02:00"),
     ],
 )
 def test_when_they_end(hours: str, now: str, end: str | None) -> None:
@@ -159,6 +162,60 @@ async def test_a_step_that_falls_into_them_waits(store: Store) -> None:
         await raised(alps, "fence")
         rows = await alps.rows("SELECT not_before, held FROM alarm_message")
         assert rows == [(MORNING + 600, 1)]
+
+
+async def test_that_nobody_is_there_brings_no_step_into_them(store: Store) -> None:
+    """It is for half past six, and not for half past eleven."""
+    async with field_of(store) as alps:
+        await duty(alps, after=7 * 3600)
+        await raised(alps, "fence")
+        await store.commit(lambda db: alarm.look(db, alps.now))
+        assert await due(alps) == []
+        alps.now += 7 * 3600
+        assert len(await due(alps)) == 1
+
+
+async def test_a_further_try_that_falls_into_them_waits(store: Store) -> None:
+    async with field_of(store) as alps:
+        await duty(alps, tries=3, every=600)
+        alps.now = at("2026-11-26T21:55+01:00")
+        await raised(alps, "fence")
+        (told,) = await due(alps)
+        await store.commit(lambda db: telling.settle(db, told, HANDED, alps.now))
+        alps.now = NIGHT
+        assert await due(alps) == []
+        alps.now = MORNING
+        (told,) = await due(alps)
+        assert told.round == 2
+        # By day the next comes in its own time.
+        await store.commit(lambda db: telling.settle(db, told, HANDED, alps.now))
+        alps.now += 600
+        assert [each.round for each in await due(alps)] == [3]
+
+
+async def test_what_failed_in_the_evening_is_tried_again_in_the_morning(store: Store) -> None:
+    async with field_of(store) as alps:
+        await duty(alps)
+        alps.now = at("2026-11-26T21:59:30+01:00")
+        await raised(alps, "fence")
+        (told,) = await due(alps)
+        alps.now += 60
+        text = await store.commit(lambda db: telling.settle(db, told, FAILED, alps.now))
+        assert text.endswith(f"tried again in {MORNING - alps.now:.0f} s")
+        alps.now = MORNING - alarm.SOON - 1
+        assert await due(alps) == []
+        alps.now = MORNING
+        assert len(await due(alps)) == 1
+
+
+async def test_a_further_try_of_an_sos_waits_for_no_morning(store: Store) -> None:
+    async with field_of(store) as alps:
+        await duty(alps, tries=2, every=600)
+        await alps.sends(1, HELP)
+        (told,) = await due(alps)
+        await store.commit(lambda db: telling.settle(db, told, HANDED, alps.now))
+        alps.now += 600
+        assert [each.round for each in await due(alps)] == [2]
 
 
 async def test_of_three_hubs_one_tells_it(postgres: str) -> None:

@@ -134,6 +134,12 @@ def test_a_time_is_that_of_a_clock_or_of_iso_8601(text: str, due: str) -> None:
     assert due_of(text, START) == datetime.fromisoformat(due).replace(tzinfo=UTC).timestamp()
 
 
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00+14:00", "24:00"])
+def test_a_time_that_no_calendar_has_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="is no time: write 18:00"):
+        due_of(text, START)
+
+
 def test_a_hub_that_was_down_raises_it_at_its_start_once(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)

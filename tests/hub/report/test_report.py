@@ -51,7 +51,9 @@ def test_a_week_is_that_of_iso_8601(moment: str, name: str, begins: str) -> None
     assert week.days[0] == begins
 
 
-@pytest.mark.parametrize("text", ["2026-47", "2026-W54", "2025-W53", "0000-W01", "last", ""])
+@pytest.mark.parametrize(
+    "text", ["2026-47", "2026-W54", "2025-W53", "0000-W01", "9999-W52", "last", ""]
+)
 def test_what_is_no_week_is_told(text: str) -> None:
     with pytest.raises(WrongWeek, match="such as 2026-W47"):
         read_week(text)

@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from fieldagent.http.message import Request as HttpRequest
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.bridge.contract import Became
@@ -20,7 +21,7 @@ from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.sos import SosState
 from fieldagent.hub.store.contract import Store
-from fieldagent.hub.tracker import intake, records
+from fieldagent.hub.tracker import intake, osmand, records, traccar
 from fieldagent.hub.tracker.contract import TrackerReport
 from fieldagent.package.package import Location
 from tests.hub.field import START, Field, collect, field_of, said
@@ -72,6 +73,24 @@ async def words_for_ada(alps: Field) -> list[str]:
 async def items(alps: Field) -> list[Any]:
     rows = await alps.rows("SELECT kind, sos, source_device, incident FROM item ORDER BY id")
     return [tuple(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (osmand, b"id=867567&lat=45.9&lon=7.6&alarm=s%00s"),
+        (osmand, b"id=867567&lat=45.9&lon=7.6&alarm=" + b"x" * 9_000),
+        (osmand, b"id=867567%00&lat=45.9&lon=7.6"),
+        (traccar, b'{"device": {"uniqueId": "867567\\u0000"}, "position": {}}'),
+    ],
+)
+async def test_no_word_of_a_tracker_is_too_odd(store: Store, kind: Any, body: bytes) -> None:
+    async with field_of(store) as alps:
+        await tracked(alps)
+        told = kind.read(HttpRequest("POST", "/", (), {"content-length": "1"}, body))
+        became = Became.TAKEN if told.ident == DOG else Became.REFUSED
+        assert await says(alps, told) is became
+        assert all(text.isprintable() for text in await words_for_ada(alps))
 
 
 async def test_the_map_has_each_position_and_people_are_told_of_one_a_minute(store: Store) -> None:
