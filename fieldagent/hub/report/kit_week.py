@@ -27,6 +27,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ITEMS_MAX = 50_000
 """Of either direction: a kit that tells where it is each 15 seconds of the week has 40 320."""
+LOOKED_AT = 400_000
+"""Items that came from the kit since the week began: those of later weeks are among them, as what a
+kit recorded in that week may come late."""
 AT_ONCE = 500
 
 
@@ -98,9 +101,9 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         *(device, workspace),
     )
     whose = Identity(str(member), user, type_)
-    track, sent, unproved = [], [], 0
+    track, sent, unproved, is_cut = [], [], 0, False
     for number, row in enumerate(_sent(db, workspace, member, device, week)):
-        if number == ITEMS_MAX:
+        if is_cut := number == LOOKED_AT or len(sent) == ITEMS_MAX:
             break
         request_id, kind, is_sos, unauthenticated, accepted, body = row
         entry = stored_entry(body)
@@ -131,7 +134,7 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         _incidents(db, workspace, device, week),
         [usage.row_of(each, prices) for each in days],
         usage.total_of(days, prices).money,
-        max(len(sent), len(given)) < ITEMS_MAX,
+        not is_cut and len(given) < ITEMS_MAX,
     )
 
 

@@ -116,6 +116,26 @@ async def test_it_tells_what_the_hub_knows(store: Store) -> None:
         assert (await report(alps, 2)).track == []
 
 
+@pytest.mark.parametrize(
+    ("bound", "most", "is_whole"),
+    [
+        ("LOOKED_AT", 3, False),
+        ("LOOKED_AT", 13, True),
+        ("ITEMS_MAX", 11, False),
+        ("ITEMS_MAX", 12, True),
+    ],
+)
+async def test_a_week_that_is_cut_says_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, is_whole: bool
+) -> None:
+    """Of thirteen items that came since, twelve are of the week."""
+    async with field_of(store) as alps:
+        await walked(alps)
+        monkeypatch.setattr(kit_week, bound, most)
+        told = await report(alps)
+        assert (told.whole, len(told.sent)) == (is_whole, min(most, 12))
+
+
 async def test_strangers_read_the_track(store: Store) -> None:
     async with field_of(store) as alps:
         told = await walked(alps)
