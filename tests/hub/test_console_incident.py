@@ -127,3 +127,29 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
         whole = json.loads(call(running, "GET", "/api/sos/export", **mine)[2])["sos"]
         assert [each["id"] for each in whole] == [2, 1]
         assert [step["event"] for step in whole[1]["thread"]][-1] == "closed"
+
+
+def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
+    """Each word of the kit draws its card anew, while somebody writes in it."""
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        sign_in_as_olga(shown)
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            for label, (latitude, longitude) in zip(
+                ("Words to Ada, about 1", "Reason to close 1"), TRAIL, strict=False
+            ):
+                field = shown.get_by_label(label)
+                field.fill("wait the hut")
+                for _ in "the hut":
+                    field.press("ArrowLeft")
+                place = {"latitude": latitude, "longitude": longitude}
+                kit.call("POST", "/api/sos", {"position": place})
+                shown.locator("#sos .thread li", has_text=f"{latitude}, {longitude}").wait_for()
+                shown.keyboard.type("at ")
+                assert field.input_value() == "wait at the hut"

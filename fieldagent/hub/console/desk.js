@@ -68,10 +68,20 @@ function draw(shown) {
   shown.sort((a, b) => (b.state === "open") - (a.state === "open") || b.id - a.id);
   const nodes = shown.map(kept);
   const there = [...by("sos").children];
-  // Who is moved loses the focus.
+  // Who is moved loses the focus, and what they type goes nowhere.
   if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index]))
-    by("sos").replaceChildren(...nodes);
+    keepPlace(by("sos"), () => by("sos").replaceChildren(...nodes));
   by("calm").hidden = !isLoaded || shown.length > 0;
+}
+
+/** Draws what is in `list` anew; whoever is in one of its fields goes on there, at the same letter. */
+function keepPlace(list, draw) {
+  const used = list.contains(document.activeElement) ? document.activeElement : null;
+  const letters = used?.matches("input") ? [used.selectionStart, used.selectionEnd] : null;
+  draw();
+  const again = used?.id ? by(used.id) : null;
+  again?.focus({ preventScroll: true });
+  if (letters) again?.setSelectionRange(...letters);
 }
 
 // What has not changed stays as it is: somebody may be writing in it.
@@ -137,11 +147,11 @@ const inWords = (event, who, detail) =>
 function answerForm(sos) {
   const whom = sos.item ? sos.item.sender.name : sos.device.name;
   const text = element("input", {
-    "aria-label": say("Words to {whom}, about {id}", { whom, id: sos.id }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
+    id: `sos-words-${sos.id}`, "aria-label": say("Words to {whom}, about {id}", { whom, id: sos.id }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
     oninput: () => answers.set(sos.id, text.value),
   });
   text.value = answers.get(sos.id) || "";
-  const often = element("select", { "aria-label": say("Often said to {whom}, about {id}", { whom, id: sos.id }) },
+  const often = element("select", { id: `sos-often-${sos.id}`, "aria-label": say("Often said to {whom}, about {id}", { whom, id: sos.id }) },
     element("option", { value: "" }, say("often said …")), ...canned.map(words => element("option", { value: words }, worded(words))));
   often.onchange = () => {
     if (!often.value) return;
@@ -156,7 +166,7 @@ function answerForm(sos) {
     if (await answer(sos.id, "answer", { text: unworded(words) })) answers.delete(sos.id);
     showDesk();
   };
-  return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", {}, say("Write to {whom}", { whom })));
+  return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", { id: `sos-write-${sos.id}` }, say("Write to {whom}", { whom })));
 }
 
 /** What a person can do about it. */
@@ -164,6 +174,7 @@ function deeds(sos) {
   const row = element("div", { class: "deeds" });
   if (me.mayAnswer) {
     const reason = element("input", {
+      id: `sos-reason-${sos.id}`,
       "aria-label": say("Reason to close {id}", { id: sos.id }),
       placeholder: say("reason to close"),
       oninput: () => reasons.set(sos.id, reason.value),
@@ -175,7 +186,7 @@ function deeds(sos) {
     else if (sos.seen?.by.id !== me.id)
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "take-over") }, say("Take it over")));
     else row.append(element("button", { type: "button", class: "plain", onclick: () => chooseHeir(sos.id, row).catch(trouble) }, say("Hand it over")));
-    row.append(reason, element("button", { type: "button", onclick: close }, say("Close")));
+    row.append(reason, element("button", { type: "button", id: `sos-close-${sos.id}`, onclick: close }, say("Close")));
   }
   return row;
 }
@@ -199,7 +210,7 @@ function story(sos) {
     opened[whole.open ? "add" : "delete"](sos.id);
     if (whole.open) showTimeline(sos.id, list).catch(trouble);
   };
-  const whole = element("details", { ontoggle: toggled }, element("summary", {}, say("What happened")), list);
+  const whole = element("details", { ontoggle: toggled }, element("summary", { id: `sos-story-${sos.id}` }, say("What happened")), list);
   whole.open = opened.has(sos.id);
   if (me.mayAnswer) whole.append(noteForm(sos, list));
   whole.append(element("button", { type: "button", onclick: () => print() }, say("Print")));
@@ -208,6 +219,7 @@ function story(sos) {
 
 function noteForm(sos, list) {
   const text = element("input", {
+    id: `sos-note-${sos.id}`,
     "aria-label": say("Note on {id}", { id: sos.id }),
     placeholder: say("write down what happens"),
     maxlength: "2000",
