@@ -153,3 +153,13 @@ def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
                 shown.locator("#sos .thread li", has_text=f"{latitude}, {longitude}").wait_for()
                 shown.keyboard.type("at ")
                 assert field.input_value() == "wait at the hut"
+            # Two quick presses are one word to the kit, and one line of the log.
+            shown.get_by_role("button", name="Write to Ada").dblclick()
+            shown.get_by_text("What happened").click()
+            shown.get_by_label("Note on 1").fill("two are with her")
+            shown.get_by_role("button", name="Note", exact=True).dblclick()
+            shown.locator("#sos details li", has_text="noted by Olga").first.wait_for()
+            until(lambda: shown.get_by_label("Words to Ada, about 1").input_value() == "")
+            happened = administer(database, "sos", "show", "1")["timeline"]
+            hers = [each["event"] for each in happened if each["event"] in ("answered", "note")]
+            assert hers == ["answered", "note"]

@@ -163,8 +163,12 @@ function answerForm(sos) {
     event.preventDefault();
     const words = text.value.trim();
     if (!words) return text.focus();
-    if (await answer(sos.id, "answer", { text: unworded(words) })) answers.delete(sos.id);
-    showDesk();
+    await answer(sos.id, "answer", { text: unworded(words) }, () => {
+      // What was typed meanwhile is the next one.
+      if (answers.get(sos.id)?.trim() !== words) return;
+      answers.delete(sos.id);
+      cards.delete(sos.id);
+    });
   };
   return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", { id: `sos-write-${sos.id}` }, say("Write to {whom}", { whom })));
 }
@@ -230,7 +234,8 @@ function noteForm(sos, list) {
     event.preventDefault();
     if (!text.value.trim()) return text.focus();
     try {
-      const now = await call("POST", `/api/sos/${sos.id}/note`, { text: text.value });
+      const now = await post(sos.id, "note", { text: text.value });
+      if (!now) return;
       written.delete(sos.id);
       text.value = "";
       list.replaceChildren(...now.timeline.map(happened));
@@ -258,15 +263,32 @@ async function showTimeline(id, list) {
   drawn(list, () => list.replaceChildren(...now.timeline.map(happened)));
 }
 
-async function answer(id, deed, body) {
+/** Deeds that the hub has not answered yet. */
+const underWay = new Set();
+
+/** Null where the same is under way already: a second press of a button is no second word to a kit. */
+async function post(id, deed, body) {
+  const path = `/api/sos/${id}/${deed}`;
+  if (underWay.has(path)) return null;
+  underWay.add(path);
   try {
-    note(await call("POST", `/api/sos/${id}/${deed}`, body || {}));
+    return await call("POST", path, body);
+  } finally {
+    underWay.delete(path);
+  }
+}
+
+/** `done` is called before it is drawn. */
+async function answer(id, deed, body, done = () => {}) {
+  try {
+    const now = await post(id, deed, body || {});
+    if (!now) return;
+    done();
+    note(now);
     trouble();
-    return true;
   } catch (error) {
     if (error.sos) note(error.sos);
     trouble(error);
-    return false;
   }
 }
 
