@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,7 +15,14 @@ import pytest
 from fieldagent.wire.kit_note import UpdateReport
 from tests import browser
 from tests.hub import crowd
-from tests.hub.test_console import SECRET, console
+from tests.hub.test_console import (
+    SECRET,
+    call,
+    console,
+    settle_in,
+    sign_in,
+    sign_in_as_olga,
+)
 from tests.processes import administer, hub, until
 
 NOW = 1_800_000_000.0
@@ -387,3 +395,46 @@ def device(shown: Any, name: str) -> Any:
     told = shown.evaluate("fetch('/api/devices').then(answer => answer.json())")
     (found,) = [each for each in told["devices"] if each["name"] == name]
     return found
+
+
+def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> None:
+    """Also where somebody writes on, or chooses others, while the hub takes its time."""
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    administer(database, "user", "add", "Ben")
+    administer(database, "device", "add", "kit-ben", "--user", "Ben")
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        sign_in_as_olga(shown)
+        held: list[Any] = []
+        shown.route("**/api/package", lambda route: held.append(route))
+        text = shown.get_by_label("Text")
+        text.fill("Storm at noon")
+        shown.get_by_label("Everybody").check()
+        shown.get_by_role("button", name="Send").click()
+        until(lambda: shown.title() and len(held) == 1)
+        text.fill("Storm at noon. St")
+        held.pop().continue_()
+        until(lambda: shown.title() and len(held) == 1)
+        assert held[0].request.post_data_json["message"] == {"content": "Storm at noon"}
+        held.pop().continue_()
+        shown.get_by_text("Sent to Ada, Ben.").wait_for()
+        assert text.input_value() == "Storm at noon. St"
+        # The hub has taken the first, and its answer is lost: another choice makes no second of it.
+        shown.get_by_label("Everybody").check()
+        shown.get_by_role("button", name="Send").click()
+        until(lambda: shown.title() and len(held) == 1)
+        held[0].fetch()
+        held.pop().abort()
+        shown.locator("#write-fault", has_text="nobody gets it twice").wait_for()
+        shown.unroute("**/api/package")
+        shown.locator("#people").get_by_label("Ben").uncheck()
+        shown.get_by_role("button", name="Send").click()
+        shown.get_by_text("Sent to Ada.").wait_for()
+        cookie = sign_in(running, "olga@example.org")[1]["Set-Cookie"].partition(";")[0]
+        pushed = call(running, "GET", "/api/pushes", Cookie=cookie)[2]
+        said = [each["event"]["content"] for each in json.loads(pushed)["pushes"]]
+        assert sorted(said) == ["Storm at noon"] * 2 + ["Storm at noon. St"]
