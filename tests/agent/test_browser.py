@@ -496,7 +496,14 @@ def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
 def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
+        kit.call("POST", "/api/package/async", {"message": {"content": "hut"}})
         fill(shown, "message", content="kept")
+        cancel = shown.get_by_role("button", name="Cancel Package 1")
+        shown.route("**/api/package/1**", lambda route: route.abort())
+        cancel.click()
+        shown.locator("#conversation .fault", has_text="does not answer").wait_for()
+        shown.locator("[id^='cancel-1@']:enabled").wait_for()
+        shown.unroute("**/api/package/1**")
         kit.kill()
         shown.locator("#away", has_text="does not answer since").wait_for()
         keep(shown, "away")
@@ -508,7 +515,7 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
             shown.locator("#submit").click()
             shown.locator("#conversation li", has_text="kept").wait_for()
             packages = again.call("GET", "/api/packages").body["packages"]
-            assert [each["text"] for each in packages] == ["kept"]
+            assert [each["text"] for each in packages] == ["kept", "hut"]
 
 
 def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(

@@ -211,8 +211,8 @@ function cancel(each, key) {
     } catch (error) {
       button.after(element("span", { class: "fault", role: "alert" }, error.message));
     }
-    await lookAt(each.id);
     button.disabled = false;
+    await lookAt(each.id).catch(() => {});
   };
   return button;
 }
