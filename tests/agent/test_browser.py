@@ -567,6 +567,7 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
             shown.locator("#alarms .own strong", has_text="raised").wait_for()
             assert sos_texts(again) == ["avalanche"]
             shown.locator("#conversation li", has_text="hut reached").wait_for()
+            shown.locator("#map .degree").first.wait_for(state="attached")
 
 
 def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) -> None:

@@ -438,3 +438,19 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
         pushed = call(running, "GET", "/api/pushes", Cookie=cookie)[2]
         said = [each["event"]["content"] for each in json.loads(pushed)["pushes"]]
         assert sorted(said) == ["Storm at noon"] * 2 + ["Storm at noon. St"]
+
+
+def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path) -> None:
+    """What failed once is not said for ever after, as of a hub that answers again."""
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        shown.route("**/api/map", lambda route: route.abort(), times=1)
+        sign_in_as_olga(shown)
+        shown.locator("#away", has_text="does not answer").wait_for()
+        shown.locator("#map .degree").first.wait_for(state="attached")
+        shown.locator("#away").wait_for(state="hidden")

@@ -25,7 +25,7 @@ let spots = [], distressed = [], waypoints = [], fences = [];
 /** Draws them anew; returns by the name of each device the date of its last position. */
 export async function lookAtChart(kits, incidents) {
   // Only once it is seen: a map that is hidden has no size.
-  await (asked ||= begin());
+  await (asked ||= begin().catch(error => { asked = null; throw error; }));
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   ({ fences } = await call("GET", "/api/fences"));
   const lasts = new Map(), now = Date.now() / 1000;
