@@ -166,6 +166,15 @@ def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
     assert not shown.locator("#conversation b", has_text="turns").count()
 
 
+def test_the_first_that_ever_comes_is_said(chromium: Any, tmp_path: Path) -> None:
+    """To who does not see the page, as any other."""
+    with sky(tmp_path, 0) as above, agent(tmp_path) as kit, page(chromium, kit.port) as shown:
+        shown.locator("#nothing", has_text="Nothing was sent or came in yet.").wait_for()
+        above.type("mt storm at noon")
+        shown.locator("#conversation li.received", has_text="storm at noon").wait_for()
+        shown.locator("#news", has_text="storm at noon").wait_for(state="attached")
+
+
 def choices_and_story(shown: Any) -> None:
     choose(shown, "received")
     shown.locator("#conversation li.received").first.wait_for()
