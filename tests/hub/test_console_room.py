@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fieldagent.hub.records import contact
+from fieldagent.hub.store.opening import open_store
 from fieldagent.wire.kit_note import UpdateReport
 from tests import browser
 from tests.hub import crowd
@@ -454,3 +457,26 @@ def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path
         shown.locator("#away", has_text="does not answer").wait_for()
         shown.locator("#map .degree").first.wait_for(state="attached")
         shown.locator("#away").wait_for(state="hidden")
+
+
+AHEAD = "const right = Date.now; Date.now = () => right() + 25 * 3600_000;"
+"""A computer whose clock somebody has set to tomorrow."""
+
+
+def test_how_long_ago_is_by_the_hubs_clock(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    store = open_store(database)
+    store.once(lambda db: contact.note(db, 1, "ip", time.time() - 300))
+    store.close()
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        shown.add_init_script(AHEAD)
+        shown.reload()
+        sign_in_as_olga(shown)
+        kit = shown.locator("#kits li", has_text="kit-ada")
+        kit.get_by_text("minutes ago").wait_for()
+        assert "not heard of for a day" not in kit.inner_text()
