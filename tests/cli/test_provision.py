@@ -164,6 +164,10 @@ def test_power_may_fail_at_any_step(card: Path, settings: Path, step: int) -> No
     assert "The kit has taken" in (card / RESULT).read_text()
 
 
+def test_a_card_that_is_not_there_is_no_card_without_settings(card: Path, settings: Path) -> None:
+    assert "is no folder: mount" in provision(card / "not-mounted", settings, status=66)
+
+
 def test_a_place_that_cannot_be_written_is_told(card: Path, settings: Path) -> None:
     (card / NAME).write_text(GOOD)
     settings.parent.parent.mkdir(parents=True)
