@@ -480,3 +480,25 @@ def test_how_long_ago_is_by_the_hubs_clock(tmp_path: Path) -> None:
         kit = shown.locator("#kits li", has_text="kit-ada")
         kit.get_by_text("minutes ago").wait_for()
         assert "not heard of for a day" not in kit.inner_text()
+
+
+def test_who_signs_out_leaves_nothing_to_who_comes_after(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        sign_in_as_olga(shown)
+        shown.locator("#kits li", has_text="kit-ada").wait_for()
+        shown.get_by_label("Text").fill("for nobody else")
+        # Where the hub did not hear it, they are still inside.
+        shown.route("**/console/session", lambda route: route.abort(), times=1)
+        shown.get_by_role("button", name="Sign out").click()
+        shown.locator("#away", has_text="does not answer").wait_for()
+        assert shown.locator("#desk").is_visible()
+        shown.get_by_role("button", name="Sign out").click()
+        shown.get_by_role("button", name="Sign in").wait_for()
+        assert shown.locator("#kits li").count() == 0
+        assert shown.locator("#field-content").input_value() == ""
