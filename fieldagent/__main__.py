@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from fieldagent.cli.kit.plain_run import plain_run
 
@@ -17,6 +18,9 @@ def main() -> int:
     """Carry out the command line and return its exit code: 130 after Ctrl-C, 141 where nobody reads
     the output any more."""
     gc.set_threshold(YOUNG_MAX)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # As of standard error: a name that this terminal has no letters for ends no command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return _carry_out(sys.argv[1:])
     except KeyboardInterrupt:

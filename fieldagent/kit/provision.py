@@ -82,11 +82,13 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
         put_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
         return SETTINGS
     put_settings(text, target)
-    rename_file(card, card.with_name(TAKEN))
     names = sorted(pairs)
     told = f"The kit has taken what was set: {', '.join(names)}."
     told += " The file itself was erased: it held keys.\n"
+    # First: after a power cut behind the next line nobody comes here again, and what an earlier
+    # start had found wrong would stay told.
     put_file(card.with_name(RESULT), told.encode())
+    rename_file(card, card.with_name(TAKEN))
     erase(card.with_name(TAKEN))
     _say(as_json, target, names)
     return OK

@@ -10,27 +10,30 @@ const STEPS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 
 const OWN = "";
 
 let chart, marks, grid, only = null;
+/** Leaflet, once it was asked for. */
+let library;
 /** Longitude around which places are drawn, so that none is beyond an edge of the map for others. */
 let middle = 0;
 let fitted = false;
 
 /** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
- * the page's own API; `under` is given Leaflet's map where no other is carried along, to draw below
- * the grid. Returns Leaflet's map, or null where the library did not load. */
+ * the page's own API: where nobody answers, nothing is set up, and another try begins anew. `under`
+ * is given Leaflet's map where no other is carried along, to draw below the grid. Returns Leaflet's
+ * map, or null where the library did not load. */
 export async function setUpMap(call, under = () => {}) {
   try {
-    await load();
+    await (library ??= load());
   } catch {
     tell("map-trouble", say("The map is not there: its library did not load."));
     return null;
   }
+  const { map, trouble } = await call("GET", "/api/map");
   chart = L.map("map", { attributionControl: false, maxZoom: 18 }).setView([0, 0], 1);
   L.control.scale({ imperial: UNIT === "ft", metric: UNIT === "m" }).addTo(chart);
   const north = L.control({ position: "topright" });
   north.onAdd = () => element("p", { class: "north" }, say("N ↑"));
   north.addTo(chart);
   marks = L.layerGroup().addTo(chart);
-  const { map, trouble } = await call("GET", "/api/map");
   tell("map-trouble", trouble ?? "");
   if (map) {
     if (map.vector) await drawVectors(map);

@@ -88,3 +88,26 @@ def test_what_is_no_picture_is_shown_as_none(tmp_path: Path, chromium: Any) -> N
         with page(chromium, kit.port) as shown:
             shown.locator(".entry.received").wait_for()
             assert shown.locator(".entry.received img").count() == 0
+
+
+def test_a_picture_that_another_took_the_place_of_is_not_sent(
+    tmp_path: Path, chromium: Any
+) -> None:
+    """What of the first is ready late, as a large one on an old phone."""
+    sizes_of = {"large": (1200, 800), "small": (200, 100)}
+    for name, (width, height) in sizes_of.items():
+        (tmp_path / f"{name}.png").write_bytes(photograph(width, height))
+    with agent(tmp_path, {"satellite-port": None}) as kit, page(chromium, kit.port) as shown:
+        shown.locator("label:has([value=picture])").click()
+        held: list[Any] = []
+        shown.route("**/api/package/cost", lambda route: held.append(route), times=1)
+        shown.locator("#field-picture").set_input_files(str(tmp_path / "large.png"))
+        until(lambda: shown.title() and len(held) == 1)
+        shown.locator("#field-picture").set_input_files(str(tmp_path / "small.png"))
+        sizes = shown.locator("#sizes label")
+        sizes.first.wait_for()
+        with shown.expect_response("**/api/package/cost"):
+            held.pop().continue_()
+        shown.evaluate("fetch('/api/status').then(told => told.text())")
+        (told,) = sizes.all_inner_texts()
+        assert told.startswith("200 pixels") and sizes.locator(":checked").count() == 1

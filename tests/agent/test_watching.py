@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agent.test_agent import command
-from tests.processes import Agent, administer, agent, hub, sky, until
+from tests.processes import MODULE, Agent, Running, administer, agent, hub, sky, until
 
 
 def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
@@ -46,6 +47,29 @@ def test_an_sos_that_nothing_takes_says_so(tmp_path: Path) -> None:
         sos = kit.call("GET", "/api/sos").body["incident"]
         assert [each["state"] for each in sos["steps"]] == ["raised"], "it has not left the kit"
         assert len(sos["items"]) == 2, "one incident"
+
+
+def has_packages(kit: Agent) -> bool:
+    return bool(kit.call("GET", "/api/packages").body["packages"])
+
+
+def test_a_command_that_loses_its_agent_says_what_was_accepted(tmp_path: Path) -> None:
+    """Whoever sends it again would send it twice."""
+    waits: dict[str, str | None] = {"satellite-port": str(tmp_path / "nobody")}
+    for words, known in (
+        (("send", "message", "hello"), "Package 1 was accepted: `fieldagent show 1` tells how it"),
+        (("sos", "--yes", "--until-seen", "leg broken"), "the SOS is raised, and goes on with the"),
+    ):
+        home = tmp_path / words[0]
+        home.mkdir()
+        with agent(home, waits) as kit:
+            with Running([*MODULE, *words, "--port", str(kit.port)]) as waiting:
+                until(partial(has_packages, kit))
+                # By then the one before was answered.
+                kit.call("GET", "/api/status")
+                kit.kill()
+                line = waiting.expect("no agent answers")
+            assert line.startswith(f"fieldagent: {known}")
 
 
 def test_what_was_sent_is_listed_newest_first(tmp_path: Path) -> None:

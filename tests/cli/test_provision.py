@@ -147,6 +147,7 @@ def test_what_a_power_cut_left_is_erased_at_the_next_boot(card: Path, settings: 
 @pytest.mark.parametrize("step", range(STEPS))
 def test_power_may_fail_at_any_step(card: Path, settings: Path, step: int) -> None:
     (card / NAME).write_text(GOOD)
+    (card / RESULT).write_text("Nothing was taken")
     take = partial(provision_command, [card], settings, as_json=False)
     calls = ((os, "open"), (os, "fsync"), (Path, "rename"), (Path, "unlink"))
     with cut_at(step, *calls) as made:
@@ -160,6 +161,11 @@ def test_power_may_fail_at_any_step(card: Path, settings: Path, step: int) -> No
     assert settings.read_text() == GOOD
     assert TOKEN.encode() not in left_on(card)
     assert not (card / NAME).exists()
+    assert "The kit has taken" in (card / RESULT).read_text()
+
+
+def test_a_card_that_is_not_there_is_no_card_without_settings(card: Path, settings: Path) -> None:
+    assert "is no folder: mount" in provision(card / "not-mounted", settings, status=66)
 
 
 def test_a_place_that_cannot_be_written_is_told(card: Path, settings: Path) -> None:

@@ -51,6 +51,16 @@ def test_lines_of_ours_stay_lines() -> None:
     assert escaped_lines("one\ntwo\x1b[K\n") == "one\ntwo\\x1b[K\n"
 
 
+def test_what_a_terminal_has_no_letters_for_ends_no_command(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        kit.post("Grüße, 世界")
+        listing = [*MODULE, "sent", "--port", str(kit.port)]
+        latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+        done = subprocess.run(listing, capture_output=True, env=latin, timeout=PATIENCE)
+    assert r"Grüße, \u4e16\u754c" in done.stdout.decode("latin-1")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_log_line_is_one_line_and_a_traceback_stays_readable() -> None:
     try:
         raise ValueError("as a test")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -11,10 +13,19 @@ from typing import Any
 
 import pytest
 
+from fieldagent.hub.records import contact
+from fieldagent.hub.store.opening import open_store
 from fieldagent.wire.kit_note import UpdateReport
 from tests import browser
 from tests.hub import crowd
-from tests.hub.test_console import SECRET, console
+from tests.hub.test_console import (
+    SECRET,
+    call,
+    console,
+    settle_in,
+    sign_in,
+    sign_in_as_olga,
+)
 from tests.processes import administer, hub, until
 
 NOW = 1_800_000_000.0
@@ -387,3 +398,107 @@ def device(shown: Any, name: str) -> Any:
     told = shown.evaluate("fetch('/api/devices').then(answer => answer.json())")
     (found,) = [each for each in told["devices"] if each["name"] == name]
     return found
+
+
+def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> None:
+    """Also where somebody writes on, or chooses others, while the hub takes its time."""
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    administer(database, "user", "add", "Ben")
+    administer(database, "device", "add", "kit-ben", "--user", "Ben")
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        sign_in_as_olga(shown)
+        held: list[Any] = []
+        shown.route("**/api/package", lambda route: held.append(route))
+        text = shown.get_by_label("Text")
+        text.fill("Storm at noon")
+        shown.get_by_label("Everybody").check()
+        shown.get_by_role("button", name="Send").click()
+        until(lambda: shown.title() and len(held) == 1)
+        text.fill("Storm at noon. St")
+        held.pop().continue_()
+        until(lambda: shown.title() and len(held) == 1)
+        assert held[0].request.post_data_json["message"] == {"content": "Storm at noon"}
+        held.pop().continue_()
+        shown.get_by_text("Sent to Ada, Ben.").wait_for()
+        assert text.input_value() == "Storm at noon. St"
+        # The hub has taken the first, and its answer is lost: another choice makes no second of it.
+        shown.get_by_label("Everybody").check()
+        shown.get_by_role("button", name="Send").click()
+        until(lambda: shown.title() and len(held) == 1)
+        held[0].fetch()
+        held.pop().abort()
+        shown.locator("#write-fault", has_text="nobody gets it twice").wait_for()
+        shown.unroute("**/api/package")
+        shown.locator("#people").get_by_label("Ben").uncheck()
+        shown.get_by_role("button", name="Send").click()
+        shown.get_by_text("Sent to Ada.").wait_for()
+        cookie = sign_in(running, "olga@example.org")[1]["Set-Cookie"].partition(";")[0]
+        pushed = call(running, "GET", "/api/pushes", Cookie=cookie)[2]
+        said = [each["event"]["content"] for each in json.loads(pushed)["pushes"]]
+        assert sorted(said) == ["Storm at noon"] * 2 + ["Storm at noon. St"]
+
+
+def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path) -> None:
+    """What failed once is not said for ever after, as of a hub that answers again."""
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        shown.route("**/api/map", lambda route: route.abort(), times=1)
+        sign_in_as_olga(shown)
+        shown.locator("#away", has_text="does not answer").wait_for()
+        shown.locator("#map .degree").first.wait_for(state="attached")
+        shown.locator("#away").wait_for(state="hidden")
+
+
+AHEAD = "const right = Date.now; Date.now = () => right() + 25 * 3600_000;"
+"""A computer whose clock somebody has set to tomorrow."""
+
+
+def test_how_long_ago_is_by_the_hubs_clock(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    store = open_store(database)
+    store.once(lambda db: contact.note(db, 1, "ip", time.time() - 300))
+    store.close()
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        shown.add_init_script(AHEAD)
+        shown.reload()
+        sign_in_as_olga(shown)
+        kit = shown.locator("#kits li", has_text="kit-ada")
+        kit.get_by_text("minutes ago").wait_for()
+        assert "not heard of for a day" not in kit.inner_text()
+
+
+def test_who_signs_out_leaves_nothing_to_who_comes_after(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        sign_in_as_olga(shown)
+        shown.locator("#kits li", has_text="kit-ada").wait_for()
+        shown.get_by_label("Text").fill("for nobody else")
+        # Where the hub did not hear it, they are still inside.
+        shown.route("**/console/session", lambda route: route.abort(), times=1)
+        shown.get_by_role("button", name="Sign out").click()
+        shown.locator("#away", has_text="does not answer").wait_for()
+        assert shown.locator("#desk").is_visible()
+        shown.get_by_role("button", name="Sign out").click()
+        shown.get_by_role("button", name="Sign in").wait_for()
+        assert shown.locator("#kits li").count() == 0
+        assert shown.locator("#field-content").input_value() == ""

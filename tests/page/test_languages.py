@@ -87,6 +87,7 @@ CONSOLE = Spoken(
         {
             "Accept-Language",
             "Content-Type",
+            "Date",
             "Idempotency-Key",
             "Message",
             "Data",

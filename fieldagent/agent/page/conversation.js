@@ -15,6 +15,8 @@ const known = new Map();
 let next = { packages: null, payloads: null };
 let shown = "all";
 let asked = 0;
+/** The newest of `asked` whose list is there: what is in that one first is no news. */
+let begun = -1;
 
 const keyOf = each => each.requestId ?? `${each.id}@${each.accepted}`;
 const momentOf = each => each.accepted ?? each.received;
@@ -55,11 +57,12 @@ const first = () => ({
 export async function look() {
   const question = asked;
   const paths = first();
-  const begins = !known.size;
+  const begins = begun !== asked;
   const [packages, payloads] = await Promise.all([pageOf(paths.packages), pageOf(paths.payloads)]);
   const { queued } = await call("GET", "/api/queue?limit=1");
   tell("waiting", queued ? `(${queued})` : "");
   if (question !== asked) return [];
+  begun = question;
   if (begins) next = { packages: packages.next, payloads: payloads.next };
   const found = [...packages.packages ?? [], ...payloads.payloads ?? []];
   const fresh = found.filter(each => !known.has(keyOf(each)));
@@ -211,8 +214,8 @@ function cancel(each, key) {
     } catch (error) {
       button.after(element("span", { class: "fault", role: "alert" }, error.message));
     }
-    await lookAt(each.id);
     button.disabled = false;
+    await lookAt(each.id).catch(() => {});
   };
   return button;
 }

@@ -92,6 +92,17 @@ const lookAtDay = seldom(async () => {
 
 const lookWhoThereIs = seldom(lookAtPeople, 30_000, refused);
 
+/** Asks until somebody answers: a page that opens while its agent is away has a map once it is back. */
+async function insist(...what) {
+  for (;;)
+    try {
+      return await call(...what);
+    } catch (error) {
+      if (!(error instanceof Away)) throw error;
+      await new Promise(resolve => setTimeout(resolve, TRACK_PAUSE));
+    }
+}
+
 export function lookAtAll() {
   lookWhoThereIs();
   lookAtPlaces();
@@ -108,7 +119,7 @@ by("help").href = `/help/${language}.html`;
 setUpChoices();
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
-setUpMap(call, on => drawWorld(on).catch(() => {})).catch(refused).then(async chart => (await track)?.setUpTrack(chart ?? null, refused))
+setUpMap(insist, on => drawWorld(on).catch(() => {})).catch(refused).then(async chart => (await track)?.setUpTrack(chart ?? null, refused))
   .finally(() => { lookAtPlaces(); keepPage(); });
 listen((what, told) => {
   if (what === "alive") return lives();

@@ -53,6 +53,8 @@ let canned = [];
 let placesAsked = 0;
 /** The picture in the size that is chosen, as base64; empty while there is none. */
 let picture = "";
+/** Counts the choices of one: what is ready later of another is dropped. */
+let pictures = 0;
 
 /** Sets the form up; `sent` is called when something was sent. */
 export function setUpForm(sent) {
@@ -145,13 +147,11 @@ export function showChoice(status) {
 /** A photograph in the sizes that it may be sent in, each with its cost. */
 function drawPicture() {
   picture = "";
+  pictures += 1;
   const sizes = element("div", { id: "sizes" });
   const file = element("input", {
     id: "field-picture", type: "file", accept: "image/*",
-    onchange: () => showSizes(file.files[0], sizes).catch(() => {
-      picture = "";
-      sizes.replaceChildren(element("p", { class: "fault" }, say("The browser cannot read this picture.")));
-    }),
+    onchange: () => showSizes(file.files[0], sizes),
   });
   by("fields").replaceChildren(element("div", { class: "wide" },
     element("label", { for: "field-picture" }, say("Photograph")), file, sizes,
@@ -159,10 +159,14 @@ function drawPicture() {
 }
 
 async function showSizes(file, place) {
+  const mine = ++pictures;
   picture = "";
   place.replaceChildren();
   if (file === undefined) return;
-  for (const { side, blob } of await scaled(file)) {
+  const made = await scaled(file).catch(() => null);
+  if (mine !== pictures) return;
+  if (made === null) return place.append(element("p", { class: "fault" }, say("The browser cannot read this picture.")));
+  for (const { side, blob } of made) {
     const payload = await base64Of(blob);
     let told = "";
     try {
@@ -170,6 +174,7 @@ async function showSizes(file, place) {
     } catch (error) {
       told = error.faults?.[0]?.detail ?? error.message;
     }
+    if (mine !== pictures) return;
     const first = picture === "";
     if (first) picture = payload;
     place.append(element("label", {},

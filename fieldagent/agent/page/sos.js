@@ -14,6 +14,8 @@ const OVER = ["closed", "called off"];
 let key = "";
 let answerKey = "";
 let fix = null;
+/** The one that was put into the fields: the browser has others meanwhile. */
+let placed = null;
 let taking = null;
 
 export function showAlarms(sos) {
@@ -180,6 +182,7 @@ function watchPosition() {
 }
 
 function placeIn() {
+  placed = fix;
   by("sos-latitude").value = fix?.latitude ?? "";
   by("sos-longitude").value = fix?.longitude ?? "";
   by("sos-place").textContent = fix
@@ -189,8 +192,8 @@ function placeIn() {
 }
 
 /** A position that was typed is of now. */
-const whenOf = (latitude, longitude) => fix && fix.latitude === latitude && fix.longitude === longitude
-  ? { timestamp: fix.timestamp, source: "browser" } : { source: "typed" };
+const whenOf = (latitude, longitude) => placed && placed.latitude === latitude && placed.longitude === longitude
+  ? { timestamp: placed.timestamp, source: "browser" } : { source: "typed" };
 
 /** Calls again and again while the agent does not answer and the dialog is open: nobody in distress
  * has to press twice. */

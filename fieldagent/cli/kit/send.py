@@ -98,7 +98,12 @@ def finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
     """Wait for the end of a Package unless --no-wait, print it, and return the exit code of its
     status; OK where it has none. Raises CallFailed."""
     if not given.no_wait:
-        package = _wait(given.port, package)
+        try:
+            package = _wait(given.port, package)
+        except CallFailed as failed:
+            # Sent again it would go twice.
+            known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` tells"
+            raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
     status = package["status"]
     show(given, package, f"Package {package['id']}: {status or 'queued'}{_reasons(package)}")
     return OF_STATUS[status] if status else OK

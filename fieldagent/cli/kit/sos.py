@@ -87,7 +87,11 @@ def _follow(given: argparse.Namespace, incident: dict[str, Any]) -> int:
                 show(given, incident, "")
             return CANCELED if incident["state"] == "called off" else OK
         time.sleep(LOOK_EVERY)
-        incident = call(given.port, "GET", "/api/sos").body["incident"]
+        try:
+            incident = call(given.port, "GET", "/api/sos").body["incident"]
+        except CallFailed as failed:
+            known = "the SOS is raised, and goes on with the agent: `fieldagent status` tells how"
+            raise CallFailed(f"{known}; {failed}", failed.code) from None
 
 
 def _is_stuck(incident: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ import { call, trouble } from "./hub.js";
 import { entry, label, placed, setUpMap } from "./map.js";
 import { say } from "./language.js";
 import { go, here } from "./place.js";
-import { ago, by, put } from "./text.js";
+import { ago, by, now, put } from "./text.js";
 import { clusters } from "./trouble.js";
 import { drawWorld } from "./world.js";
 
@@ -25,10 +25,10 @@ let spots = [], distressed = [], waypoints = [], fences = [];
 /** Draws them anew; returns by the name of each device the date of its last position. */
 export async function lookAtChart(kits, incidents) {
   // Only once it is seen: a map that is hidden has no size.
-  await (asked ||= begin());
+  await (asked ||= begin().catch(error => { asked = null; throw error; }));
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   ({ fences } = await call("GET", "/api/fences"));
-  const lasts = new Map(), now = Date.now() / 1000;
+  const lasts = new Map();
   waypoints = [];
   for (const each of features) {
     const { device, waypoint } = each.properties, found = placed(each);
@@ -43,7 +43,7 @@ export async function lookAtChart(kits, incidents) {
     const mine = incidents.filter(each => each.device === kit.id), open = mine.find(each => !each.off);
     const name = open ? open.title : mine.length ? say("{what}, called off", { what: mine[0].title }) : kit.name;
     const look = open ? "alarm" : kit.troubles.length ? "troubled" : "other";
-    const age = ago(Math.max(0, now - last.at));
+    const age = ago(Math.max(0, now() - last.at));
     // Anybody can send under any call sign.
     const old = kit.over === "APRS" ? say("{age}, by APRS, unproved call sign", { age }) : age;
     return [{ id: kit.id, name, look, ...last, old }];

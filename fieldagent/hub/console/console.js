@@ -180,8 +180,14 @@ by("by-passkey").addEventListener("click", async () => {
 });
 by("leave").addEventListener("click", async () => {
   await stopRinging().catch(trouble);
-  await call("DELETE", "/console/session").catch(trouble);
-  signedOut();
+  try {
+    await call("DELETE", "/console/session");
+  } catch (error) {
+    // Whoever loads the page again would be inside.
+    return trouble(error);
+  }
+  // Nothing that they saw or wrote stays for who comes after.
+  location.assign(location.pathname);
 });
 document.addEventListener("signed-out", signedOut);
 document.addEventListener("click", wake);

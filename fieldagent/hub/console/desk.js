@@ -68,10 +68,20 @@ function draw(shown) {
   shown.sort((a, b) => (b.state === "open") - (a.state === "open") || b.id - a.id);
   const nodes = shown.map(kept);
   const there = [...by("sos").children];
-  // Who is moved loses the focus.
+  // Who is moved loses the focus, and what they type goes nowhere.
   if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index]))
-    by("sos").replaceChildren(...nodes);
+    keepPlace(by("sos"), () => by("sos").replaceChildren(...nodes));
   by("calm").hidden = !isLoaded || shown.length > 0;
+}
+
+/** Draws what is in `list` anew; whoever is in one of its fields goes on there, at the same letter. */
+function keepPlace(list, draw) {
+  const used = list.contains(document.activeElement) ? document.activeElement : null;
+  const letters = used?.matches("input") ? [used.selectionStart, used.selectionEnd] : null;
+  draw();
+  const again = used?.id ? by(used.id) : null;
+  again?.focus({ preventScroll: true });
+  if (letters) again?.setSelectionRange(...letters);
 }
 
 // What has not changed stays as it is: somebody may be writing in it.
@@ -137,11 +147,11 @@ const inWords = (event, who, detail) =>
 function answerForm(sos) {
   const whom = sos.item ? sos.item.sender.name : sos.device.name;
   const text = element("input", {
-    "aria-label": say("Words to {whom}, about {id}", { whom, id: sos.id }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
+    id: `sos-words-${sos.id}`, "aria-label": say("Words to {whom}, about {id}", { whom, id: sos.id }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
     oninput: () => answers.set(sos.id, text.value),
   });
   text.value = answers.get(sos.id) || "";
-  const often = element("select", { "aria-label": say("Often said to {whom}, about {id}", { whom, id: sos.id }) },
+  const often = element("select", { id: `sos-often-${sos.id}`, "aria-label": say("Often said to {whom}, about {id}", { whom, id: sos.id }) },
     element("option", { value: "" }, say("often said …")), ...canned.map(words => element("option", { value: words }, worded(words))));
   often.onchange = () => {
     if (!often.value) return;
@@ -153,10 +163,14 @@ function answerForm(sos) {
     event.preventDefault();
     const words = text.value.trim();
     if (!words) return text.focus();
-    if (await answer(sos.id, "answer", { text: unworded(words) })) answers.delete(sos.id);
-    showDesk();
+    await answer(sos.id, "answer", { text: unworded(words) }, () => {
+      // What was typed meanwhile is the next one.
+      if (answers.get(sos.id)?.trim() !== words) return;
+      answers.delete(sos.id);
+      cards.delete(sos.id);
+    });
   };
-  return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", {}, say("Write to {whom}", { whom })));
+  return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", { id: `sos-write-${sos.id}` }, say("Write to {whom}", { whom })));
 }
 
 /** What a person can do about it. */
@@ -164,6 +178,7 @@ function deeds(sos) {
   const row = element("div", { class: "deeds" });
   if (me.mayAnswer) {
     const reason = element("input", {
+      id: `sos-reason-${sos.id}`,
       "aria-label": say("Reason to close {id}", { id: sos.id }),
       placeholder: say("reason to close"),
       oninput: () => reasons.set(sos.id, reason.value),
@@ -175,7 +190,7 @@ function deeds(sos) {
     else if (sos.seen?.by.id !== me.id)
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "take-over") }, say("Take it over")));
     else row.append(element("button", { type: "button", class: "plain", onclick: () => chooseHeir(sos.id, row).catch(trouble) }, say("Hand it over")));
-    row.append(reason, element("button", { type: "button", onclick: close }, say("Close")));
+    row.append(reason, element("button", { type: "button", id: `sos-close-${sos.id}`, onclick: close }, say("Close")));
   }
   return row;
 }
@@ -199,7 +214,7 @@ function story(sos) {
     opened[whole.open ? "add" : "delete"](sos.id);
     if (whole.open) showTimeline(sos.id, list).catch(trouble);
   };
-  const whole = element("details", { ontoggle: toggled }, element("summary", {}, say("What happened")), list);
+  const whole = element("details", { ontoggle: toggled }, element("summary", { id: `sos-story-${sos.id}` }, say("What happened")), list);
   whole.open = opened.has(sos.id);
   if (me.mayAnswer) whole.append(noteForm(sos, list));
   whole.append(element("button", { type: "button", onclick: () => print() }, say("Print")));
@@ -208,6 +223,7 @@ function story(sos) {
 
 function noteForm(sos, list) {
   const text = element("input", {
+    id: `sos-note-${sos.id}`,
     "aria-label": say("Note on {id}", { id: sos.id }),
     placeholder: say("write down what happens"),
     maxlength: "2000",
@@ -218,7 +234,8 @@ function noteForm(sos, list) {
     event.preventDefault();
     if (!text.value.trim()) return text.focus();
     try {
-      const now = await call("POST", `/api/sos/${sos.id}/note`, { text: text.value });
+      const now = await post(sos.id, "note", { text: text.value });
+      if (!now) return;
       written.delete(sos.id);
       text.value = "";
       list.replaceChildren(...now.timeline.map(happened));
@@ -246,15 +263,32 @@ async function showTimeline(id, list) {
   drawn(list, () => list.replaceChildren(...now.timeline.map(happened)));
 }
 
-async function answer(id, deed, body) {
+/** Deeds that the hub has not answered yet. */
+const underWay = new Set();
+
+/** Null where the same is under way already: a second press of a button is no second word to a kit. */
+async function post(id, deed, body) {
+  const path = `/api/sos/${id}/${deed}`;
+  if (underWay.has(path)) return null;
+  underWay.add(path);
   try {
-    note(await call("POST", `/api/sos/${id}/${deed}`, body || {}));
+    return await call("POST", path, body);
+  } finally {
+    underWay.delete(path);
+  }
+}
+
+/** `done` is called before it is drawn. */
+async function answer(id, deed, body, done = () => {}) {
+  try {
+    const now = await post(id, deed, body || {});
+    if (!now) return;
+    done();
+    note(now);
     trouble();
-    return true;
   } catch (error) {
     if (error.sos) note(error.sos);
     trouble(error);
-    return false;
   }
 }
 

@@ -5,14 +5,12 @@ import { call } from "./hub.js";
 import { here } from "./place.js";
 import { putRows } from "./rows.js";
 import { say, spoken, term } from "./language.js";
-import { age, ago, by, element, moment, put, tell } from "./text.js";
+import { age, ago, by, element, moment, now, put, tell } from "./text.js";
 
 await spoken;
 
 /** Below so many seconds a clock is right. */
 const RIGHT = 2;
-
-const now = () => Date.now() / 1000;
 
 /** What is unlike the others, by the hub's name of it. */
 const UNLIKE = {

@@ -6,7 +6,7 @@ import { lookAtChart, showTrail } from "./chart.js";
 import { distressed, incidentsOf } from "./desk.js";
 import { here, list } from "./place.js";
 import { because, counted, say, term } from "./language.js";
-import { ago, by, drawn, element, moment, put, tell } from "./text.js";
+import { ago, by, drawn, element, moment, now, put, tell } from "./text.js";
 import { fromTheTop, putRows } from "./rows.js";
 import { counts, KINDS, listed, troubles } from "./trouble.js";
 import { revokedSince, where } from "./words.js";
@@ -17,8 +17,6 @@ let dated = new Map();
 
 /** Milliseconds between two looks at all of them: the more there are, the longer. */
 export const pause = () => Math.max(2000, 15 * kits.length);
-
-const now = () => Date.now() / 1000;
 
 export async function showFleet() {
   const devices = await all("/api/devices?limit=1000", "devices");

@@ -23,7 +23,10 @@ async function open(sos, whole) {
 }
 
 async function show(more) {
-  const told = await call("GET", more || `/api/sos?state=closed&limit=20&${asked()}`);
+  const question = asked();
+  const told = await call("GET", more || `/api/sos?state=closed&limit=20&${question}`);
+  // Meanwhile something else may have been searched for.
+  if (question !== asked()) return;
   older = told.next;
   by("history-older").hidden = !older;
   const entries = told.sos.map(entry);

@@ -1,7 +1,7 @@
 // The hub's API, as the console asks it: who is signed in, and what goes wrong on the way.
 
 import { language, read, say } from "./language.js";
-import { by, plain } from "./text.js";
+import { by, plain, setClock } from "./text.js";
 
 /** Who has signed in: id, name, role, workspaceId, mayPush, mayAnswer, mayAdminister. */
 export const me = {};
@@ -43,6 +43,9 @@ async function ask(method, path, body, headers = {}) {
   } catch {
     throw new TypeError(say("The hub does not answer."));
   }
+  // To the second; this computer's own may be far off.
+  const date = Date.parse(answer.headers.get("Date"));
+  if (date) setClock(date / 1000);
   const told = text ? await toldIn(text) : {};
   const entering = method === "POST" && path.endsWith("/session");
   if (answer.status === 401 && !entering) throw new SignedOut();

@@ -141,13 +141,13 @@ export async function lookHowFar() {
 }
 
 async function look(more) {
-  const kit = here().kit, came = new Set();
+  const kit = here().kit, text = by("search").value, came = new Set();
   loading.add(came);
-  const told = await call("GET", more || `/api/items?limit=50&text=${encodeURIComponent(by("search").value)}${kit ? `&device=${kit}` : ""}`)
+  const told = await call("GET", more || `/api/items?limit=50&text=${encodeURIComponent(text)}${kit ? `&device=${kit}` : ""}`)
     .finally(() => loading.delete(came));
   if (!more) lookHowFar().catch(trouble);
-  // Meanwhile another may have been chosen.
-  if (kit !== here().kit) return;
+  // Meanwhile another may have been chosen, or something else searched for.
+  if (kit !== here().kit || text !== by("search").value) return;
   older = told.next;
   const before = more ? items : [...came].filter(belongs);
   const has = new Set(before.map(each => each.id));

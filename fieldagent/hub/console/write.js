@@ -38,7 +38,10 @@ export async function loadPeople() {
 export function setUpWriting() {
   by("write-form").addEventListener("input", event => {
     take(event.target);
-    if (event.target.id !== "to-search") changed();
+    if (event.target.id === "to-search") return;
+    // Another content is another item; of one and the same, each receiver has a key of their own.
+    if (event.target.id !== "everybody" && event.target.name !== "to") key = crypto.randomUUID();
+    changed();
   });
   takeGrid(by("field-latitude"), by("field-longitude"), fault => tell("write-fault", fault));
   by("write-form").addEventListener("submit", async event => {
@@ -52,8 +55,6 @@ export function setUpWriting() {
 function changed() {
   for (const [name, fields] of Object.entries(FIELDS))
     for (const each of fields) by(`field-${each}`).closest("label").hidden = name !== kind();
-  // Another content is another item.
-  key = crypto.randomUUID();
   for (const id of ["write-fault", "write-done"]) tell(id, "");
   clearTimeout(timer);
   timer = setTimeout(() => estimate().catch(() => tell("cost", "")), PAUSE);
@@ -110,16 +111,22 @@ function addressees() {
 async function send() {
   const those = addressees();
   if (!those.length) return tell("write-fault", say("Choose who is to have it."));
-  const done = [];
+  const done = [], mine = key;
+  // All of them get what stood there as it was sent.
+  const bodies = those.map(written);
   try {
-    for (const each of those) {
-      await push(written(each), `${key}-${each.key}`);
+    for (const [at, each] of those.entries()) {
+      await push(bodies[at], `${mine}-${each.key}`);
       if (each.key === "all") choose([]);
       else unchoose(each.key);
       done.push(each.name);
     }
-    for (const each of FIELDS[kind()]) by(`field-${each}`).value = "";
-    changed();
+    // What was typed meanwhile is the next one.
+    if (key === mine) {
+      for (const each of FIELDS[kind()]) by(`field-${each}`).value = "";
+      key = crypto.randomUUID();
+      changed();
+    }
     trouble();
   } catch (error) {
     tell("write-fault", error instanceof TypeError
