@@ -101,8 +101,9 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         *(device, workspace),
     )
     whose = Identity(str(member), user, type_)
-    track, sent, unproved = [], [], 0
-    is_cut = False
+    track: list[Placed] = []
+    sent: list[SentItem] = []
+    unproved, is_cut = 0, False
     for number, row in enumerate(_sent(db, workspace, member, device, week)):
         if is_cut := number == LOOKED_AT or len(sent) == ITEMS_MAX:
             break
