@@ -570,6 +570,10 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
         assert not faults(shown)
         shown.go_back(wait_until="commit")
         shown.locator("#away", has_text="does not answer").wait_for()
+        raise_sos(shown, "a mistake")
+        shown.locator("#sos-fault", has_text="leave this open").wait_for()
+        # Who goes back has said it to nobody, though the next begins at once.
+        shown.locator("#sos-back").click()
         raise_sos(shown, "avalanche")
         shown.locator("#sos-fault", has_text="leave this open").wait_for()
         with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:

@@ -195,11 +195,12 @@ function placeIn() {
 const whenOf = (latitude, longitude) => placed && placed.latitude === latitude && placed.longitude === longitude
   ? { timestamp: placed.timestamp, source: "browser" } : { source: "typed" };
 
-/** Calls again and again while the agent does not answer and the dialog is open: nobody in distress
+/** Calls again and again while the agent does not answer, until the dialog is left: nobody in distress
  * has to press twice. */
 function insist(dialog, fault, method, path, repeatKey) {
   const headers = repeatKey ? { "Idempotency-Key": repeatKey } : {};
   return async body => {
+    const left = new Promise(resolve => by(dialog).addEventListener("close", () => resolve(true), { once: true }));
     for (;;) {
       try {
         return await call(method, path, body, headers);
@@ -207,8 +208,7 @@ function insist(dialog, fault, method, path, repeatKey) {
         if (!(error instanceof Away)) throw error;
         tell(fault, say("The agent does not answer. It is tried again until it does: leave this open."));
       }
-      await new Promise(resolve => setTimeout(resolve, AGAIN));
-      if (!by(dialog).open) throw new Away();
+      if (await Promise.race([left, new Promise(resolve => setTimeout(resolve, AGAIN))])) throw new Away();
     }
   };
 }
