@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
+from errno import ENOSPC
 from io import TextIOWrapper
 
 from fieldagent.cli.kit.plain_run import plain_run
+from fieldagent.system.exit_codes import IO_FAILED
 
 YOUNG_MAX = 10_000
 """Objects made before the next look for cycles: ours are few, and each look has a price, at the
@@ -16,19 +19,33 @@ start most of all."""
 
 def main() -> int:
     """Carry out the command line and return its exit code: 130 after Ctrl-C, 141 where nobody reads
-    the output any more."""
+    the output any more, 74 where there is no room for it."""
     gc.set_threshold(YOUNG_MAX)
     if isinstance(sys.stdout, TextIOWrapper):
         # As of standard error: a name that this terminal has no letters for ends no command.
         sys.stdout.reconfigure(errors="backslashreplace")
+    if sys.stdin is None:
+        # Closed: nobody says anything.
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     try:
-        return _carry_out(sys.argv[1:])
+        code = _carry_out(sys.argv[1:])
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain at exit either.
         sys.stdout = None
         return 141
+    except OSError as error:
+        if error.errno != ENOSPC:
+            raise
+        sys.stdout = None
+        from fieldagent.system.log_lines import complain
+
+        complain("no room is left where it writes, or its output goes")
+        return IO_FAILED
 
 
 def _carry_out(words: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ from fieldagent.package.package import Message
 from fieldagent.system.log_lines import EscapingFormatter
 from fieldagent.system.terminal import escaped, escaped_lines
 from fieldagent.wire.envelope import Entry, encode
-from tests.processes import MODULE, PATIENCE, agent, free_port, sky
+from tests.processes import MODULE, PATIENCE, administer, agent, free_port, sky
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\rconfirmed: base has it\nSOS\u202etxt.exe\x7f\x00"
 SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\rconfirmed: base has it\nSOS\u202etxt.exe\x7f\x00"
@@ -59,6 +59,41 @@ def test_what_a_terminal_has_no_letters_for_ends_no_command(tmp_path: Path) -> N
         done = subprocess.run(listing, capture_output=True, env=latin, timeout=PATIENCE)
     assert r"Grüße, \u4e16\u754c" in done.stdout.decode("latin-1")
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
+def test_output_that_finds_no_room_is_told_in_words(tmp_path: Path, unbuffered: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    listing = [*MODULE, "hub", "user", "list", "--database", database]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            listing, stdout=full, stderr=subprocess.PIPE, env=environment, timeout=PATIENCE
+        )
+    told = b"fieldagent: no room is left where it writes, or its output goes\n"
+    assert (done.returncode, done.stderr) == (74, told)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_what_is_closed_says_nothing_and_is_told_nothing(tmp_path: Path, closed: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    for words, code in (
+        (["send", "message", "-", "--port", "1"], 2 if closed == "<&-" else 69),
+        (["hub", "user", "list", "--database", database], 0),
+    ):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", *MODULE, *words]
+        done = subprocess.run(command, input=b"hut", capture_output=True, timeout=PATIENCE)
+        assert (done.returncode, b"Traceback" in done.stderr) == (code, False), done.stderr
+
+
+def test_a_number_that_nobody_could_have_names_nobody(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        words = ["send", "message", "hi", "--to", "9" * 5000, "--port", str(kit.port)]
+        done = subprocess.run([*MODULE, *words], capture_output=True, timeout=PATIENCE)
+        assert kit.call("GET", "/api/packages").body["packages"] == []
+    assert b"Traceback" not in done.stderr and done.stderr.startswith(b"fieldagent: nothing was")
 
 
 def test_a_log_line_is_one_line_and_a_traceback_stays_readable() -> None:

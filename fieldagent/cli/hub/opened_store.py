@@ -79,14 +79,13 @@ def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
     whoever reads a key has one that is in the database. Returns its exit code."""
 
     def carry_out(db: Db) -> tuple[int, str, str]:
-        # Anew at each try: PostgreSQL may have a transaction done again.
         with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as complained:
             code = operation(db, time.time())
         return code, told.getvalue(), complained.getvalue()
 
     code, told, complained = store.once(carry_out)
-    sys.stdout.write(told)
-    sys.stderr.write(complained)
+    print(told, end="")
+    print(complained, end="", file=sys.stderr)
     return code
 
 

@@ -61,7 +61,8 @@ def _send(
 
 def _whom(named: str | None) -> str | int | None:
     """A user's number as one."""
-    return int(named) if named and named.lstrip("-").isdecimal() and named.isascii() else named
+    is_number = named and named.lstrip("-").isdecimal() and named.isascii() and len(named) < 20
+    return int(named) if named and is_number else named
 
 
 def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:

@@ -142,7 +142,7 @@ class SyntheticItems:
         id_, moment, signed = (
             request.headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
         )
-        if self.secret and moment.isdigit():
+        if self.secret and moment.isascii() and moment.isdigit() and len(moment) < 19:
             made = signature.headers(id_, request.body, now=int(moment), secrets=[self.secret])
             if hmac.compare_digest(dict(made)["webhook-signature"].encode(), signed.encode()):
                 return Response(204)
