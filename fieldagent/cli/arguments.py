@@ -275,7 +275,7 @@ def _add_watching(commands: Subparsers) -> None:
     _add_local(sent)
     queue = command(commands, "queue", ("cli.kit.watch", "queue"), "show or clear what waits")
     queue.add_argument("--channel", **CHANNEL)
-    queue.add_argument("--clear", action="store_true", help="cancel all of it")
+    queue.add_argument("--clear", action="store_true", help="cancel all of it but an open SOS")
     _add_local(queue)
     _add_local(
         command(commands, "status", ("cli.kit.watch", "status"), "show how the agent is doing")

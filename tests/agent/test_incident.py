@@ -9,6 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.agent.test_wrong_clock import Gpsd
 from tests.processes import MODULE, PATIENCE, Agent, agent, sky, until
 
@@ -147,4 +149,29 @@ def test_an_sos_that_is_canceled_before_it_leaves_is_over(tmp_path: Path) -> Non
             "POST", "/api/package/async", {"message": {"content": "help"}, "priority": 100}
         )
         assert kit.call("DELETE", f"/api/package/{waits.body['id']}").status == 200
+        assert kit.call("GET", "/api/sos").body["active"] == 0
+
+
+def test_an_sos_whose_packages_are_all_canceled_before_they_leave_is_over(tmp_path: Path) -> None:
+    """Nothing of it goes any more: that it is open would be no truth."""
+    nobody = {"satellite-port": str(tmp_path / "nobody")}
+    with agent(tmp_path, nobody) as kit:
+        kit.call("POST", "/api/sos", {"text": "leg", "position": {"latitude": 47, "longitude": 8}})
+        first, second = (each["id"] for each in incident(kit)["items"])
+        assert kit.call("DELETE", f"/api/package/{first}").status == 200
+        assert kit.call("GET", "/api/sos").body["active"] == 1
+        assert kit.call("DELETE", f"/api/package/{second}").status == 200
+        assert kit.call("GET", "/api/sos").body["active"] == 0
+
+
+@pytest.mark.parametrize("where", ["", "?channel=Satellite"])
+def test_who_clears_the_queue_leaves_an_open_sos_in_it(tmp_path: Path, where: str) -> None:
+    """It had been open for ever, with nothing of it to go."""
+    with agent(tmp_path) as kit:
+        kit.call("POST", "/api/package/async", {"message": {"content": "all well"}})
+        kit.call("POST", "/api/sos", {"text": "leg broken"})
+        assert kit.call("DELETE", f"/api/queue{where}").body == {"deleted": 1}
+        with sky(tmp_path) as above:
+            above.expect("leg broken")
+        kit.call("DELETE", "/api/sos")
         assert kit.call("GET", "/api/sos").body["active"] == 0

@@ -1,4 +1,4 @@
-"""Takes back what has not left: one Package, all that waits, or every SOS."""
+"""Takes back what has not left: one Package, all that waits but an SOS, or an SOS."""
 
 from __future__ import annotations
 
@@ -60,27 +60,34 @@ class Cancellation:
         return [standing_of(self._journal, sequence) for sequence in sequences]
 
     async def _call_off_unsaid(self, sequence: int) -> None:
-        """Of an incident nothing is left where its only Package was canceled before it left. One
+        """Of an incident nothing is left where all its Packages were canceled before they left. One
         that somebody may have is called off as a whole, and they are told."""
         number = incident.incident_of(self._journal, sequence)
-        if number is None or incident.items(self._journal, number) != [sequence]:
+        if number is None:
             return
-        legs = standing_of(self._journal, sequence).legs.values()
-        goes_on = any(leg.status in (None, Status.DELIVERED) for leg in legs)
-        if not (goes_on or history.may_have_left(self._journal, sequence)):
-            await self._end(number)
+        for each in incident.items(self._journal, number):
+            legs = standing_of(self._journal, each).legs.values()
+            goes_on = any(leg.status in (None, Status.DELIVERED) for leg in legs)
+            if goes_on or history.may_have_left(self._journal, each):
+                return
+        await self._end(number)
 
     async def _end(self, number: int) -> None:
         now = self._journal.clock.now()
         await self._journal.commit(lambda db: incident.call_off(db, number, now))
 
     async def clear(self, channel: Channel | None = None) -> int:
-        """Cancel everything that waits now; tells how many Packages that were.
+        """Cancel everything that waits now but an open SOS, which is called off as a whole; tells
+        how many Packages that were.
 
         In slices, each a commit: an SOS that comes meanwhile is not held up.
         """
         await self._all_is_back()
-        sequences = list({key: None for queue in self._of(channel) for key in queue.waiting()})
+        waiting = {key: None for queue in self._of(channel) for key in queue.waiting()}
+        if (own := incident.open_one(self._journal)) is not None:
+            for sequence in incident.items(self._journal, own.number):
+                waiting.pop(sequence, None)
+        sequences = list(waiting)
         # The newest first: they are the last of their heaps, which need not be swept then.
         sequences.reverse()
         for begin in range(0, len(sequences), SLICE):
