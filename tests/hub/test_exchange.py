@@ -380,6 +380,23 @@ async def test_what_the_link_delivered_meanwhile_is_not_called_in(store: Store) 
         assert await alps.rows("SELECT * FROM mobile_terminated") == []
 
 
+async def test_a_word_that_rode_with_what_the_link_delivered_meanwhile_goes_by_the_link(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += GRACE
+        await alps.sends(2, Entry(9, CheckIn(3600), TIME), way=Bearer.SATELLITE)
+        await alps.satellite()
+        assert said(await collect(alps.mailbox(2))) == [(1, "to Ben")]
+        alps.now += 9999
+        await alps.satellite()
+        assert len(alps.sky.calls) == 1
+        (envelope,) = await collect(alps.mailbox(2))
+        assert [(e.sequence, type(e.content)) for e in envelope.entries] == [(9, Receipt)]
+
+
 async def too_much_for_today(alps: Field, store: Store) -> None:
     """Two messages are due, and the credits that are for no SOS are enough for one."""
     await store.commit(

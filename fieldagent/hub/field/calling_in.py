@@ -17,8 +17,9 @@ from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.failures import Scope, unknown
 from fieldagent.hub.records import mt_copies, operator_trouble, ring_alerts
 from fieldagent.hub.records.operator_book import note_handed_over
+from fieldagent.hub.records.owed import announce_answer
 from fieldagent.hub.records.usage import day_of
-from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.hub.store.contract import Db, earliest, one_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.outcome import Outcome
@@ -187,6 +188,16 @@ def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
     """Its pieces, which are none where it holds receipts alone; None: it was dropped before."""
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
+
+
+def forgo(db: Db, call: OperatorCall) -> None:
+    """Drop what nobody needs any more; words to its kit that are in it wait for the next way."""
+    receipts = _receipts_in(db, call)
+    if drop(db, call) is None or not receipts:
+        return
+    among, these = one_of(db, receipts)
+    db.execute(f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {among}", *these)
+    announce_answer(db, call.device)
 
 
 def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> None:
