@@ -472,8 +472,14 @@ async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) 
         before = len(alps.sky.taken)
         arrived = frozenset(parts) - {1}
         digest = digest_of_slices(parts[index] for index in sorted(arrived))
-        await alps.sends(2, Entry(whole.sequence, Report(len(parts), arrived, digest)))
-        await alps.satellite()
+        for _ in range(2):  # it asks again while the operator takes nothing
+            alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
+            asked = Entry(whole.sequence, Report(len(parts), arrived, digest), int(alps.now))
+            await alps.sends(2, asked)
+            await alps.satellite()
+            alps.now += 3600
+        for _ in range(2):
+            await alps.satellite()
         assert [body for _, body in alps.sky.taken[before:]] == [alps.sky.taken[2][1]]
 
 
