@@ -407,6 +407,25 @@ async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
     assert hub.book.handed == {"mt-1": "Delivery Success"}
 
 
+@pytest.mark.parametrize(("status", "followed"), [(404, True), (400, True), (401, False)])
+async def test_one_that_they_do_not_know_holds_up_none_behind_it(
+    tmp_path: Path, status: int, followed: bool
+) -> None:
+    hub = Hub()
+    hub.book.handed |= {"gone": "", "mt-1": ""}
+
+    async def answer(asked: Request) -> Response:
+        known = json.loads(asked.body or b"")["message"] != "gone"
+        return json_response({"status": "Delivery Success"}) if known else Response(status)
+
+    async with serving(anybody(answer)) as url:
+        own(tmp_path)
+        api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
+        with pytest.raises(cloudloop._Refused):
+            await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._follow()
+    assert hub.book.handed == {"gone": "", "mt-1": "Delivery Success" if followed else ""}
+
+
 @pytest.mark.parametrize(
     ("answer", "left"),
     [
