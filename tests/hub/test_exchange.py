@@ -20,7 +20,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import ITEM_BYTES_MAX
-from fieldagent.wire.credit import CREDIT_BYTES
+from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import (
     Contact,
     Entry,
@@ -438,6 +438,22 @@ async def test_nothing_rides_with_an_sos_on_its_reserve(store: Store) -> None:
         _, body = alps.sky.taken[-1]
         assert said([decode(body)]) == [(1, "help")]
         assert len(body) <= CREDIT_BYTES
+
+
+@pytest.mark.parametrize(("budget", "goes"), [(22, 0), (23, 21)])
+async def test_the_name_ahead_of_a_large_item_takes_nothing_of_the_reserve(
+    store: Store, budget: int, goes: int
+) -> None:
+    """Its fragments take 20 credits, the name of who sends it one more."""
+    async with field(store) as alps:
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET credits_per_day = ?, sos_reserve = 2", budget)
+        )
+        await alps.push(Data(bytes(range(256)) * 3), target=2)
+        alps.now += GRACE
+        for _ in range(8):
+            await alps.satellite()
+        assert sum(credits_for(len(body)) for _, body in alps.sky.taken) == goes
 
 
 async def test_what_a_kit_relies_on_is_answered_though_a_message_waits_for_credits(

@@ -175,7 +175,9 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
         # The device's modem is another than when it was pushed, or it may come over a link.
         wait_for_link(db, large.item, device.id, str(error))
         return 0
-    if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:
+    new = introduction(db, device, large.sender)
+    ahead = [encode([entry], origin=large.sender, key=account.key) for _, entry in new]
+    if allowed is not None and sum(map(credits_for, map(len, (*ahead, *bodies)))) > allowed:
         _wait_for_credits(db, device.id, [large], now)
         return 0
     _introduce(db, account, large, now)
