@@ -100,7 +100,7 @@ async def carry_out(
         operator = operators.get(call.operator)
         if operator is None:
             verdict = Verdict(Outcome.NOT_SENT, not_set_up(call.operator))
-        elif not await store.read(lambda db: needed(db, call)):
+        elif not await store.read(lambda db: needed(db, call, clock())):
             await store.commit(lambda db: forgo(db, call))
             return
         else:
