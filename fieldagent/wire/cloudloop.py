@@ -89,7 +89,10 @@ def _location(network: Mapping[str, Any]) -> tuple[float, float, int] | None:
     numbers = [found.get(name) for name in ("latitude", "longitude", "cep")]
     if not all(type(each) in (int, float) for each in numbers):
         return None
-    latitude, longitude, radius = map(float, numbers)  # type: ignore[arg-type]
+    try:
+        latitude, longitude, radius = map(float, numbers)  # type: ignore[arg-type]
+    except OverflowError:
+        return None
     if not (abs(latitude) <= 90 and abs(longitude) <= 180 and 0 <= radius < 100_000):
         return None
     return latitude, longitude, round(radius)
@@ -136,7 +139,7 @@ def read_records(document: object) -> list[Record]:
     for each in listed:
         try:
             found.append(_record(each))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             continue
     return sorted(found, key=lambda record: record.at)
 

@@ -150,6 +150,13 @@ async def test_one_that_comes_again_is_taken_once(tmp_path: Path) -> None:
         assert len(hub.taken) == 1
 
 
+async def test_a_place_that_is_none_keeps_back_no_message(tmp_path: Path) -> None:
+    async with webhook(tmp_path) as (hub, url):
+        place = {"latitude": 10**400, "longitude": 7, "cep": 3}
+        assert (await bring(url, lingo(imt={"location": place}))).status == 200
+        assert (hub.taken, hub.where) == ([(IMEI, b"Hello", "")], None)
+
+
 async def test_a_stranger_is_refused_before_the_body_is_read(tmp_path: Path) -> None:
     async with webhook(tmp_path) as (hub, url):
         reply = await bring(url, lingo(), "x" * 32)
@@ -316,7 +323,9 @@ def history(body: bytes, *, direction: str = "MT", thing: str = THING, id_: str 
         "thing": thing,
         "direction": direction,
     }
-    return json_response({"messageRecords": [record, {"id": "broken"}]})
+    odd = {**record, "id": "odd", "size": float("inf")}
+    listed = json.dumps({"messageRecords": [record, odd, {"id": "broken"}]}).encode()
+    return Response(200, listed, "application/json")
 
 
 @pytest.mark.parametrize("body", [b"down", bytes(500)])
