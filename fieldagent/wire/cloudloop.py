@@ -56,15 +56,21 @@ def read_lingo(document: object) -> Lingo:
         raise RemoteProtocolError("it is of neither an SBD nor an IMT modem")
     body = from_base64(document.get("message") or "")
     return Lingo(
-        str(document.get("id") or "")[:SHOWN],
+        _name(document.get("id")),
         imei,
-        str(identity.get("thingId") or "")[:SHOWN],
+        _name(identity.get("thingId")),
         kind,
         body,
-        str(network.get("topic") or "").removeprefix("IMT_TOPIC_"),
+        _name(network.get("topic")).removeprefix("IMT_TOPIC_"),
         _location(network),
         _fault(network, body),
     )
+
+
+def _name(value: object) -> str:
+    """Return what they call something, as any database can hold it."""
+    name = str(value or "")[:SHOWN].replace("\0", "?")
+    return name.encode("utf-8", "replace").decode()
 
 
 def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -148,8 +154,8 @@ def _record(each: Mapping[str, Any]) -> Record:
     moment = datetime.fromisoformat(each["at"])
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Record(
-        str(each["id"]),
-        str(each["thing"]),
+        _name(each["id"]),
+        _name(each["thing"]),
         str(each.get("type", "")).lower(),
         each.get("direction") == "MT",
         moment.timestamp(),

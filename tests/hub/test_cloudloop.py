@@ -23,6 +23,7 @@ from fieldagent.hub.records.operator_book import OperatorBook
 from fieldagent.hub.store.contract import Store
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.supervisor import log_fault
+from fieldagent.wire.cloudloop import read_lingo
 from fieldagent.wire.outcome import Outcome
 from tests.http.serving import anybody
 from tests.hub.field import field_of
@@ -155,6 +156,17 @@ async def test_a_place_that_is_none_keeps_back_no_message(tmp_path: Path) -> Non
         place = {"latitude": 10**400, "longitude": 7, "cep": 3}
         assert (await bring(url, lingo(imt={"location": place}))).status == 200
         assert (hub.taken, hub.where) == ([(IMEI, b"Hello", "")], None)
+
+
+@pytest.mark.parametrize("name", ["a\0", "a\ud800"])
+async def test_a_name_that_no_database_holds_keeps_back_no_message(store: Store, name: str) -> None:
+    async with field_of(store) as alps:
+        hub = Hub()
+        lent = hub.lent()._replace(book=OperatorBook(store, "cloudloop", alps.clock))
+        document = lingo(id=name, identity={"hardware": {"imei": IMEI}, "thingId": name})
+        for _ in range(2):
+            await cloudloop.take_lingo(read_lingo(document), "RAW", lent)
+        assert hub.taken == [(IMEI, b"Hello", "")]
 
 
 async def test_a_stranger_is_refused_before_the_body_is_read(tmp_path: Path) -> None:
