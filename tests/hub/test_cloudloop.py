@@ -418,6 +418,16 @@ async def test_a_long_absence_is_asked_for_day_by_day(tmp_path: Path) -> None:
     assert spans[0][0] < spans[0][1] == spans[1][0]
 
 
+async def test_a_clock_that_was_ahead_once_keeps_back_nothing(tmp_path: Path) -> None:
+    hub = Hub()
+    hub.book.until = NOW + 30 * 86_400
+    await hub.book.learn(IMEI, "imt", THING)
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetMessageRecords"] = history(b"missed", direction="MO")
+        await fetch(tmp_path, url, hub)
+    assert (hub.taken, hub.book.until) == ([(IMEI, b"missed", "")], NOW)
+
+
 async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
     hub = Hub()
     hub.book.handed["mt-1"] = ""

@@ -298,7 +298,8 @@ class _Fetch:
     async def _catch_up(self) -> None:
         now = self._host.clock()
         known = await self._book.fetched()
-        since = now - MARGIN if known is None else max(known - MARGIN, now - LONGEST)
+        # A clock that was ahead once must not keep back all until then.
+        since = now - MARGIN if known is None else max(min(known, now) - MARGIN, now - LONGEST)
         while since < now:
             until = min(now, since + SLICE)
             for record in await self._api.records(since, until):
