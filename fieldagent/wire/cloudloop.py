@@ -56,15 +56,21 @@ def read_lingo(document: object) -> Lingo:
         raise RemoteProtocolError("it is of neither an SBD nor an IMT modem")
     body = from_base64(document.get("message") or "")
     return Lingo(
-        str(document.get("id") or "")[:SHOWN],
+        _name(document.get("id")),
         imei,
-        str(identity.get("thingId") or "")[:SHOWN],
+        _name(identity.get("thingId")),
         kind,
         body,
-        str(network.get("topic") or "").removeprefix("IMT_TOPIC_"),
+        _name(network.get("topic")).removeprefix("IMT_TOPIC_"),
         _location(network),
         _fault(network, body),
     )
+
+
+def _name(value: object) -> str:
+    """Return what they call something, as any database can hold it."""
+    name = str(value or "")[:SHOWN].replace("\0", "?")
+    return name.encode("utf-8", "replace").decode()
 
 
 def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -89,7 +95,10 @@ def _location(network: Mapping[str, Any]) -> tuple[float, float, int] | None:
     numbers = [found.get(name) for name in ("latitude", "longitude", "cep")]
     if not all(type(each) in (int, float) for each in numbers):
         return None
-    latitude, longitude, radius = map(float, numbers)  # type: ignore[arg-type]
+    try:
+        latitude, longitude, radius = map(float, numbers)  # type: ignore[arg-type]
+    except OverflowError:
+        return None
     if not (abs(latitude) <= 90 and abs(longitude) <= 180 and 0 <= radius < 100_000):
         return None
     return latitude, longitude, round(radius)
@@ -136,7 +145,7 @@ def read_records(document: object) -> list[Record]:
     for each in listed:
         try:
             found.append(_record(each))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             continue
     return sorted(found, key=lambda record: record.at)
 
@@ -145,8 +154,8 @@ def _record(each: Mapping[str, Any]) -> Record:
     moment = datetime.fromisoformat(each["at"])
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Record(
-        str(each["id"]),
-        str(each["thing"]),
+        _name(each["id"]),
+        _name(each["thing"]),
         str(each.get("type", "")).lower(),
         each.get("direction") == "MT",
         moment.timestamp(),

@@ -14,7 +14,7 @@ import pytest
 from fieldagent.hub.access import directory
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.field import check_in
+from fieldagent.hub.field import check_in, kit_watch
 from fieldagent.hub.field.check_in import DAY, PATIENCE, Rule
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
@@ -119,6 +119,24 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         )
         assert (await store.commit(acknowledge)).state == "seen"
         assert await alps.rows("SELECT count(*) FROM receipt") == [(0,)]
+
+
+async def test_a_fault_in_another_look_keeps_no_kit_from_being_missed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(db: Db, now: float = 0.0) -> Any:
+        raise ZeroDivisionError
+
+    everywhere = ((lambda db: 0.0, fails), *kit_watch.WATCHED, (fails, fails))
+    monkeypatch.setattr(kit_watch, "WATCHED", everywhere)
+    async with field_of(store) as alps:
+        await expect(alps)
+        alps.now += 3600
+        with pytest.raises(ExceptionGroup) as raised:
+            await kit_watch.run(store, clock=alps.clock)
+        assert len(raised.value.exceptions) == 2
+        assert (await standing(alps))["state"] == "late"
+    assert "No word from kit 1" in caplog.text
 
 
 async def test_any_item_is_a_check_in_also_a_late_one(store: Store) -> None:

@@ -23,6 +23,7 @@ from fieldagent.hub.records.operator_book import OperatorBook
 from fieldagent.hub.store.contract import Store
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.supervisor import log_fault
+from fieldagent.wire.cloudloop import read_lingo
 from fieldagent.wire.outcome import Outcome
 from tests.http.serving import anybody
 from tests.hub.field import field_of
@@ -148,6 +149,24 @@ async def test_one_that_comes_again_is_taken_once(tmp_path: Path) -> None:
         for _ in range(3):
             assert (await bring(url, lingo())).status == 200
         assert len(hub.taken) == 1
+
+
+async def test_a_place_that_is_none_keeps_back_no_message(tmp_path: Path) -> None:
+    async with webhook(tmp_path) as (hub, url):
+        place = {"latitude": 10**400, "longitude": 7, "cep": 3}
+        assert (await bring(url, lingo(imt={"location": place}))).status == 200
+        assert (hub.taken, hub.where) == ([(IMEI, b"Hello", "")], None)
+
+
+@pytest.mark.parametrize("name", ["a\0", "a\ud800"])
+async def test_a_name_that_no_database_holds_keeps_back_no_message(store: Store, name: str) -> None:
+    async with field_of(store) as alps:
+        hub = Hub()
+        lent = hub.lent()._replace(book=OperatorBook(store, "cloudloop", alps.clock))
+        document = lingo(id=name, identity={"hardware": {"imei": IMEI}, "thingId": name})
+        for _ in range(2):
+            await cloudloop.take_lingo(read_lingo(document), "RAW", lent)
+        assert hub.taken == [(IMEI, b"Hello", "")]
 
 
 async def test_a_stranger_is_refused_before_the_body_is_read(tmp_path: Path) -> None:
@@ -316,7 +335,9 @@ def history(body: bytes, *, direction: str = "MT", thing: str = THING, id_: str 
         "thing": thing,
         "direction": direction,
     }
-    return json_response({"messageRecords": [record, {"id": "broken"}]})
+    odd = {**record, "id": "odd", "size": float("inf")}
+    listed = json.dumps({"messageRecords": [record, odd, {"id": "broken"}]}).encode()
+    return Response(200, listed, "application/json")
 
 
 @pytest.mark.parametrize("body", [b"down", bytes(500)])
@@ -397,6 +418,16 @@ async def test_a_long_absence_is_asked_for_day_by_day(tmp_path: Path) -> None:
     assert spans[0][0] < spans[0][1] == spans[1][0]
 
 
+async def test_a_clock_that_was_ahead_once_keeps_back_nothing(tmp_path: Path) -> None:
+    hub = Hub()
+    hub.book.until = NOW + 30 * 86_400
+    await hub.book.learn(IMEI, "imt", THING)
+    async with service(tmp_path) as (played, _, url):
+        played.answers["GetMessageRecords"] = history(b"missed", direction="MO")
+        await fetch(tmp_path, url, hub)
+    assert (hub.taken, hub.book.until) == ([(IMEI, b"missed", "")], NOW)
+
+
 async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
     hub = Hub()
     hub.book.handed["mt-1"] = ""
@@ -405,6 +436,25 @@ async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
         api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
         await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._follow()
     assert hub.book.handed == {"mt-1": "Delivery Success"}
+
+
+@pytest.mark.parametrize(("status", "followed"), [(404, True), (400, True), (401, False)])
+async def test_one_that_they_do_not_know_holds_up_none_behind_it(
+    tmp_path: Path, status: int, followed: bool
+) -> None:
+    hub = Hub()
+    hub.book.handed |= {"gone": "", "mt-1": ""}
+
+    async def answer(asked: Request) -> Response:
+        known = json.loads(asked.body or b"")["message"] != "gone"
+        return json_response({"status": "Delivery Success"}) if known else Response(status)
+
+    async with serving(anybody(answer)) as url:
+        own(tmp_path)
+        api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
+        with pytest.raises(cloudloop._Refused):
+            await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._follow()
+    assert hub.book.handed == {"gone": "", "mt-1": "Delivery Success" if followed else ""}
 
 
 @pytest.mark.parametrize(

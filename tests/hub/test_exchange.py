@@ -20,7 +20,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import ITEM_BYTES_MAX
-from fieldagent.wire.credit import CREDIT_BYTES
+from fieldagent.wire.credit import CREDIT_BYTES, credits_for
 from fieldagent.wire.envelope import (
     Contact,
     Entry,
@@ -380,6 +380,23 @@ async def test_what_the_link_delivered_meanwhile_is_not_called_in(store: Store) 
         assert await alps.rows("SELECT * FROM mobile_terminated") == []
 
 
+async def test_a_word_that_rode_with_what_the_link_delivered_meanwhile_goes_by_the_link(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
+        await alps.push(Message("to Ben"), target=2)
+        alps.now += GRACE
+        await alps.sends(2, Entry(9, CheckIn(3600), TIME), way=Bearer.SATELLITE)
+        await alps.satellite()
+        assert said(await collect(alps.mailbox(2))) == [(1, "to Ben")]
+        alps.now += 9999
+        await alps.satellite()
+        assert len(alps.sky.calls) == 1
+        (envelope,) = await collect(alps.mailbox(2))
+        assert [(e.sequence, type(e.content)) for e in envelope.entries] == [(9, Receipt)]
+
+
 async def too_much_for_today(alps: Field, store: Store) -> None:
     """Two messages are due, and the credits that are for no SOS are enough for one."""
     await store.commit(
@@ -423,6 +440,22 @@ async def test_nothing_rides_with_an_sos_on_its_reserve(store: Store) -> None:
         assert len(body) <= CREDIT_BYTES
 
 
+@pytest.mark.parametrize(("budget", "goes"), [(22, 0), (23, 21)])
+async def test_the_name_ahead_of_a_large_item_takes_nothing_of_the_reserve(
+    store: Store, budget: int, goes: int
+) -> None:
+    """Its fragments take 20 credits, the name of who sends it one more."""
+    async with field(store) as alps:
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET credits_per_day = ?, sos_reserve = 2", budget)
+        )
+        await alps.push(Data(bytes(range(256)) * 3), target=2)
+        alps.now += GRACE
+        for _ in range(8):
+            await alps.satellite()
+        assert sum(credits_for(len(body)) for _, body in alps.sky.taken) == goes
+
+
 async def test_what_a_kit_relies_on_is_answered_though_a_message_waits_for_credits(
     store: Store,
 ) -> None:
@@ -455,8 +488,14 @@ async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) 
         before = len(alps.sky.taken)
         arrived = frozenset(parts) - {1}
         digest = digest_of_slices(parts[index] for index in sorted(arrived))
-        await alps.sends(2, Entry(whole.sequence, Report(len(parts), arrived, digest)))
-        await alps.satellite()
+        for _ in range(2):  # it asks again while the operator takes nothing
+            alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
+            asked = Entry(whole.sequence, Report(len(parts), arrived, digest), int(alps.now))
+            await alps.sends(2, asked)
+            await alps.satellite()
+            alps.now += 3600
+        for _ in range(2):
+            await alps.satellite()
         assert [body for _, body in alps.sky.taken[before:]] == [alps.sky.taken[2][1]]
 
 

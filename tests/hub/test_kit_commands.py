@@ -7,6 +7,8 @@ import pytest
 
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field.command_cost import cost
+from fieldagent.hub.operator.contract import Verdict
+from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import LIFE, GivenCommand
 from fieldagent.hub.store.contract import Db, Store
@@ -15,6 +17,7 @@ from fieldagent.wire import answer_text
 from fieldagent.wire.command import VERBS, RemoteCommand, Verb
 from fieldagent.wire.command_proof import command_key, prove
 from fieldagent.wire.envelope import Entry, decode, derive_key
+from fieldagent.wire.outcome import Outcome
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of
 from tests.wire.test_command import written
 
@@ -105,6 +108,30 @@ async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_
         await alps.sends(KIT, answer(number), way=Bearer.SATELLITE, key=MO)
         rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=1))
         assert rows[0]["answeredBy"] == "satellite" and rows[0]["answer"] == "well"
+
+
+async def test_what_the_operator_did_not_take_goes_no_more_once_the_link_has_brought_it(
+    store: Store,
+) -> None:
+    async with field_of(store) as alps:
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, DIRECTIP[-5])]
+        number = await give(alps, "", RemoteCommand(2))
+        alps.now += GRACE
+        assert await brought_by_satellite(alps) == []
+        assert await brought_by_link(alps) == [number]
+        alps.now += 9999
+        assert await brought_by_satellite(alps) == []
+        assert len(alps.sky.calls) == 1
+
+
+async def test_one_that_is_over_before_the_operator_takes_it_does_not_go(store: Store) -> None:
+    async with field_of(store) as alps:
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, DIRECTIP[-5])]
+        number = await give(alps, "satellite")
+        assert await brought_by_satellite(alps) == []
+        alps.now += LIFE
+        assert await state(alps, number) == "expired"
+        assert await brought_by_satellite(alps) == []
 
 
 async def test_without_credits_it_waits_for_the_next_day(store: Store) -> None:

@@ -15,12 +15,15 @@ from typing import Any
 from fieldagent.hub.field.mobile_terminated import REACHED, due
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.failures import Scope, unknown
-from fieldagent.hub.records import mt_copies, operator_trouble, ring_alerts
+from fieldagent.hub.records import commands, mt_copies, operator_trouble, ring_alerts
 from fieldagent.hub.records.operator_book import note_handed_over
+from fieldagent.hub.records.owed import announce_answer
 from fieldagent.hub.records.usage import day_of
-from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.hub.store.contract import Db, earliest, one_of
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.credit import credits_for
+from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
 
 CALL_SECONDS = 120.0
@@ -189,6 +192,16 @@ def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
 
 
+def forgo(db: Db, call: OperatorCall) -> None:
+    """Drop what nobody needs any more; words to its kit that are in it wait for the next way."""
+    receipts = _receipts_in(db, call)
+    if drop(db, call) is None or not receipts:
+        return
+    among, these = one_of(db, receipts)
+    db.execute(f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {among}", *these)
+    announce_answer(db, call.device)
+
+
 def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> None:
     if count > 1:
         db.execute(
@@ -227,11 +240,17 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
     )
 
 
-def needed(db: Db, call: OperatorCall) -> bool:
-    """Return whether something in the message still waits: the IP link may have been quicker."""
+def needed(db: Db, call: OperatorCall, now: float) -> bool:
+    """Return whether something in the message still waits: the IP link may have been quicker, and a
+    command is over that nobody has brought in time."""
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
     pieces = [piece for (listed,) in rows for piece in json.loads(listed)]
-    return not pieces or any(
+    if not pieces:
+        orders = [e for e in decode(call.body).entries if isinstance(e.content, RemoteCommand)]
+        return not orders or any(
+            commands.is_under_way(db, call.device, each.sequence, now) for each in orders
+        )
+    return any(
         db.execute(
             "SELECT 1 FROM delivery WHERE item = ? AND device = ? AND state IN ('packed', 'sent')",
             item,

@@ -14,6 +14,7 @@ from fieldagent.hub.places import routes
 from fieldagent.hub.records import alarm, shifts, wordless
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.store.group import NOT_STORED
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +34,25 @@ WATCHED = (
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
     """Look for ever at what falls due among the kits, and log what to warn of; while nothing can be
-    stored, it waits. Raises StoreFailed."""
+    stored, it waits. Raises StoreFailed; what else is raised is raised once all have been looked
+    at: a fault in one keeps nobody from being missed by another."""
     while True:
         written = store.heard(ANYTHING)
         soonest = 0.0
         with told_once():
-            times = [await store.read(when) for when, _ in WATCHED]
-            for at, (_, look) in zip(times, WATCHED, strict=True):
-                if at <= clock():
-                    for text in await store.commit(partial(look, now=clock())):
-                        log.warning("%s", text)
+            times: list[float] = []
+            faults: list[Exception] = []
+            for when, look in WATCHED:
+                try:
+                    times.append(at := await store.read(when))
+                    if at <= clock():
+                        for text in await store.commit(partial(look, now=clock())):
+                            log.warning("%s", text)
+                except NOT_STORED:
+                    raise
+                except Exception as error:
+                    faults.append(error)
+            if faults:
+                raise ExceptionGroup("some looks at the kits failed", faults)
             soonest = min(times)
         await idle.until_due(written, soonest - clock(), beat=EVERY)

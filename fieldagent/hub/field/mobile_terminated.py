@@ -175,7 +175,9 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
         # The device's modem is another than when it was pushed, or it may come over a link.
         wait_for_link(db, large.item, device.id, str(error))
         return 0
-    if allowed is not None and sum(map(credits_for, map(len, bodies))) > allowed:
+    new = introduction(db, device, large.sender)
+    ahead = [encode([entry], origin=large.sender, key=account.key) for _, entry in new]
+    if allowed is not None and sum(map(credits_for, map(len, (*ahead, *bodies)))) > allowed:
         _wait_for_credits(db, device.id, [large], now)
         return 0
     _introduce(db, account, large, now)
@@ -232,8 +234,8 @@ def _fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
 
 
 def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
-    """The device lacks fragments of an item: each becomes a message once more. False where the
-    report is of another item that had this number."""
+    """The device lacks fragments of an item: each becomes a message once more, unless it waits as
+    one. False where the report is of another item that had this number."""
     rows = db.execute(
         "SELECT item.id, item.sender, device.air_key, device.modem FROM delivery"
         " JOIN item ON item.id = delivery.item JOIN device ON device.id = delivery.device"
@@ -254,12 +256,19 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
             return False
         if report.digest != digest_of_slices(arrived):
             return False
+        waits = _pieces_that_wait(db, device)
         for each in fragments:
-            if each.index not in report.arrived:
+            if each.index not in report.arrived and (item, each.index) not in waits:
                 pieces = [(item, each.index, report.count)]
                 body = _fragment(large, each, secret)
                 _persist(db, device, body, pieces, large.entry.sos, now)
     return True
+
+
+def _pieces_that_wait(db: Db, device: int) -> set[tuple[int, int]]:
+    """Return what no operator has taken yet, by item and position."""
+    rows = db.execute("SELECT pieces FROM mobile_terminated WHERE device = ?", device)
+    return {(item, position) for (listed,) in rows for item, position, _ in json.loads(listed)}
 
 
 def ask_for_fragments(db: Db, now: float) -> int:

@@ -13,7 +13,7 @@ from fieldagent.hub.field.calling_in import (
     CALL_SECONDS,
     OperatorCall,
     claim,
-    drop,
+    forgo,
     give_back,
     is_due,
     needed,
@@ -100,8 +100,8 @@ async def carry_out(
         operator = operators.get(call.operator)
         if operator is None:
             verdict = Verdict(Outcome.NOT_SENT, not_set_up(call.operator))
-        elif not await store.read(lambda db: needed(db, call)):
-            await store.commit(lambda db: drop(db, call))
+        elif not await store.read(lambda db: needed(db, call, clock())):
+            await store.commit(lambda db: forgo(db, call))
             return
         else:
             verdict = await _call_in(operator, call, note_fault)

@@ -298,7 +298,8 @@ class _Fetch:
     async def _catch_up(self) -> None:
         now = self._host.clock()
         known = await self._book.fetched()
-        since = now - MARGIN if known is None else max(known - MARGIN, now - LONGEST)
+        # A clock that was ahead once must not keep back all until then.
+        since = now - MARGIN if known is None else max(min(known, now) - MARGIN, now - LONGEST)
         while since < now:
             until = min(now, since + SLICE)
             for record in await self._api.records(since, until):
@@ -328,12 +329,22 @@ class _Fetch:
         await self._book.note(record.id)
 
     async def _follow(self) -> None:
-        """Follow how far what was handed over has come."""
+        """Follow how far what was handed over has come. One that they do not tell of holds up none
+        behind it."""
+        refused: _Refused | None = None
         for each in await self._book.under_way():
-            state = await self._api.state_of(each.id)
+            try:
+                state = await self._api.state_of(each.id)
+            except _Refused as refusal:
+                if refusal.failure().scope in (Scope.ACCOUNT, Scope.GATEWAY):
+                    raise
+                refused = refusal
+                continue
             if state and state != each.state:
                 log.info("an MT message is, as Cloudloop says: %s", state)
                 await self._book.note_state(each.id, state, ended=state == DONE)
+        if refused is not None:
+            raise refused
 
 
 # What it says of itself.

@@ -104,6 +104,12 @@ def note_packed(db: Db, device: int, number: int) -> None:
     )
 
 
+def is_under_way(db: Db, device: int, number: int, now: float) -> bool:
+    """Return whether one that is in a message to the operator still has to come to its kit."""
+    sql = "SELECT 1 FROM command WHERE device = ? AND number = ? AND state = 'packed'"
+    return bool(db.execute(f"{sql} AND expires > ?", device, number, now))
+
+
 def put_off(db: Db, device: int, number: int, until: float, why: str) -> None:
     """It waits until then; `why` is for people."""
     db.execute(

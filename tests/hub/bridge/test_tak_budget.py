@@ -27,7 +27,7 @@ from fieldagent.hub.bridge.tenure import HOLDS
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import Location, Message
+from fieldagent.package.package import Location, Message, Waypoint
 from fieldagent.package.reach import Rung
 from fieldagent.wire import tak_map
 from fieldagent.wire.cot import EVENT_BYTES_MAX, CotPoint, encode
@@ -332,6 +332,17 @@ async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
         (envelope,) = await collect(alps.mailbox(1))
         (content,) = [each.content for each in envelope.entries if each.sequence == 1][-1:]
         assert (content.name, content.notes) == ("hut\N{REPLACEMENT CHARACTER}", "dry")  # type: ignore[union-attr]
+
+
+async def test_a_marker_that_is_sent_to_several_users_comes_to_each(store: Store) -> None:
+    async with mountain(store) as alps:
+        placed = PlacedMarker("hut", "", CotPoint(46.5, 8.1), tak_map.at(alps.now), ())
+        sent, inbox = SentMarker(BRAVO, "marker-1", placed), TakInbox(1, RULES)
+        for member in (1, 2):
+            take = partial(inward.take_marker, inbox=inbox, member=member, sent=sent, now=alps.now)
+            assert (await alps.store.commit(take)).became is Became.TAKEN
+            (envelope,) = await collect(alps.mailbox(member))
+            assert any(isinstance(each.content, Waypoint) for each in envelope.entries)
 
 
 async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -> None:

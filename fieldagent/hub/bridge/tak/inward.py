@@ -94,7 +94,8 @@ def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: flo
         visible(placed.notes)[:NOTES_MAX] or None,
     )
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
-    version = f"{sent.uid[:60]} {placed.at:%Y%m%dT%H%M%S}"
+    # It may be sent to several users, by one event: each is to have it.
+    version = f"{sent.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
     return _take(db, inbox, posting, sent.author, version, now)
 
 
