@@ -17,7 +17,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from math import inf
@@ -28,6 +28,7 @@ from urllib.parse import quote
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.people.contract import (
     FromHandheld,
@@ -129,6 +130,8 @@ class MeshcorePeople:
         self._is_full = False
         self._own_texts = OwnTexts(clock)
         self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
+        self._wrote = b""
+        """Whose message came last, until their battery is asked for."""
         self._ask_battery_at: dict[bytes, float] = {}
         self._turns = trio.Semaphore(AT_ONCE)
 
@@ -154,6 +157,11 @@ class MeshcorePeople:
         while True:
             if self._heard:
                 return self._heard.popleft()
+            # Only now: the radio may be lost over that, and what was heard with it.
+            wrote, self._wrote = self._wrote, b""
+            if wrote:
+                await self._ask_battery(wrote)
+                continue
             if self._may_wait:
                 await self._fetch()
                 continue
@@ -199,7 +207,9 @@ class MeshcorePeople:
             return
         there = self._called(message.sender)
         if not there:
-            await self._learn_contacts()
+            # A radio that is lost over this has forgotten the message all the same.
+            with suppress(RadioLost):
+                await self._learn_contacts()
             there = self._called(message.sender)
         if len(there) == 1 and there[0].type != ContactType.CHAT:
             return
@@ -211,8 +221,7 @@ class MeshcorePeople:
         spoken = Spoken(message.text, True, key=key)
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
         self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
-        if key:
-            await self._ask_battery(key)
+        self._wrote = key
 
     def _hear_on_channel(self, message: CompanionText) -> None:
         name, colon, text = message.text.partition(": ")
