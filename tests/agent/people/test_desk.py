@@ -476,3 +476,12 @@ async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) ->
         await journal.persist(lambda db: db.execute("DELETE FROM handheld_said") and None)
         await journal.persist(handhelds.find_again)
         assert [(each.handle, each.number) for each in handhelds.told_of(journal)] == [(ADA, 5)]
+
+
+@pytest.mark.parametrize("key", ["mesh bridge", "mesh bridge 7b", "MESH"])
+async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, key: str) -> None:
+    """A start looks through them: the part that serves people's radio had failed at each."""
+    async with kits.kit(tmp_path) as kit:
+        await kit.post(key, message={"content": "from the bridge"})
+        await kit.journal.persist(handhelds.find_again)
+        assert handhelds.told_of(kit.journal) == []
