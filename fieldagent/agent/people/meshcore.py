@@ -78,6 +78,10 @@ CHARGES = (
 """Volts of a lithium cell under little load, and what per cent that is about."""
 ON_CHANNEL = "#"
 """What the handle begins with of one who is known by a channel's text alone."""
+_HANDLE = re.compile(
+    rf"{ON_CHANNEL}(?:1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])/.*|(?:[0-9a-f]{{2}}){{6,32}}",
+    re.ASCII | re.DOTALL,
+)
 
 
 class _Unanswered(NamedTuple):
@@ -320,10 +324,10 @@ class MeshcorePeople:
         return getrandbits(48) or 1
 
     async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
-        if handle.startswith(ON_CHANNEL):
-            return await self._say_on_channel(handle, text)
         if not is_handle(handle):
             return TextOutcome(False, "it is no MeshCore radio, and this kit's is one")
+        if handle.startswith(ON_CHANNEL):
+            return await self._say_on_channel(handle, text)
         async with self._turns:
             return await self._say(handle, bytes.fromhex(handle), text)
 
@@ -401,7 +405,7 @@ def _charge(volts: float) -> int | None:
 def is_handle(handle: str) -> bool:
     """Return whether a handle is a MeshCore radio's: a public key, its beginning, or a channel's
     name."""
-    return re.fullmatch(f"{ON_CHANNEL}.*|[0-9a-f]{{12,64}}", handle, re.S) is not None
+    return _HANDLE.fullmatch(handle) is not None
 
 
 @asynccontextmanager

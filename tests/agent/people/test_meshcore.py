@@ -467,3 +467,12 @@ async def test_a_person_of_several_radios_is_reached_by_the_kits(tmp_path: Path)
     handles = ("!0000ada0", "ab" * 32)
     assert [meshtastic.RADIO.is_handle(each) for each in handles] == [True, False]
     assert [meshcore.RADIO.is_handle(each) for each in handles] == [False, True]
+
+
+@pytest.mark.parametrize("handle", ["ab" * 31 + "a", "abcdef1234567", "#Team/Ada", "#300/Ada", "#"])
+async def test_what_is_no_radios_handle_is_not_reached(tmp_path: Path, handle: str) -> None:
+    """As somebody may have mistyped it at the hub: the whole radio had failed at each try."""
+    async with bench(tmp_path) as there, opened(there) as people:
+        outcome = await people.say(handle, "hello", 1)
+        assert not outcome.there and "no MeshCore radio" in outcome.why
+    assert not meshcore.is_handle(handle)
