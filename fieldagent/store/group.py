@@ -173,7 +173,13 @@ class GroupCommit(Generic[C]):
         orders, self._orders = self._orders, []
         self._enough = len(orders)
         self.writing_since = trio.current_time()
-        took = await trio.to_thread.run_sync(self._timed, orders)
+        try:
+            took = await trio.to_thread.run_sync(self._timed, orders)
+        except Exception as error:
+            # The system gives no thread now: nobody who waits may wait for ever.
+            took = 0.0
+            for order in orders:
+                order.error = error
         self.writing_since = inf
         for order in orders:
             order.pay(took / len(orders))

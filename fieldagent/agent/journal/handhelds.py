@@ -3,6 +3,7 @@ its way to them. Times are lived seconds where nothing else is said."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
@@ -40,6 +41,8 @@ class Handheld(NamedTuple):
 
 
 _COLUMNS = ", ".join(Handheld._fields)
+_KEY = re.compile(r"mesh (\S+) ([0-9]{1,18})", re.ASCII)
+"""Of a Package that a packet of theirs became; what goes beside it has a word more."""
 
 
 class HandheldSent(NamedTuple):
@@ -168,12 +171,12 @@ def find_again(db: sqlite3.Connection) -> None:
         " (SELECT sequence FROM handheld_said WHERE sequence IS NOT NULL)"
     ).fetchall()
     for sequence, key, accepted in rows:
-        _, handle, number, *beside = key.split()
-        if not beside:
+        # A program's own key may begin like that, too.
+        if found := _KEY.fullmatch(key):
             db.execute(
                 "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence)"
                 " VALUES (?, ?, ?, ?)",
-                (handle, int(number), accepted, sequence),
+                (found[1], int(found[2]), accepted, sequence),
             )
 
 

@@ -106,7 +106,7 @@ class Budget:
 
     def spent(self) -> Spent:
         """Bytes and credits of today, and those that may have been paid."""
-        return spending.spent_on(self._journal, self._name, self._today())
+        return spending.spent_on(self._journal, self._name, self.today())
 
     @property
     def _limit(self) -> int | None:
@@ -153,19 +153,19 @@ class Budget:
         clock = self._journal.clock
         if clock.source():
             return "it is renewed at 00:00 UTC"
-        moment = datetime.fromtimestamp(clock.date(self._today().since + DAY), UTC)
+        moment = datetime.fromtimestamp(clock.date(self.today().since + DAY), UTC)
         return f"it is renewed at {moment:%H:%M} UTC, by a clock that nobody is known to have set"
 
-    def book(self, spent: Spent) -> Operation[None]:
-        """Books it under today, in the commit of what it was spent for."""
-        return spending.spend(self._name, self._today(), spent)
+    def book(self, spent: Spent, day: BudgetDay | None = None) -> Operation[None]:
+        """Books it under today, or a day before, in the commit of what it was spent for."""
+        return spending.spend(self._name, day or self.today(), spent)
 
     def renews_in(self) -> float:
         """Seconds."""
         now, clock = self._clock(), self._journal.clock
         if clock.source():
             return until_midnight(clock.date(now))
-        return self._today().since + DAY - now
+        return self.today().since + DAY - now
 
-    def _today(self) -> BudgetDay:
+    def today(self) -> BudgetDay:
         return day_at(spending.known_day(self._journal), self._clock(), self._journal.clock)

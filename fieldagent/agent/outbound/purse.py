@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
+from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import Budget, DayLimit
 from fieldagent.wire.credit import Tariff
 
@@ -23,6 +24,8 @@ class DayPurse:
         self._budget = Budget(
             name, journal, clock=journal.clock.now, limits=limits, tariff=lambda: Tariff(name)
         )
+        self._paid_on: BudgetDay | None = None
+        """The day on which something was spent last: what is taken off was spent on that."""
 
     def left(self, *, urgent: bool = False) -> int | None:
         return self._budget.left(urgent=urgent)
@@ -31,19 +34,25 @@ class DayPurse:
         return self._budget.spent().credits
 
     async def spend(self, count: int) -> None:
-        await self._journal.persist(self._budget.book(Spent(0, count)))
+        if count > 0:
+            self._paid_on = self._budget.today()
+        await self._book(count, self._paid_on)
+
+    async def _book(self, count: int, day: BudgetDay | None) -> None:
+        await self._journal.persist(self._budget.book(Spent(0, count), day))
 
     @asynccontextmanager
     async def paying(self, count: int) -> AsyncIterator[None]:
         """Book it before anything may leave: a crash between the two costs nobody money. Where what
         follows fails, it is given back."""
+        day = self._budget.today()
         if count:
-            await self.spend(count)
+            await self._book(count, day)
         try:
             yield
         except Exception:
             if count:
-                await self.spend(-count)
+                await self._book(-count, day)
             raise
 
 

@@ -17,7 +17,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from math import inf
@@ -28,6 +28,7 @@ from urllib.parse import quote
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.people.contract import (
     FromHandheld,
@@ -77,6 +78,10 @@ CHARGES = (
 """Volts of a lithium cell under little load, and what per cent that is about."""
 ON_CHANNEL = "#"
 """What the handle begins with of one who is known by a channel's text alone."""
+_HANDLE = re.compile(
+    rf"{ON_CHANNEL}(?:1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])/.*|(?:[0-9a-f]{{2}}){{6,32}}",
+    re.ASCII | re.DOTALL,
+)
 
 
 class _Unanswered(NamedTuple):
@@ -129,6 +134,8 @@ class MeshcorePeople:
         self._is_full = False
         self._own_texts = OwnTexts(clock)
         self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
+        self._wrote = b""
+        """Whose message came last, until their battery is asked for."""
         self._ask_battery_at: dict[bytes, float] = {}
         self._turns = trio.Semaphore(AT_ONCE)
 
@@ -154,6 +161,11 @@ class MeshcorePeople:
         while True:
             if self._heard:
                 return self._heard.popleft()
+            # Only now: the radio may be lost over that, and what was heard with it.
+            wrote, self._wrote = self._wrote, b""
+            if wrote:
+                await self._ask_battery(wrote)
+                continue
             if self._may_wait:
                 await self._fetch()
                 continue
@@ -199,7 +211,9 @@ class MeshcorePeople:
             return
         there = self._called(message.sender)
         if not there:
-            await self._learn_contacts()
+            # A radio that is lost over this has forgotten the message all the same.
+            with suppress(RadioLost):
+                await self._learn_contacts()
             there = self._called(message.sender)
         if len(there) == 1 and there[0].type != ContactType.CHAT:
             return
@@ -211,8 +225,7 @@ class MeshcorePeople:
         spoken = Spoken(message.text, True, key=key)
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
         self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
-        if key:
-            await self._ask_battery(key)
+        self._wrote = key
 
     def _hear_on_channel(self, message: CompanionText) -> None:
         name, colon, text = message.text.partition(": ")
@@ -311,10 +324,10 @@ class MeshcorePeople:
         return getrandbits(48) or 1
 
     async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
-        if handle.startswith(ON_CHANNEL):
-            return await self._say_on_channel(handle, text)
         if not is_handle(handle):
             return TextOutcome(False, "it is no MeshCore radio, and this kit's is one")
+        if handle.startswith(ON_CHANNEL):
+            return await self._say_on_channel(handle, text)
         async with self._turns:
             return await self._say(handle, bytes.fromhex(handle), text)
 
@@ -392,7 +405,7 @@ def _charge(volts: float) -> int | None:
 def is_handle(handle: str) -> bool:
     """Return whether a handle is a MeshCore radio's: a public key, its beginning, or a channel's
     name."""
-    return re.fullmatch(f"{ON_CHANNEL}.*|[0-9a-f]{{12,64}}", handle, re.S) is not None
+    return _HANDLE.fullmatch(handle) is not None
 
 
 @asynccontextmanager

@@ -188,9 +188,9 @@ async def _serving(air: TncModem) -> AsyncIterator[TncModem]:
 
 
 async def _connect(place: str) -> trio.SocketStream:
-    where = urlsplit(place)
     with trio.move_on_after(CONNECT_MAX):
         try:
+            where = urlsplit(place)
             return await trio.open_tcp_stream(where.hostname or "", where.port or 8001)
         except (OSError, ValueError) as error:
             raise RadioLost(f"{place} cannot be reached ({error}): does the TNC run?") from None
@@ -226,8 +226,8 @@ def check_tnc(place: RadioPlace) -> Finding:
         from fieldagent.agent.channels.serial_check import check_serial_port
 
         return check_serial_port(Path(place.port))
-    where = urlsplit(place.port)
     try:
+        where = urlsplit(place.port)
         socket.create_connection((where.hostname or "", where.port or 8001), CHECK_MAX).close()
     except (OSError, ValueError) as error:
         why = reason_of(error)

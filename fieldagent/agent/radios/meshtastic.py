@@ -151,7 +151,10 @@ def _channel(host: MeshtasticHost, name: str) -> int:
 def check_meshtastic(place: RadioPlace) -> Finding:
     """Look whether its port is there, without opening it."""
     if place.port.startswith(TCP):
-        named = bool(urlsplit(place.port).hostname)
+        try:
+            named = bool(urlsplit(place.port).hostname)
+        except ValueError:  # a bracket without its other
+            named = False
         return Finding(named, f"{place.port} is reached once the agent runs" if named else NO_HOST)
     return check_serial_port(Path(place.port))
 

@@ -35,11 +35,11 @@ async def open_line(place: str, baud: int, tcp_port: int) -> AsyncIterator[Seria
         async with open_serial(place, baud) as port:
             yield port
         return
-    parts = urlsplit(place)
     try:
+        parts = urlsplit(place)
         with trio.fail_after(CONNECT_MAX):
             stream = await trio.open_tcp_stream(parts.hostname or "", parts.port or tcp_port)
-    except (OSError, trio.TooSlowError) as error:
+    except (OSError, ValueError, trio.TooSlowError) as error:  # a port or name may be none
         raise PortLost(f"{place} cannot be reached: {str(error) or 'nobody answers'}") from None
     async with stream:
         yield SerialPort(place, stream)

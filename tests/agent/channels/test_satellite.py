@@ -5,7 +5,9 @@ Counted where it matters: at the operator's gateway, and in what the caller is t
 
 from __future__ import annotations
 
+import os
 import random
+import termios
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +20,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent.channels import satellite, satellite_waits, sbd_modem
-from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.outbox import ChannelOutbox
@@ -794,6 +796,23 @@ async def test_a_write_that_a_dead_agent_left_behind_costs_seconds(
         async with agent(sky) as k:
             assert await outcome(k, await k.post()) is Status.DELIVERED
             assert trio.current_time() - began < 30
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_line_that_takes_nothing_for_a_while_is_asked_again(
+    tmp_path: Path, clock: Any
+) -> None:
+    """As that of a hub or an adapter that stalls: the message is read once it goes on."""
+    sky = Sky(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sky.port.run)
+        async with sbd_modem.open_modem(str(tmp_path / "modem"), 19_200, ChannelLink()) as modem:
+            line = os.open(tmp_path / "modem", os.O_RDWR | os.O_NOCTTY)
+            termios.tcflow(line, termios.TCOOFF)
+            assert await modem.read() is None
+            termios.tcflow(line, termios.TCOON)
+            assert await modem.read() is not None
+            os.close(line)
         nursery.cancel_scope.cancel()
 
 

@@ -16,7 +16,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost, TransmitResult
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios.contract import RadioPlace
-from fieldagent.agent.radios.kiss import DESTINATION, TncModem, open_tnc
+from fieldagent.agent.radios.kiss import DESTINATION, TncModem, check_tnc, open_tnc
 from fieldagent.simulator.pty_port import open_pty
 from fieldagent.wire import ax25, kiss
 from tests.kit import RATES
@@ -220,4 +220,13 @@ async def test_a_tnc_that_goes_away_mid_frame_is_told(place: str, tmp_path: Path
 async def test_a_tnc_that_is_not_there_is_told() -> None:
     with pytest.raises(RadioLost, match="does the TNC run"):
         async with open_tnc(RadioPlace("tcp://127.0.0.1:9", callsign="N0CALL"), ChannelLink()):
+            pass
+
+
+@pytest.mark.parametrize("place", ["tcp://[::1", "tcp://tnc:x"])
+async def test_an_address_that_is_none_is_told(place: str) -> None:
+    there = RadioPlace(place, callsign="N0CALL")
+    assert "cannot be reached" in check_tnc(there).text
+    with pytest.raises(RadioLost, match="cannot be reached"):
+        async with open_tnc(there, ChannelLink()):
             pass

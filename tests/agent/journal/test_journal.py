@@ -258,6 +258,37 @@ async def test_an_sos_that_comes_while_the_disk_is_looked_at_is_not_left_behind(
     journal.close()
 
 
+NO_THREAD = """
+import resource, sys, trio
+from pathlib import Path
+from fieldagent.agent.journal.journal import Journal
+
+async def main():
+    journal = Journal(Path(sys.argv[1]))
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**20, hard))
+        try:
+            await journal.commit(lambda db: None)
+        except RuntimeError as error:
+            print(error)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        print(await journal.commit(lambda db: "stored"))
+        nursery.cancel_scope.cancel()
+    journal.close()
+trio.run(main)
+"""
+
+
+def test_who_waits_is_told_where_the_system_gives_no_thread(tmp_path: Path) -> None:
+    """They could not even be cancelled; and the next is stored again."""
+    command = [sys.executable, "-c", NO_THREAD, str(tmp_path / "journal.sqlite3")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert told.stdout.splitlines() == ["can't start new thread", "stored"]
+
+
 ACKNOWLEDGE = """
 import sqlite3, sys, trio
 from pathlib import Path

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import DAY, day_at
+from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.system.lived_time import LivedTime, Reading
+from tests.running import running
 
 MIDNIGHT = 1_789_948_800.0
 """2026-09-21."""
@@ -70,3 +74,23 @@ def test_a_day_that_had_ended_counts_no_more() -> None:
     machine.day()
     machine.passes(DAY, wall=NOON, source="network")
     assert machine.day().carried == ""
+
+
+async def test_what_is_given_back_after_midnight_was_spent_before_it(tmp_path: Path) -> None:
+    """The new day has no more than its limit."""
+    machine = Machine(NOON, "network")
+    journal = Journal(tmp_path / "journal.sqlite3", lambda: machine.seen)
+    async with running(journal):
+        purse = DayPurse(journal, "SMS", 5)
+        await purse.spend(2)
+        machine.passes(DAY / 2)
+        await purse.spend(-1)
+        assert (purse.spent(), purse.left()) == (0, 5)
+        with pytest.raises(TimeoutError):
+            async with purse.paying(3):
+                machine.passes(DAY)
+                raise TimeoutError
+        assert (purse.spent(), purse.left()) == (0, 5)
+        await purse.spend(1)
+        await purse.spend(-1)
+        assert (purse.spent(), purse.left()) == (0, 5)

@@ -60,3 +60,13 @@ def test_a_person_is_reached_by_the_firmware_that_was_found(firmware: str) -> No
     link.facts["protocol"] = firmware
     found = {name for name, handle in HANDLES.items() if reaches("auto", link, handle)}
     assert found == {firmware}
+
+
+@pytest.mark.parametrize(
+    "place", ["tcp://radio:99999", "tcp://radio:x", "tcp://[::1", "tcp://a..b"]
+)
+def test_what_is_no_address_is_told_and_looked_for_again(tmp_path: Path, place: str) -> None:
+    with people_kit(tmp_path, place, **{"mesh-protocol": "meshcore"}) as kit:
+        kit.expect(f"people's radio is away: {place} cannot be reached")
+        until(lambda: mesh(kit)["state"] == "absent")
+        assert place in mesh(kit)["reason"]

@@ -476,3 +476,37 @@ async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) ->
         await journal.persist(lambda db: db.execute("DELETE FROM handheld_said") and None)
         await journal.persist(handhelds.find_again)
         assert [(each.handle, each.number) for each in handhelds.told_of(journal)] == [(ADA, 5)]
+
+
+@pytest.mark.parametrize("key", ["mesh bridge", "mesh bridge 7b", "MESH"])
+async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, key: str) -> None:
+    """A start looks through them: the part that serves people's radio had failed at each."""
+    async with kits.kit(tmp_path) as kit:
+        await kit.post(key, message={"content": "from the bridge"})
+        await kit.journal.persist(handhelds.find_again)
+        assert handhelds.told_of(kit.journal) == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Located(Location(46.5, 7.9, None, 2_147_483_000.0)),
+        Located(Location(46.5, 7.9, None, -30_480.0)),
+        Located(Location(46.5, 7.9, datetime(2106, 2, 7, tzinfo=UTC))),
+        Located(Location(46.5, 7.9, None, speed_over_ground=1e6, course_over_ground=400.0)),
+        Marked(1, 46.5, 7.9, "Hut", "", 2**32 - 1_800_000_000),
+    ],
+)
+async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: Any) -> None:
+    """Read from the disk it was taken for damaged, and never sent: with an SOS, its position."""
+    async with bench(tmp_path, positions=60) as there:
+        await there.hear(odd)
+        await there.say("SOS")
+        found = [
+            outbound.package(there.kit.journal, sequence)
+            for (sequence,) in there.kit.journal.read("SELECT sequence FROM package")
+        ]
+        items = [each.package.item for each in found if each is not None]
+        places = [each for each in items if isinstance(each, Location | Waypoint)]
+        assert len(places) == (2 if isinstance(odd, Located) else 1)
+        assert all((each.latitude, each.longitude) == (46.5, 7.9) for each in places)

@@ -313,6 +313,27 @@ async def test_a_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) ->
         assert isinstance(first_error(raised.value), RadioLost)
 
 
+@pytest.mark.parametrize("asked", ["_ask_telemetry", "_list_contacts"])
+async def test_what_a_radio_gave_before_it_fell_silent_is_heard(
+    tmp_path: Path, hasty: None, asked: str
+) -> None:
+    """It has forgotten the message, and is asked about who wrote it: a call for help would be
+    gone."""
+    heard = []
+    async with bench(tmp_path) as there:
+        with pytest.raises(BaseExceptionGroup) as raised:
+            async with opened(there) as people:
+                radio = there.radio(KIT)
+                setattr(radio, asked, lambda *_: setattr(radio, "mute", True))
+                stranger = asked == "_list_contacts"
+                key = bytes(6) if stranger else there.radio(ADA).key[:6]
+                there.bring(CompanionText(key, None, NOW, "help me"))
+                while True:
+                    heard.append((await people.receive()).what)
+    assert isinstance(first_error(raised.value), RadioLost)
+    assert [each.text for each in heard if isinstance(each, Spoken)] == ["help me"]
+
+
 async def test_one_that_is_unplugged_within_a_frame_is_opened_again(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         kit = there.nodes.sockets[KIT - 1]
@@ -446,3 +467,12 @@ async def test_a_person_of_several_radios_is_reached_by_the_kits(tmp_path: Path)
     handles = ("!0000ada0", "ab" * 32)
     assert [meshtastic.RADIO.is_handle(each) for each in handles] == [True, False]
     assert [meshcore.RADIO.is_handle(each) for each in handles] == [False, True]
+
+
+@pytest.mark.parametrize("handle", ["ab" * 31 + "a", "abcdef1234567", "#Team/Ada", "#300/Ada", "#"])
+async def test_what_is_no_radios_handle_is_not_reached(tmp_path: Path, handle: str) -> None:
+    """As somebody may have mistyped it at the hub: the whole radio had failed at each try."""
+    async with bench(tmp_path) as there, opened(there) as people:
+        outcome = await people.say(handle, "hello", 1)
+        assert not outcome.there and "no MeshCore radio" in outcome.why
+    assert not meshcore.is_handle(handle)

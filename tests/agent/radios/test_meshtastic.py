@@ -194,3 +194,8 @@ def test_two_kits_reach_each_other(tmp_path: Path) -> None:
     ):
         assert ada.post("Camp reached").body["channels"] == {"Radio": {"status": "Delivered"}}
         assert "Camp reached" in ben.expect("hook: ")
+
+
+def test_an_address_without_a_name_is_told() -> None:
+    for place in ("tcp://", "tcp://[::1"):
+        assert meshtastic.check_meshtastic(RadioPlace(place)) == (False, meshtastic.NO_HOST)
