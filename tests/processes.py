@@ -151,8 +151,9 @@ class Running:
 
     def output(self) -> list[str]:
         """What it has printed so far."""
-        while not self._news.empty():
-            self.lines.append(self._news.get() or "")
+        with suppress(queue.Empty):
+            while True:
+                self.lines.append(self._news.get_nowait() or "")
         return self.lines
 
     def type(self, line: str) -> None:

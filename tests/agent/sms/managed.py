@@ -44,9 +44,6 @@ class Managed:
         left = self.home / "left"
         return left.read_text().splitlines() if left.exists() else []
 
-    def expect(self, text: str) -> str:
-        raise NotImplementedError("it tells nothing")
-
     def breaks(self, fault: str, about: str = "") -> None:
         (self.faults / fault).write_text(about)
 

@@ -32,7 +32,6 @@ class Modem(Protocol):
 
     def output(self) -> list[str]: ...
     def type(self, line: str) -> None: ...
-    def expect(self, text: str) -> str: ...
 
 
 class Network:
@@ -51,7 +50,8 @@ class Network:
         self.loses_down = 0
         self.in_parts: tuple[int, ...] = ()
         """Which halves of each the kit is brought, in this order; whole ones while it is empty."""
-        self._seen = 0
+        self._said: list[str] = []
+        self._seen = self._expected = 0
         self._stopped = threading.Event()
         self._works = threading.Event()
         self._works.set()
@@ -71,9 +71,20 @@ class Network:
     def go_on(self) -> None:
         self._works.set()
 
+    def expect(self, text: str) -> None:
+        """Wait for the next line of the modem's that holds it; our thread alone reads them."""
+        until(lambda: self._has_come(text))
+
+    def _has_come(self, text: str) -> bool:
+        for at in range(self._expected, len(self._said)):
+            if text in self._said[at]:
+                self._expected = at + 1
+                return True
+        return False
+
     def _run(self) -> None:
         while not self._stopped.wait(0.05):
-            lines = self.modem.output()
+            lines = self._said = self.modem.output()
             for line in lines[self._seen :]:
                 if found := LEFT.search(line):
                     assert found[1] == HUB_NUMBER

@@ -100,7 +100,7 @@ def test_the_modem_is_unplugged_in_the_middle_of_a_message(tmp_path: Path) -> No
 def test_a_full_store_is_emptied_and_the_answer_comes(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("full")
-        network.modem.expect("as you say")
+        network.expect("as you say")
         with network.kit() as kit:
             assert kit.post("there is room").body["status"] == "Delivered"
             assert facts(kit)["smsStrangers"] >= 20
@@ -154,7 +154,7 @@ def test_the_day_has_an_end_over_restarts_and_an_sos_goes_all_the_same(tmp_path:
 def test_a_wrong_pin_is_tried_once_over_restarts_and_the_right_one_opens(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("pin 1234")
-        network.modem.expect("as you say")
+        network.expect("as you say")
         with network.kit() as kit:
             reaches(kit, "fault: the SIM wants its PIN: set sms-pin")
         for _ in range(4):
@@ -169,7 +169,7 @@ def test_a_modem_that_hears_nothing_is_absent_and_comes_back(tmp_path: Path) -> 
     more = {"sms-heal": "command", "sms-recovery-command": f"touch {healed}"}
     with country(tmp_path) as network:
         network.modem.type("deaf")
-        network.modem.expect("as you say")
+        network.expect("as you say")
         with network.kit(**more) as kit:
             reaches(kit, "absent: nothing answers AT there")
             until(healed.exists)

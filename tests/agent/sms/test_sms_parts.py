@@ -69,7 +69,7 @@ def test_parts_fill_no_store(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         for reference in range(30):
             network.modem.type(f"part {HUB_NUMBER} {reference} 1/2 fa:half")
-        network.modem.expect("the SIM is full")
+        network.expect("the SIM is full")
         with network.kit() as kit:
             assert kit.post("there is room").body["status"] == "Delivered"
             until(lambda: facts(kit)["smsStore"] == "15 of 20")
