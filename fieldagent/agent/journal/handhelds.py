@@ -163,6 +163,16 @@ def note_told(sent: HandheldSent, told: str) -> Operation[None]:
     return store
 
 
+def key_of(handle: str, number: int) -> str:
+    """Return the Idempotency-Key of the Package that a packet of theirs becomes."""
+    return f"mesh {handle} {number}"
+
+
+def is_key(key: str) -> bool:
+    """Return whether that is such a key; a program's own may begin like it."""
+    return _KEY.fullmatch(key) is not None
+
+
 def find_again(db: sqlite3.Connection) -> None:
     """Note the packets whose Package was stored just before power failed."""
     rows = db.execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fieldagent.agent.journal import incident, outbound
+from fieldagent.agent.journal import handhelds, incident, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.outbound.cancel import Cancellation
@@ -14,9 +14,6 @@ from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Message, Package, Said
 from fieldagent.wire.incident_proof import prove
 
-BY_HANDHELD = "mesh "
-"""What the Idempotency-Key of a Package begins with in the journal that came from a handheld."""
-
 
 def has_own_words(journal: Journal, number: int) -> bool:
     """Return whether somebody without a handheld has said something in that incident of this
@@ -24,7 +21,7 @@ def has_own_words(journal: Journal, number: int) -> bool:
     for known in outbound.packages(journal, incident.items(journal, number)).values():
         if not isinstance(known, Accepted):
             return True
-        by_handheld = (known.idempotency_key or "").startswith(BY_HANDHELD)
+        by_handheld = handhelds.is_key(known.idempotency_key or "")
         if isinstance(known.package.item, Message) and not by_handheld:
             return True
     return False

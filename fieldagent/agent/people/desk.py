@@ -42,7 +42,7 @@ from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.cancel import Cancellation
-from fieldagent.agent.outbound.incident_end import BY_HANDHELD, call_off, has_own_words
+from fieldagent.agent.outbound.incident_end import call_off, has_own_words
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.people.contract import (
     PRECISE,
@@ -400,7 +400,7 @@ class Desk:
 
 
 def _key(heard: FromHandheld) -> str:
-    return f"{BY_HANDHELD}{heard.handle} {heard.number}"
+    return handhelds.key_of(heard.handle, heard.number)
 
 
 def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
