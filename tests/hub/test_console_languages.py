@@ -12,7 +12,7 @@ import pytest
 from fieldagent.hub.escalation.language import say, worded
 from tests import browser
 from tests.hub.relay import mail_relay
-from tests.hub.test_console import SECRET, console, settle_in
+from tests.hub.test_console import SECRET, Held, console, settle_in
 from tests.hub.test_contacts import BEHIND, LINK, kit_of
 from tests.processes import PATIENCE, Hub, administer, agent, hub, until
 
@@ -128,8 +128,12 @@ def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> No
         shown.get_by_role("button", name=texts["Sign in"]).click()
         shown.get_by_text("Name oder Passwort ist falsch").wait_for()
         shown.get_by_label(texts["Password"]).fill(SECRET.strip())
+        receivers = Held(shown, "**/api/users?*")
         shown.get_by_role("button", name=texts["Sign in"]).click()
+        receivers.wait()
         shown.get_by_label(texts["Waypoint"], exact=True).check()
+        assert shown.locator("#everybody").is_disabled(), "a press would choose nobody, unseen"
+        receivers.release()
         shown.locator("#everybody").check()
         for name, value in {"name": "Hut", "latitude": "91", "longitude": "8.5"}.items():
             shown.locator(f"#field-{name}").fill(value)

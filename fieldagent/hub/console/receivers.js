@@ -45,6 +45,8 @@ function showReceivers() {
   const shown = few && !words.length ? known
     : [...chosenOnes().slice(0, SHOWN), ...found.filter(each => !chosen.has(each.key)).slice(0, SHOWN)];
   const whole = everybody();
+  // Before any are known, a press would choose nobody.
+  by("everybody").disabled = !whole.length;
   by("everybody").checked = whole.length > 0 && whole.every(each => chosen.has(each.key));
   by("to-search-label").hidden = few;
   const more = found.filter(each => !chosen.has(each.key)).length - SHOWN;
