@@ -440,58 +440,16 @@ def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
 
 def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
     content = entry.content
-    for kind, (build, _, write) in _TIMED.items():
-        if isinstance(content, build):
-            head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
-            if entry.sos:
-                head.append(entry.back)
-            members = write(content)
-            if packed and kind in _TEXTS:
-                members = [pack(each) if isinstance(each, str) else each for each in members]
-            return _trimmed([*head, *members])
-    if isinstance(content, Fragment):
-        return [8, entry.sequence, content.index, content.count, content.slice]
-    if isinstance(content, Report):
-        return [
-            9,
-            entry.sequence,
-            content.count,
-            write_bitmap(content.arrived, content.count, content.digest),
-        ]
-    if isinstance(content, Ack):
-        bitmap = write_bitmap(content.arrived, content.count, content.digest)
-        beyond = [*content.beyond] or None
-        members = [content.station, content.count, bitmap, content.by_hub or None, beyond]
-        return _trimmed([12, entry.sequence, *members])
-    if isinstance(content, RelayRequest):
-        return [13, entry.sequence, content.station]
-    if isinstance(content, Way):
-        members = [content.hops, content.minutes or None, content.cost or None]
-        return _trimmed([33, entry.sequence, *members])
-    if isinstance(content, Source):
-        return [14, entry.sequence, content.station, content.sequence]
-    if isinstance(content, SentBy):
-        return [34, entry.sequence, content.station, content.transmissions]
-    if isinstance(content, Program):
-        return [39, entry.sequence, write_version(content.version)]
-    if isinstance(content, JournalNumber):
-        return [7, entry.sequence, int(content.asks)]
-    if isinstance(content, Unproved):
-        return [15, entry.sequence, 0]
-    if isinstance(content, RemoteCommand):
-        return [36, entry.sequence, *write_command(content)]
-    if isinstance(content, Contact):
-        return _trimmed([5, entry.sequence, content.phone or None, content.email or None])
-    if isinstance(content, SeenAt):
-        return [
-            6,
-            entry.sequence,
-            write_position(content.latitude, content.longitude),
-            content.radius,
-        ]
-    assert isinstance(content, Introduction)
-    who = content.identity
-    return [10, entry.sequence, who.id, who.name, who.type, who.email, who.account]
+    kind = _KIND_OF[type(content)]
+    if kind in _UNTIMED:
+        return _trimmed([kind, entry.sequence, *_UNTIMED[kind][2](content)])
+    head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
+    if entry.sos:
+        head.append(entry.back)
+    members = _TIMED[kind][2](content)
+    if packed and kind in _TEXTS:
+        members = [pack(each) if isinstance(each, str) else each for each in members]
+    return _trimmed([*head, *members])
 
 
 def _read_entry(entry: Any, base: int) -> Entry:
@@ -502,9 +460,9 @@ def _read_entry(entry: Any, base: int) -> Entry:
         raise RemoteProtocolError("has no sequence number")
     try:
         if kind in _UNTIMED:
+            said = _UNTIMED[kind][1](*rest)
             # That of a Report tells it from an earlier one of the same words.
-            time = base if kind == 9 else EPOCH
-            return Entry(sequence, _UNTIMED[kind](*rest), time)
+            return Entry(sequence, said, base if isinstance(said, Report) else EPOCH)
         if kind & ~SOS not in _TIMED:
             raise RemoteProtocolError(f"kind {kind} is not known here")
         delta, *members = rest
@@ -517,6 +475,20 @@ def _read_entry(entry: Any, base: int) -> Entry:
         return Entry(sequence, read(base + delta, *members), base + delta, True, back)
     except (TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError(f"kind {kind} is damaged: {error}") from error
+
+
+def _bitmap(said: Report | Ack) -> bytes:
+    return write_bitmap(said.arrived, said.count, said.digest)
+
+
+def _write_ack(said: Ack) -> list[Any]:
+    stations = [*said.beyond] or None
+    return [said.station, said.count, _bitmap(said), said.by_hub or None, stations]
+
+
+def _write_introduction(said: Introduction) -> list[Any]:
+    who = said.identity
+    return [who.id, who.name, who.type, who.email, who.account]
 
 
 def _trimmed(members: list[Any]) -> list[Any]:
@@ -620,7 +592,11 @@ def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
     return Unreadable(size, guard)
 
 
-_TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], list[Any]]]] = {
+Kinds = dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], list[Any]]]]
+"""By its number each kind of entry (docs/on-air.md, "Entries"): its type, its reader, which raises
+ValueError, and its writer. Both know the elements behind number and sequence."""
+
+_TIMED: Kinds = {
     0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),
     1: (
         Message,
@@ -637,36 +613,41 @@ _TIMED: dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
     11: (
         Receipt,
         lambda time, by, digest, *told: _read_receipt(by, digest, *told),
-        lambda receipt: [
-            receipt.by or None,
-            receipt.digest,
-            receipt.rung or None,
-            receipt.text or None,
-        ],
+        lambda said: [said.by or None, said.digest, said.rung or None, said.text or None],
     ),
     32: (IncidentWord, read_incident_word, write_incident_word),
-    38: (Parcel, _read_parcel, lambda item: [item.station or None, item.body, item.minutes]),
     35: (Unreadable, _read_unreadable, lambda said: [said.size, said.guard]),
     37: (CommandAnswer, read_answer, write_answer),
+    38: (Parcel, _read_parcel, lambda item: [item.station or None, item.body, item.minutes]),
 }
-"""Kind of entry with a time: its type, reader and writer. A reader takes the Unix time first."""
+"""Those with a time, which a reader takes first, as Unix time."""
+
+_UNTIMED: Kinds = {
+    5: (Contact, _read_contact, lambda who: [who.phone or None, who.email or None]),
+    6: (
+        SeenAt,
+        _read_seen_at,
+        lambda seen: [write_position(seen.latitude, seen.longitude), seen.radius],
+    ),
+    7: (JournalNumber, _read_journal, lambda number: [int(number.asks)]),
+    8: (Fragment, _read_fragment, lambda part: [part.index, part.count, part.slice]),
+    9: (Report, _read_report, lambda said: [said.count, _bitmap(said)]),
+    10: (Introduction, _read_introduction, _write_introduction),
+    12: (Ack, _read_ack, _write_ack),
+    13: (RelayRequest, _read_relay_request, lambda asked: [asked.station]),
+    14: (Source, _read_source, lambda said: [said.station, said.sequence]),
+    15: (Unproved, _read_unproved, lambda said: [0]),
+    33: (Way, _read_way, lambda way: [way.hops, way.minutes or None, way.cost or None]),
+    34: (SentBy, _read_sent_by, lambda said: [said.station, said.transmissions]),
+    36: (RemoteCommand, read_command, write_command),
+    39: (
+        Program,
+        lambda version: Program(read_version(read_bytes(version))),
+        lambda own: [write_version(own.version)],
+    ),
+}
 
 _TEXTS = {1: 3, 3: 4}
 """Kind of entry: from which element on it is texts, which may be packed."""
 
-_UNTIMED: dict[int, Callable[..., Content]] = {
-    5: _read_contact,
-    6: _read_seen_at,
-    7: _read_journal,
-    8: _read_fragment,
-    9: _read_report,
-    10: _read_introduction,
-    12: _read_ack,
-    13: _read_relay_request,
-    33: _read_way,
-    34: _read_sent_by,
-    39: lambda version: Program(read_version(read_bytes(version))),
-    14: _read_source,
-    15: _read_unproved,
-    36: read_command,
-}
+_KIND_OF = {row[0]: kind for kind, row in (*_TIMED.items(), *_UNTIMED.items())}

@@ -8,9 +8,10 @@ import pytest
 
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.field import check_in
+from fieldagent.hub.field.arrival import KitMessage
 from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.kit_items import KitItems, only_items
-from fieldagent.hub.field.mobile_originated import MobileOriginated, _Taken
+from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.records.workspace_log import catch_up
 from fieldagent.hub.store.contract import Db, Store
@@ -95,7 +96,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
         else:
             taken = []
             for place, entries in MIXED:
-                single = _Taken(known[place], Bearer.IP, START)
+                single = KitMessage(known[place], Bearer.IP, START)
                 subject._take(counted, Envelope(tuple(entries)), single)
                 taken.append(single)
         told = [(each.items, each.duplicates) for each in taken]

@@ -30,6 +30,7 @@ from fieldagent.package.package import (
 )
 from fieldagent.package.payload import Identity
 from fieldagent.package.reach import Rung
+from fieldagent.wire import envelope
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.command_proof import command_key
 from fieldagent.wire.command_proof import prove as prove_command
@@ -368,6 +369,17 @@ def said_packed() -> Iterator[Entry]:
 @pytest.mark.parametrize("entry", [*said_packed()], ids=str)
 def test_long_words_are_read_as_they_were_packed(entry: Entry) -> None:
     assert decode(encode([entry], packed=True)).entries == (entry,)
+
+
+def test_the_kinds_are_those_described() -> None:
+    """Each by its number, with its time or without."""
+    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    _, _, section = text.partition("\n## Entries\n")
+    rows = re.findall(r"^\| (\d+) \S+ \| ([^|]+) \|", section.partition("\n## ")[0], re.M)
+    described = {int(number): elements.startswith("time") for number, elements in rows}
+    assert described == dict.fromkeys(envelope._TIMED, True) | dict.fromkeys(
+        envelope._UNTIMED, False
+    )
 
 
 def test_the_canned_words_are_those_described() -> None:
