@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -387,8 +387,12 @@ def parse(
     before what the text says. Raises InvalidSettings with every fault."""
     satellite = _kinds(content, "operators", operators)
     people = _kinds(content, "contacts", contact_kinds)
-    built = [*bridges().values()]
-    kinds: list[OperatorKind | ContactKind | BridgeKind] = [*satellite, *people, *built]
+    owners: dict[str, Sequence[OperatorKind | ContactKind | BridgeKind]] = {
+        "operator_own": satellite,
+        "contact_own": people,
+        "bridge_own": [*bridges().values()],
+    }
+    kinds = [kind for some in owners.values() for kind in some]
     own = [key for kind in kinds for key in kind.keys]
     prices = {kind.name: _price_key(kind) for kind in satellite}
     others = [key for key in [*own, *prices.values()] if key not in KEYS]
@@ -396,42 +400,49 @@ def parse(
     told = {name: values.pop(key.attribute) for name, key in prices.items()}
     values["operator_prices"] = {name: price for name, price in told.items() if price is not None}
     brought = {key.name: values.pop(key.attribute) for key in own}
-    for name, some in (
-        ("operator_own", satellite),
-        ("contact_own", people),
-        ("bridge_own", built),
-    ):
+    for name, some in owners.items():
         values[name] = {key.name: brought[key.name] for kind in some for key in kind.keys}
-    together = [*_TOGETHER, *(pair for kind in kinds for pair in kind.together)]
-    for one, other in together:
-        for name, missing in ((one, other), (other, one)):
-            if name in pairs and missing not in pairs:
-                faults.append(f"{name} needs {missing}: set that too, or remove {name}")
-    beyond = [a for a in values["listen"] if not ipaddress.ip_address(a).is_loopback]
-    if beyond and "tls-certificate" not in pairs and not values["trusted_proxies"]:
-        faults.append(
-            f"listen is {' '.join(beyond)} without TLS: set tls-certificate and tls-key, or"
-            " trusted-proxies when a proxy does TLS"
-        )
-    if "proxy-listen" in pairs and not values["trusted_proxies"]:
-        faults.append("proxy-listen needs trusted-proxies: set that too, or remove proxy-listen")
-    faults += [fault for kind in satellite for fault in kind.faults(values["operator_own"])]
-    faults += [fault for kind in people for fault in kind.faults(values["contact_own"])]
-    faults += [fault for kind in built for fault in kind.faults(values["bridge_own"])]
-    if values["console_address"] and not (
-        values["tls_certificate"] or values["trusted_proxies"] or values["socket_listen"]
-    ):
-        # A proxy that does TLS is known by trusted-proxies, or by the socket that it calls.
-        faults.append(
-            "console-address needs tls-certificate: set that too, or remove console-address"
-        )
-    if values["map_file"] and values["map_tiles"]:
-        faults.append("map-file and map-tiles: set the one or the other")
+    faults += _apart([*_TOGETHER, *(pair for kind in kinds for pair in kind.together)], pairs)
+    faults += _contradictions(values, pairs)
+    for name, some in owners.items():
+        faults += [fault for kind in some for fault in kind.faults(values[name])]
     if faults:
         raise InvalidSettings(path, faults)
     if database or not values["database"]:
         values["database"] = database or str(state_directory(environ) / "hub.sqlite3")
     return HubSettings(**values)
+
+
+def _apart(together: Iterable[tuple[str, str]], pairs: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with those of which one is set without the other."""
+    return [
+        f"{name} needs {missing}: set that too, or remove {name}"
+        for one, other in together
+        for name, missing in ((one, other), (other, one))
+        if name in pairs and missing not in pairs
+    ]
+
+
+def _contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list[str]:
+    """Return what cannot be meant, as each of it would leave somebody without TLS or a map."""
+    faults = []
+    tls, proxies = values["tls_certificate"], values["trusted_proxies"]
+    beyond = [a for a in values["listen"] if not ipaddress.ip_address(a).is_loopback]
+    if beyond and "tls-certificate" not in pairs and not proxies:
+        faults.append(
+            f"listen is {' '.join(beyond)} without TLS: set tls-certificate and tls-key, or"
+            " trusted-proxies when a proxy does TLS"
+        )
+    if "proxy-listen" in pairs and not proxies:
+        faults.append("proxy-listen needs trusted-proxies: set that too, or remove proxy-listen")
+    # A proxy that does TLS is known by trusted-proxies, or by the socket that it calls.
+    if values["console_address"] and not (tls or proxies or values["socket_listen"]):
+        faults.append(
+            "console-address needs tls-certificate: set that too, or remove console-address"
+        )
+    if values["map_file"] and values["map_tiles"]:
+        faults.append("map-file and map-tiles: set the one or the other")
+    return faults
 
 
 def _kinds(
