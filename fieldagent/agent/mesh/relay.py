@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Collection
 
 from fieldagent.agent.journal import inbound, outbound, spending
+from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import day_at
@@ -61,6 +62,15 @@ class Relay:
         self.waiting: dict[tuple[int, int], _Unpaid] = {}
         """By station and number, what costs more than is left for others today."""
         self._over_budget = Seldom(clock.now)
+
+    def can_pay(self, journal: Journal, now: float) -> bool:
+        """Return whether any that waits can be paid by now. Reads alone: on a day whose credits are
+        spent it is asked each time that the kit looks."""
+        if not self.waiting:
+            return False
+        day = day_at(spending.known_day(journal), now, self._clock)
+        left = self._credits_per_day - spending.spent_on(journal, FOR_OTHERS, day).credits
+        return min(each.credits for each in self.waiting.values()) <= left
 
     def retry(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
         """Enter what waits and can be paid by now."""

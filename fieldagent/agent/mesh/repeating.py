@@ -197,10 +197,9 @@ class Repeating:
         )
 
     async def _relay_what_waited(self) -> None:
-        relay = self._relay
-        if relay is None or not relay.waiting:
+        relay, lived = self._relay, self._clock()
+        if relay is None or not relay.can_pay(self._journal, lived):
             return
-        lived = self._clock()
         for accepted in await self._journal.persist(lambda db: relay.retry(db, lived)):
             self._intake.queue_relayed(accepted)
 

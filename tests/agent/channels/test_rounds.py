@@ -18,6 +18,7 @@ import trio.testing
 from fieldagent.agent.channels.air_pace import ACK_WITHIN
 from fieldagent.agent.journal import history, incident, outbound
 from fieldagent.agent.journal import on_air as on_air_journal
+from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh import relay
 from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX, JUST_NOW, KEPT, ON_CALL_FOR
 from fieldagent.agent.outbound.holdings import ASK_AFTER
@@ -509,8 +510,11 @@ async def test_what_waits_for_the_next_day_is_packed_once(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kit whose credits for others are spent looks at each turn of its day; packing texts took
-    nearly all of its processor."""
+    nearly all of its processor, then beginning to write where there was nothing to."""
     packed: list[int] = []
+
+    async def write_nothing(journal: Journal, operation: Any) -> Any:
+        raise AssertionError("there is nothing to write")
 
     def counted(entries: Sequence[Entry], **how: Any) -> bytes:
         packed.append(len(entries))
@@ -519,7 +523,9 @@ async def test_what_waits_for_the_next_day_is_packed_once(
     monkeypatch.setattr(relay, "encode", counted)
     async with on_spent_credits(tmp_path) as ben:
         before = len(packed)
-        await trio.sleep(6 * 3600)
+        with monkeypatch.context() as patched:
+            patched.setattr(Journal, "persist", write_nothing)
+            await trio.sleep(6 * 3600)
         assert len(packed) == before
         assert "2 that neighbours ask us to bring to the hub wait" in ben.notice()
 
