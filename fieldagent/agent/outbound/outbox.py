@@ -255,9 +255,12 @@ class ChannelOutbox:
         lost = [number for number in self._queue.in_flight if number != begun]
         kept = [] if begun is None else self._queue.in_flight[begun]
         self._queue.bursts.clear()
+        now = trio.current_time()
+        if begun is None and not self._queue.taken():
+            # It failed before it took anything: over what is next, if over any of them.
+            self._queue.take(now, under_way=False)
         back = self._queue.taken() - {piece.sequence for piece in kept}
         self._queue.alone |= back
-        now = trio.current_time()
         waits = {
             sequence: now + min(AGAIN_MAX, AGAIN * self.packing.tries(sequence))
             for sequence in back

@@ -761,10 +761,11 @@ async def test_an_id_at_the_end_of_its_range_leaves_room_for_ours(tmp_path: Path
 # A driver that failed.
 
 
-@pytest.mark.parametrize("departed", [True, False])
-async def test_what_a_driver_that_failed_had_taken_waits_again_alone_and_ever_later(
-    tmp_path: Path, clock: Any, departed: bool
+@pytest.mark.parametrize("got_as_far_as", ["loading", "taking", "asking"])
+async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
+    tmp_path: Path, clock: Any, got_as_far_as: str
 ) -> None:
+    """Wherever it fails: one that makes drivers fail must hold up no other."""
     async with kit(tmp_path) as k:
         ids = [await k.post(message={"content": text}) for text in ("one", "two", "three")]
         queue = k.queues[Channel.SATELLITE]
@@ -773,9 +774,9 @@ async def test_what_a_driver_that_failed_had_taken_waits_again_alone_and_ever_la
             began = trio.current_time()
             await k.outbox.ready()
             waited.append(trio.current_time() - began)
-            if departed:
+            if got_as_far_as == "loading":
                 assert k.load() is not None
-            else:
+            elif got_as_far_as == "taking":
                 assert queue.take(trio.current_time(), under_way=False) is not None
             await k.outbox.give_back()
         assert waited == sorted(waited)
