@@ -32,6 +32,8 @@ ASKS_MAX = 8
 """Times that we say so of one item in vain: nobody has it any more."""
 FRESH = 3600.0
 """Seconds after the last news of a station in which beacons tell of it; later who comes is told."""
+HERE_MAX = 2 * SEVERAL_MAX
+"""Numbers of a station that are known to be here: those that are told, and as many elsewhere."""
 RIDES = 3
 """Holdings that ride in a packet."""
 
@@ -54,15 +56,46 @@ class _OfStation:
     fresh_until: float = -inf
     """Until then beacons tell of it."""
 
+    newest: int = 0
+    """The last of the numbers that are told: `SEVERAL_MAX` of them."""
+    stands_until: float = -inf
+    """Until then what comes from below those does not move them back. Anybody may have sent the
+    number far ahead that moved them on, or another kit under that station's number."""
+
+    def open(self) -> list[int]:
+        """Return the numbers that we still ask for."""
+        return [number for number, count in self.lacking.items() if count < ASKS_MAX]
+
     def asks(self) -> bool:
-        return any(count < ASKS_MAX for count in self.lacking.values())
+        return bool(self.open())
+
+    def told_numbers(self) -> range:
+        """Return the numbers that a holding tells of. What we ask for moves them on until we have
+        asked in vain: that somebody has it is a mere claim."""
+        newest = max((self.newest, *self.open()))
+        return range(max(0, newest - SEVERAL_MAX) + 1, newest + 1)
+
+    def move(self, number: int, now: float) -> None:
+        """That number has come."""
+        if number > self.newest or (number not in self._last() and now >= self.stands_until):
+            self.newest = number
+        if number in self._last():
+            self.stands_until = now + FRESH
+
+    def _last(self) -> range:
+        return range(self.newest - SEVERAL_MAX + 1, self.newest + 1)
 
     def forget_old(self) -> None:
-        newest = max((*self.here, *self.lacking), default=0)
-        for known in (self.here, self.lacking):
-            for number in [each for each in known if each <= newest - SEVERAL_MAX]:
-                del known[number]
-        self.unsaid = {each for each in self.unsaid if each > newest - SEVERAL_MAX}
+        first = self.told_numbers().start
+        for number in [each for each in self.lacking if each < first]:
+            del self.lacking[number]
+        while len(self.lacking) > HERE_MAX:
+            del self.lacking[next(iter(self.lacking))]
+        last = self._last()
+        elsewhere = [each for each in self.here if each not in last]
+        for number in elsewhere[: max(0, len(self.here) - HERE_MAX)]:
+            del self.here[number]
+        self.unsaid = {each for each in self.unsaid if each >= last.start}
 
 
 class Holdings:
@@ -92,6 +125,7 @@ class Holdings:
         known.lacking.pop(number, None)
         known.unsaid.discard(number)
         known.told, known.changed, known.fresh_until = False, True, now + FRESH
+        known.move(number, now)
         known.forget_old()
         self._hasten(now, INTERVAL_MIN)
 
@@ -113,9 +147,8 @@ class Holdings:
         first, numbers = holding.sequence, {*numbers_of(holding)}
         station = holding.content.station
         known = self._of(station)
-        newest = max((*known.here, *known.lacking), default=0)
-        news = numbers - known.here.keys() - known.unsaid
-        fresh = {each for each in news if each > newest - SEVERAL_MAX}
+        told = known.told_numbers()
+        fresh = {each for each in numbers - known.here.keys() - known.unsaid if each >= told.start}
         if station == self._station:
             # Of what we never had nobody has anything, but of a journal that was lost.
             fresh.clear()
@@ -128,12 +161,13 @@ class Holdings:
             within = ASK_AFTER * self._slower
             if self._slower == 1 or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
-        elif known.lacking and first <= min(known.lacking) and not numbers & known.lacking.keys():
+        elif (asks := known.open()) and first <= min(asks) and not numbers.intersection(asks):
             known.asked = True
-        mine = {each for each in known.here if each >= first}
-        if mine <= numbers:
+        if numbers.issuperset(each for each in known.here if each >= first and each in told):
             known.told = True
-        return sorted(mine - numbers)
+        # Whose numbers end far below may have left ours behind: it hears of them, and may ask.
+        reach = range(first, first + 2 * SEVERAL_MAX)
+        return sorted(each for each in known.here if each in reach and each not in numbers)
 
     def digest(self, station: int, number: int) -> bytes | None:
         """Return the digest of that item, if it is here and one of the newest."""
@@ -198,8 +232,9 @@ class Holdings:
         known = self._stations.get(station)
         if known is None:
             return None
-        lacking = [number for number, asked in known.lacking.items() if asked < ASKS_MAX]
-        told = sorted(known.here)
+        numbers = known.told_numbers()
+        lacking = [each for each in known.open() if each in numbers]
+        told = sorted(each for each in known.here if each in numbers)
         if not told and not lacking:
             return None
         first = min((*told, *lacking), default=0)
