@@ -259,7 +259,9 @@ class Conversation:
         if line == self._command:
             self._echoed = True
             return None
-        if line == "READY" and self._command.startswith("AT+SBDWB="):
+        asks_to_write = self._state is _State.AWAITING_RESULT and "+SBDWB=" in self._command
+        # Said twice, it is a line like others: the payload goes once.
+        if line == "READY" and asks_to_write:
             self._state = _State.AWAITING_PAYLOAD
             return Ready()
         if self._state is _State.AWAITING_WRITE_RESULT and line == "1":

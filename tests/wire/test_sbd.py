@@ -137,6 +137,17 @@ def test_writing_a_message(after: bytes, expected: WriteResult) -> None:
         assert sbd.parse_write(reply) is expected
 
 
+def test_a_modem_that_says_ready_twice_is_given_its_message_once() -> None:
+    conversation = Conversation()
+    conversation.send(sbd.write_binary(3))
+    assert events(conversation, [b"\r\nREADY\r\n\r\nREADY\r\n"]) == [Ready()]
+    assert conversation.send_payload(b"\xff\xff\x03")
+    (reply,) = events(conversation, [b"READY\r\n\r\n0\r\n\r\nOK\r\n"])
+    assert isinstance(reply, ModemReply)
+    assert sbd.parse_write(reply) is WriteResult.STORED
+    assert events(conversation, [b"READY\r\n"]) == []
+
+
 def test_the_sum_is_cut_to_two_bytes() -> None:
     assert sbd.checksum(b"\xff" * 340) == (255 * 340 & 0xFFFF).to_bytes(2)
     assert sbd.checksum(b"hello") == b"\x02\x14"
