@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from enum import Enum
+from math import isfinite
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -70,12 +71,16 @@ class ProtobufSchema(Generic[Message]):
         return bytes(written)
 
     def decode(self, data: bytes) -> Message:
-        """Raises RemoteProtocolError. Of a member that stands there twice the last counts."""
+        """Raises RemoteProtocolError. Of a member that stands there twice the last counts; a float
+        that is no finite number counts as one that is left out."""
         found: dict[str, Any] = {}
         for number, wire_type, raw in _members(data):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))
             if name and wire_type == _wire_type(kind):
-                found[name] = _value(kind, raw)
+                value = _value(kind, raw)
+                # Of a measurement that failed: nobody can round it, nor write it as JSON.
+                if kind is not Scalar.FLOAT or isfinite(value):
+                    found[name] = value
         made: Callable[..., Message] = self._message
         return made(**found)
 

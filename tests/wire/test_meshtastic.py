@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -117,7 +118,7 @@ SCALARS: dict[Scalar, st.SearchStrategy[Any]] = {
     Scalar.BOOL: st.booleans(),
     Scalar.FIXED: st.integers(0, 2**32 - 1),
     Scalar.SIGNED_FIXED: st.integers(-(2**31), 2**31 - 1),
-    Scalar.FLOAT: st.floats(allow_nan=False, width=32),
+    Scalar.FLOAT: st.floats(allow_nan=False, allow_infinity=False, width=32),
     Scalar.BYTES: st.binary(max_size=40),
     Scalar.TEXT: st.text(max_size=20),
 }
@@ -219,6 +220,12 @@ def test_what_grew_later_is_skipped() -> None:
     assert (read.number, read.user) == (5, wire.User(long_name="Ada"))
     # A group of proto2, and members of eight bytes.
     assert wire.MY_INFO.decode(bytes.fromhex("7901020304050607080807")).number == 7
+
+
+@pytest.mark.parametrize("snr", [nan, inf, -inf])
+def test_what_is_no_number_was_not_measured(snr: float) -> None:
+    told = mesh_pb2.MeshPacket(id=7, rx_rssi=-90, rx_snr=snr).SerializeToString()
+    assert wire.MESH_PACKET.decode(told) == MeshPacket(id=7, rx_rssi=-90)
 
 
 def test_a_member_of_another_kind_is_skipped() -> None:
