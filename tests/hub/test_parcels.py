@@ -8,6 +8,7 @@ import pytest
 
 from fieldagent.hub.access.directory import secrets_of, set_relay
 from fieldagent.hub.api.standing import device_standings
+from fieldagent.hub.field import check_in
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.records.earshot import NEXT_AFTER
 from fieldagent.hub.store.contract import Db, Store
@@ -85,6 +86,22 @@ async def test_it_is_stored_once_its_own_kit_says_so_and_no_other(store: Store) 
         for _ in range(2):
             await confirm(alps, item, secret)
         assert await states(alps) == [("stored", "radio")]
+
+
+async def test_what_is_brought_again_is_no_sign_of_life(store: Store) -> None:
+    """Under a number of its carrier's own, and later."""
+    async with field(store) as alps:
+        (secret,) = await store.read(lambda db: secrets_of(db, BEN))
+        first, second = (
+            Parcel(wrap([Entry(7, Receipt(digest=digest), TIME)], secret, UP))
+            for digest in (b"item", b"next")
+        )
+        await alps.store.commit(lambda db: check_in.ask(db, BEN, 3600, 1, now=alps.now))
+        for number, parcel, counts in ((9, first, True), (10, first, False), (11, second, True)):
+            alps.now += 60
+            await alps.sends(CLEO, Entry(number, parcel, int(alps.now)), origin=BEN)
+            ((due,),) = await alps.rows("SELECT due FROM check_in WHERE device = ?", BEN)
+            assert (due == alps.now + 3600) is counts
 
 
 async def test_what_comes_by_its_own_link_meanwhile_is_the_same_item(store: Store) -> None:

@@ -388,7 +388,9 @@ class MobileOriginated:
             return
         by_radio = brought.way if brought.relaying is None else Bearer.RADIO
         said = KitMessage(device, by_radio, brought.now)
-        check_in.heard(db, device.id, brought.now)
+        # Whoever carried it may bring it again when nobody has heard of the kit any more.
+        if mark_arrived(db, Entry(0, parcel), said):
+            check_in.heard(db, device.id, brought.now)
         for entry in envelope.entries:
             if isinstance(entry.content, Receipt):
                 take_receipt(db, entry, entry.content, said)
