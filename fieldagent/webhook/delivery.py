@@ -64,6 +64,9 @@ class HandoverResult:
     """For people: what went wrong and, where they can mend it, how."""
     retry_after: float = 0.0
     """Seconds that the other side asked us to wait at least; counts for FAILED."""
+    untaken: bool = False
+    """It is certain that the other side has not taken it, so that it cost nothing; without this an
+    attempt that failed may have been taken all the same."""
 
 
 HookCall = Callable[[Delivery], Awaitable[HandoverResult]]

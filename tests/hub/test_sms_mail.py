@@ -134,6 +134,43 @@ async def test_a_service_that_refuses_is_asked_again_later(store: Store) -> None
         assert await desk.due() is None
 
 
+@pytest.mark.parametrize("untaken", [True, False])
+async def test_what_the_service_refused_is_none_of_the_day(store: Store, untaken: bool) -> None:
+    """What it may have taken all the same counts."""
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await desk.comes(frame_of(1, "one").text(UP))
+        due = await desk.due(per_day=1)
+        assert due is not None
+        reason = "the service answered 401"
+        await alps.store.commit(
+            lambda db: sms_mail.settle(db, due, reason, alps.now, untaken=untaken)
+        )
+        alps.now += sms_mail.RETRY + 1
+        assert (await desk.due(per_day=1) is not None) is untaken
+
+
+async def test_what_was_given_back_is_none_of_the_day(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await desk.comes(frame_of(1, "one").text(UP))
+        due = await desk.due(per_day=1)
+        await alps.store.commit(lambda db: sms_mail.give_back(db, due))
+        assert await alps.rows("SELECT today, copies FROM kit_sms") == [(0, 0)]
+        assert await desk.due(per_day=1)
+
+
+async def test_what_is_refused_after_midnight_was_of_the_day_before(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        await desk.comes(frame_of(1, "one").text(UP))
+        due = await desk.due()
+        assert due is not None
+        await alps.store.commit(lambda db: db.execute("UPDATE kit_sms SET day = '2999-01-01'"))
+        await alps.store.commit(lambda db: sms_mail.settle(db, due, "no", alps.now, untaken=True))
+        assert await alps.rows("SELECT today FROM kit_sms") == [(1,)]
+
+
 async def test_a_day_has_so_many(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)

@@ -107,7 +107,9 @@ async def _hand_over(
         result = await reach.tell(due.kind, due.number, notice)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason or "the service did not take it"
+        untaken = result.untaken
     except Exception as error:
         note_fault(error, f"an SMS to device {due.device}")
         reason = f"it failed in the hub, whose log tells more: {brief(error)}"
-    await persist(store, lambda db: sms_mail.settle(db, due, reason, clock()))
+        untaken = False
+    await persist(store, lambda db: sms_mail.settle(db, due, reason, clock(), untaken=untaken))

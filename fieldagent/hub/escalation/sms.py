@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fieldagent.http.client import Reply, RequestFailed, request
+from fieldagent.http.client import NotReached, Reply, RequestFailed, request
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
@@ -91,15 +91,17 @@ async def post(
     try:
         reply = await request("POST", address, headers=tuple(headers), body=body, deadline=DEADLINE)
     except RequestFailed as failure:
-        return failed(f"{service}: {failure.reason}")
+        return failed(f"{service}: {failure.reason}", untaken=isinstance(failure, NotReached))
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
     said = " ".join(_member_of(reply, says).split())[:_SHOWN]
-    return failed(f"{service} answered {reply.status}{': ' if said else ''}{said}")
+    # What answers 5xx may have passed it on before.
+    untaken = 400 <= reply.status < 500
+    return failed(f"{service} answered {reply.status}{': ' if said else ''}{said}", untaken=untaken)
 
 
-def failed(reason: str) -> HandoverResult:
-    return HandoverResult(HandoverOutcome.FAILED, reason)
+def failed(reason: str, *, untaken: bool = True) -> HandoverResult:
+    return HandoverResult(HandoverOutcome.FAILED, reason, untaken=untaken)
 
 
 def basic(user: str, password: str) -> tuple[str, str]:

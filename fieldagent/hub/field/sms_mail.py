@@ -205,10 +205,21 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
 def give_back(db: Db, due: SmsToKit | None) -> None:
     """End the claim of one that is not sent now."""
     if due is not None:
+        _count_back(db, due)
         db.execute(
-            "UPDATE kit_sms SET claimed_until = 0 WHERE device = ? AND claimed_until = ?",
+            "UPDATE kit_sms SET claimed_until = 0, copies = copies - 1"
+            " WHERE device = ? AND claimed_until = ?",
             *(due.device, due.claimed_until),
         )
+
+
+def _count_back(db: Db, due: SmsToKit) -> None:
+    """It has not gone: it is none of the SMS of the day in which it was claimed."""
+    db.execute(
+        "UPDATE kit_sms SET today = today - ? WHERE device = ? AND claimed_until = ? AND day = ?",
+        *(sms_alphabet.parts(due.text), due.device, due.claimed_until),
+        _day(due.claimed_until - CLAIM),
+    )
 
 
 def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | None:
@@ -274,8 +285,9 @@ def _note_why(db: Db, device: Device, item: Waiting, reason: str) -> None:
     )
 
 
-def settle(db: Db, sent: SmsToKit, reason: str, now: float) -> None:
-    """Record how it ended: the service took it, or did not for this reason."""
+def settle(db: Db, sent: SmsToKit, reason: str, now: float, *, untaken: bool = False) -> None:
+    """Record how it ended: the service took it, or did not for this reason. It counts for the day
+    unless it is certain to be `untaken`."""
     rows = db.execute(
         "SELECT owed, load, copies FROM kit_sms WHERE device = ? AND claimed_until = ?",
         *(sent.device, sent.claimed_until),
@@ -284,6 +296,8 @@ def settle(db: Db, sent: SmsToKit, reason: str, now: float) -> None:
         return
     owed, load, copies = rows[0]
     if reason:
+        if untaken:
+            _count_back(db, sent)
         wait = min(3_600.0, RETRY * 2.0 ** min(sent.attempts, 10))
         db.execute(
             "UPDATE kit_sms SET claimed_until = 0, attempts = attempts + 1, not_before = ?,"

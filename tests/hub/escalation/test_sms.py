@@ -249,6 +249,19 @@ def test_a_failure_that_the_service_tells_makes_the_step_red(tmp_path: Path) -> 
             assert contact["fault"] == "", "it came after all"
 
 
+@pytest.mark.parametrize(
+    ("status", "untaken"), [(201, False), (401, True), (429, True), (500, False), (504, False)]
+)
+async def test_what_a_service_refuses_it_has_not_taken(status: int, untaken: bool) -> None:
+    with push_service(None) as service:
+        service.answers.append(status)
+        result = await sms.post(service.address, (), b"{}", service="it", says="message")
+        assert result.untaken is untaken
+    if status == 201:
+        result = await sms.post(service.address, (), b"{}", service="it", says="message")
+        assert result.untaken, "it is not there any more"
+
+
 @pytest.mark.parametrize("sender", [PHONE, "0041791234567", "+41 (79) 123-45-67"])
 def test_a_number_is_known_however_a_service_writes_it(sender: str) -> None:
     assert sms.number_of(sender) == PHONE
