@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import trio
 
@@ -50,14 +50,12 @@ class Cancellation:
             await self._call_off_unsaid(stands.sequence)
         return standing_of(self._journal, stands.sequence)
 
-    async def call_off(self, number: int) -> list[Standing]:
+    async def call_off(self, number: int) -> list[trio.Event]:
         """End the open incident: what of it has not left is withdrawn, nothing is repeated any
-        more. Return how its Packages stand."""
+        more. Return what is set once it is known of the rest whether it left."""
         await self._end(number)
         # From here on nothing joins it.
-        sequences = incident.items(self._journal, number)
-        await self._withdraw(sequences, None)
-        return [standing_of(self._journal, sequence) for sequence in sequences]
+        return await self._take_out(incident.items(self._journal, number), None)
 
     async def _call_off_unsaid(self, sequence: int) -> None:
         """Of an incident nothing is left where all its Packages were canceled before they left. One
@@ -99,10 +97,7 @@ class Cancellation:
             await self._resumed.wait()
 
     async def _withdraw(self, sequences: list[int], channel: Channel | None) -> None:
-        in_flight = await self._take_out(sequences, channel)
-        with trio.move_on_after(SETTLED_WITHIN):
-            for settled in in_flight:
-                await settled.wait()
+        await settled(await self._take_out(sequences, channel))
 
     async def _take_out(self, sequences: list[int], channel: Channel | None) -> list[trio.Event]:
         """Take out what waits: it has ended once this returns. The events that come back tell when
@@ -120,3 +115,10 @@ class Cancellation:
 
     def _of(self, channel: Channel | None) -> list[ChannelQueue]:
         return [queue for name, queue in self._queues.items() if channel in (None, name)]
+
+
+async def settled(in_flight: Iterable[trio.Event]) -> None:
+    """Wait until the end of these is known, for as long as a session may take."""
+    with trio.move_on_after(SETTLED_WITHIN):
+        for each in in_flight:
+            await each.wait()

@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from fieldagent.agent.journal import handhelds, incident, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.outbound.cancel import Cancellation
+from fieldagent.agent.outbound.cancel import Cancellation, settled
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.standing import standing_of
-from fieldagent.package.delivery import legs_json
-from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Message, Package, Said
+from fieldagent.package.package import (
+    SOS_PRIORITY,
+    IncidentWord,
+    Message,
+    Package,
+    Said,
+    Status,
+)
 from fieldagent.wire.incident_proof import prove
 
 
@@ -36,11 +42,23 @@ async def call_off(
 ) -> bool:
     """End the open incident, and tell whoever may have got it by the same channels; return whether
     anybody may. Raises what the journal raises."""
-    ended = await cancellation.call_off(number)
-    legs = [legs_json(standing_of(journal, each.sequence).legs) for each in ended]
-    told = any(leg["status"] in (None, "Delivered") for each in legs for leg in each.values())
-    if told:
-        word = IncidentWord(number, Said.CALLED_OFF)
-        said = prove(word, proof_keys[0]) if proof_keys else word
-        await intake.accept(Package(said, priority=SOS_PRIORITY - 1))
-    return told
+    in_flight = await cancellation.call_off(number)
+    if not _may_be_known(journal, number):
+        return False
+    word = IncidentWord(number, Said.CALLED_OFF)
+    said = prove(word, proof_keys[0]) if proof_keys else word
+    # Before it is known whether the last of it left: power may fail until then.
+    told = await intake.accept(Package(said, priority=SOS_PRIORITY - 1))
+    await settled(in_flight)
+    if _may_be_known(journal, number):
+        return True
+    return (await cancellation.cancel(told.id)).status is not Status.CANCELED
+
+
+def _may_be_known(journal: Journal, number: int) -> bool:
+    """Return whether anybody may have something of that incident of this kit's."""
+    return any(
+        leg.status in (None, Status.DELIVERED)
+        for sequence in incident.items(journal, number)
+        for leg in standing_of(journal, sequence).legs.values()
+    )

@@ -16,8 +16,10 @@ import trio.testing
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
 from fieldagent.agent.outbound.cancel import Cancellation
+from fieldagent.agent.outbound.incident_end import call_off
 from fieldagent.agent.outbound.incident_repeat import LOOK_EVERY, keep_going, repeated
 from fieldagent.agent.outbound.incident_status import as_json
+from fieldagent.agent.outbound.standing import standing_of
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode
@@ -153,7 +155,8 @@ async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
 
         monkeypatch.setattr(Cancellation, "_end", joined_before)
         await k.post(message={"content": "help"}, priority=100)
-        found = await k.cancellation.call_off(k.sequence())
+        await k.cancellation.call_off(number := k.sequence())
+        found = [standing_of(k.journal, each) for each in incident.items(k.journal, number)]
         assert [each.status for each in found] == [Status.CANCELED] * 2
         assert k.outbox.load(340) is None
 
@@ -164,12 +167,53 @@ async def test_called_off_it_is_withdrawn_and_not_repeated(
     async with in_distress(tmp_path) as k:
         await k.post(message={"content": "help"}, priority=100)
         await k.send(channel=Channel.CELLULAR)
-        (standing,) = await k.cancellation.call_off(k.sequence())
+        assert await k.cancellation.call_off(k.sequence()) == []
+        standing = k.standing(1)
         assert standing.legs[Channel.CELLULAR].status is Status.DELIVERED
         assert standing.legs[Channel.SATELLITE].status is Status.CANCELED
         assert k.declared() == []
         await trio.sleep(3 * REPEAT)
         assert [len(outbox) for outbox in k.outboxes.values()] == [0, 0]
+
+
+async def call_off_of(k: Kit) -> bool:
+    return await call_off(k.journal, k.cancellation, k.intake, [], k.sequence())
+
+
+async def test_that_it_is_called_off_is_on_disk_while_a_session_goes_on(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    """Power may fail before that ends, or who asked for it goes away."""
+    async with in_distress(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        in_session = k.load()
+        with trio.move_on_after(1):
+            await call_off_of(k)
+        word = outbound.package(k.journal, k.sequence() + 1)
+        assert word is not None
+        assert word.package.item == IncidentWord(k.sequence(), Said.CALLED_OFF)
+        await k.outbox.settle(in_session, Outcome.SENT)
+        (said,) = await k.send()
+        assert said.content == word.package.item
+
+
+async def test_nobody_is_told_of_the_end_of_what_has_not_left(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    told = []
+    async with in_distress(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        in_session = k.load()
+        async with trio.open_nursery() as nursery:
+
+            async def end() -> None:
+                told.append(await call_off_of(k))
+
+            nursery.start_soon(end)
+            await trio.sleep(1)
+            await k.outbox.settle(in_session, Outcome.NOT_SENT, reason="no service")
+        assert told == [False]
+        assert k.outbox.load(340) is None
 
 
 async def test_what_is_on_its_way_when_it_is_called_off_is_not_tried_again(
