@@ -54,10 +54,11 @@ def note(
 
 def is_known(db: sqlite3.Connection, number: int) -> bool:
     """Return whether it was here before, or is older than all of which that is known."""
+    # One of before may stand there still, unanswered.
     ((there, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
-        " FROM command",
-        (number,),
+        " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",
+        (number, KEPT),
     )
     return bool(there) or (count >= KEPT and number < oldest)
 

@@ -275,7 +275,8 @@ class _Salvage:
         if waits and not rows:
             rows = [waits[0]]
             self._db.execute(
-                "INSERT INTO incident VALUES (?, ?, 'open', NULL)", (*waits[0], self._now)
+                "INSERT INTO incident VALUES (?, ?, 'open', NULL) ON CONFLICT DO NOTHING",
+                (*waits[0], self._now),
             )
         for (sequence,) in waits:
             self._db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, *rows[0]))
