@@ -200,7 +200,12 @@ class MeshtasticHost:
         self._lost = Seldom(trio.current_time)
 
     async def receive(self) -> HostHeard:
-        return await self._ear.receive()
+        """Wait for what is heard next. What is at hand comes also as the line is lost: the radio
+        says each thing once."""
+        try:
+            return self._ear.receive_nowait()
+        except trio.WouldBlock:
+            return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
         """Read messages from the radio and hand them to those who wait, for ever; one that cannot

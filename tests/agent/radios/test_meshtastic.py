@@ -12,8 +12,10 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost, TransmitResult
+from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios import meshtastic
 from fieldagent.agent.radios.contract import RadioPlace
+from fieldagent.agent.radios.meshtastic_host import MeshtasticHost
 from fieldagent.simulator.lora import LoraAir
 from fieldagent.simulator.meshtastic import GROUP, SimulatedMeshtastic, acquaint
 from fieldagent.simulator.nodes import Nodes
@@ -23,10 +25,12 @@ from fieldagent.wire.meshtastic import (
     FROM_RADIO,
     ChannelSettings,
     Deframer,
+    FromRadio,
     MeshData,
     MeshPacket,
     Port,
     ToRadio,
+    from_radio,
     to_radio,
 )
 from tests.processes import PATIENCE
@@ -199,3 +203,40 @@ def test_two_kits_reach_each_other(tmp_path: Path) -> None:
 def test_an_address_without_a_name_is_told() -> None:
     for place in ("tcp://", "tcp://[::1"):
         assert meshtastic.check_meshtastic(RadioPlace(place)) == (False, meshtastic.NO_HOST)
+
+
+class CutOff:
+    """A line that breaks off right behind what the radio says."""
+
+    def __init__(self, *packets: MeshPacket) -> None:
+        self._said = b"".join(from_radio(FromRadio(packet=each)) for each in packets)
+
+    async def read(self) -> bytes:
+        said, self._said = self._said, b""
+        if not said:
+            raise PortLost("unplugged")
+        return said
+
+    async def write(self, data: bytes) -> None:
+        raise PortLost("unplugged")
+
+
+async def test_what_a_radio_said_before_its_line_broke_off_is_taken() -> None:
+    """It says each thing once. Whoever takes it is as quick as the disk, and whole."""
+    line = CutOff(*(MeshPacket(5, id=number) for number in (1, 2, 3)))
+    host = MeshtasticHost(line, wants_nodes=False)
+    taken = []
+
+    async def take() -> None:
+        while True:
+            heard = await host.receive()
+            with trio.CancelScope(shield=True):
+                await trio.lowlevel.checkpoint()
+            assert heard.packet is not None
+            taken.append(heard.packet.id)
+
+    with pytest.raises(BaseExceptionGroup):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take)
+            nursery.start_soon(host.listen)
+    assert taken == [1, 2, 3]
