@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from fieldagent.agent.assembly import Parts
-from fieldagent.agent.journal import incident, places
+from fieldagent.agent.journal import incident, outbound, places
 from fieldagent.agent.journal.incident import OWN, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
 from fieldagent.agent.outbound.incident_end import call_off, has_own_words
@@ -32,6 +32,7 @@ from fieldagent.package.package import (
     Package,
     PositionSource,
     Said,
+    Status,
 )
 from fieldagent.package.reading import ITEMS, Fault, Field, InvalidPackage, read_members, read_text
 from fieldagent.package.strict_json import load_document
@@ -129,8 +130,16 @@ class IncidentApi:
         await self._journal.commit(
             lambda db: incident.note_word(db, word, at, now, proved=True, counts=False)
         )
-        await self._parts.intake.accept(Package(word, priority=SOS_PRIORITY - 1))
+        await self._say_once(word)
         return json_response(self._status(), 202)
+
+    async def _say_once(self, word: IncidentWord) -> None:
+        """Whoever got no answer says the same again: it goes again only where it did not arrive."""
+        key = f"seen {word.station} {word.incident} {word.by} {word.text}"
+        known = outbound.by_idempotency_key(self._journal, key)
+        failed = known is not None and known.status not in (None, Status.DELIVERED)
+        package = Package(word, priority=SOS_PRIORITY - 1)
+        await self._parts.intake.accept(package, None if failed else key)
 
     def _told(self, found: Incident) -> dict[str, Any]:
         return incident_status.as_json(self._journal, found)

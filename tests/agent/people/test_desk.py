@@ -13,10 +13,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
 
 from fieldagent.agent.api.sos import IncidentApi
 from fieldagent.agent.assembly import Parts
-from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import directory, handhelds, incident, outbound
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.people.contract import (
@@ -25,6 +27,7 @@ from fieldagent.agent.people.contract import (
     Located,
     Marked,
     Named,
+    PeoplesRadio,
     Powered,
     Spoken,
 )
@@ -33,7 +36,16 @@ from fieldagent.agent.people.service import PeopleService
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.http.message import Request
-from fieldagent.package.package import Channel, Location, Message, Package, Waypoint
+from fieldagent.package.package import (
+    Channel,
+    IncidentWord,
+    Location,
+    Message,
+    Package,
+    Said,
+    Status,
+    Waypoint,
+)
 from fieldagent.store.group import NotOnDisk
 from fieldagent.wire.kit_note import Directory, DirectoryEntry
 from tests import kit as kits
@@ -270,6 +282,76 @@ async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path
         assert there.items()[1:] == [Message("SOS")]
         await there.say("SOS CANCEL")
         assert incident.open_one(there.kit.journal) is not None
+
+
+async def test_who_takes_anothers_sos_twice_is_heard_once(tmp_path: Path) -> None:
+    """Unless the first did not arrive."""
+    async with bench(tmp_path) as there:
+        kit = there.kit
+        heard = incident.HeardIncident(5, 6, "open", 0.0, 0.0, "help")
+        await kit.journal.commit(lambda db: incident.note_heard(db, heard))
+        parts = SimpleNamespace(journal=kit.journal, intake=kit.intake, incident_status=dict)
+        body = b'{"by": "Zoe", "text": "coming"}'
+        length = {"content-length": str(len(body))}
+        take = Request("POST", "/api/sos/5/6/take", (), length, body)
+        api, word = IncidentApi(cast(Parts, parts)), IncidentWord(6, Said.SEEN, 5, "Zoe", "coming")
+        for _ in range(2):
+            assert (await api.take(take, "5", "6")).status == 202
+            assert there.items() == [word]
+        ((first,),) = kit.journal.read("SELECT id FROM package")
+        assert (await kit.cancellation.cancel(first)).status is Status.CANCELED
+        assert (await api.take(take, "5", "6")).status == 202
+        assert there.items() == [word, word]
+
+
+class Vanishing:
+    """A radio that is lost while what it has told first is being stored."""
+
+    text_bytes, has_signs = 100, False
+
+    def __init__(self, heard: list[FromHandheld]) -> None:
+        self._heard = heard
+        self.asked = trio.Event()
+
+    async def receive(self) -> FromHandheld:
+        if self._heard:
+            self.asked.set()
+            return self._heard.pop(0)
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def test_what_a_radio_has_told_before_it_is_lost_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any
+) -> None:
+    """MeshCore's firmware gives a text once: after its writer's name it was at hand, and gone."""
+    signal = HandheldSignal(-80, 6.0, 1)
+    text = FromHandheld(ADA, 7, Spoken("SOS fallen", True), signal)
+    told = [FromHandheld(ADA, 0, Named("Ada", KEY)), text]
+
+    @asynccontextmanager
+    async def vanishes(*_: Any) -> AsyncIterator[Any]:
+        radio = Vanishing([*told])
+        told.clear()
+        async with trio.open_nursery() as nursery:
+
+            async def lose() -> None:
+                await radio.asked.wait()
+                raise PortLost("unplugged")
+
+            nursery.start_soon(lose)
+            yield radio
+
+    kind = PeoplesRadio("meshcore", "", vanishes, lambda handle: True)
+    monkeypatch.setattr("fieldagent.agent.people.service.peoples_radio", lambda name: kind)
+    async with bench(tmp_path) as there, trio.open_nursery() as nursery:
+        service = PeopleService(SETTINGS, there.desk, ChannelLink())
+        nursery.start_soon(service.run)
+        with kits.fail_after(60):
+            while service.link.state is not LinkState.ABSENT:
+                await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+        assert there.items() == [Message("SOS from Ada (!00000ada): fallen")]
 
 
 async def test_a_blurred_position_stays_blurred_and_says_so(tmp_path: Path) -> None:
