@@ -39,9 +39,12 @@ async def call_off(
     intake: Intake,
     proof_keys: Sequence[bytes],
     number: int,
+    *,
+    patient: bool = True,
 ) -> bool:
     """End the open incident, and tell whoever may have got it by the same channels; return whether
-    anybody may. Raises what the journal raises."""
+    anybody may. `patient` waits for what of it is in flight, as long as a session takes, and takes
+    the word back where nothing left. Raises what the journal raises."""
     in_flight = await cancellation.call_off(number)
     if not _may_be_known(journal, number):
         return False
@@ -49,6 +52,8 @@ async def call_off(
     said = prove(word, proof_keys[0]) if proof_keys else word
     # Before it is known whether the last of it left: power may fail until then.
     told = await intake.accept(Package(said, priority=SOS_PRIORITY - 1))
+    if not patient:
+        return True
     await settled(in_flight)
     if _may_be_known(journal, number):
         return True

@@ -358,9 +358,9 @@ class Desk:
             over = is_theirs and all(each.called_off for each in others)
             over = over and not has_own_words(self.journal, found.number)
             if over:
-                await call_off(
-                    self.journal, self.cancellation, self.intake, self.proof_keys, found.number
-                )
+                # Another's SOS may be heard next: no session is waited for.
+                ending = self.cancellation, self.intake, self.proof_keys, found.number
+                await call_off(self.journal, *ending, patient=False)
             await self._reply(heard, CALLED_OFF if over else STAYS)
         await self._know(heard, None)
 

@@ -271,6 +271,20 @@ async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_withou
         assert "it is not yours alone" in there.answers()[-1]
 
 
+async def test_an_sos_is_taken_while_the_session_of_one_that_is_over_goes_on(
+    tmp_path: Path, clock: Any
+) -> None:
+    async with bench(tmp_path) as there:
+        await there.say("SOS fallen")
+        there.kit.load()
+        with kits.fail_after(60):
+            await there.say("SOS CANCEL")
+            await there.say("SOS avalanche", EVE)
+        raised, over, next_one = there.items()
+        assert over == IncidentWord(there.kit.sequence(1), Said.CALLED_OFF)
+        assert (raised.content[:3], next_one.content[:3]) == ("SOS", "SOS")
+
+
 async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path) -> None:
     """Without a word: it stays open where the handheld takes its own back. Once is enough."""
     async with bench(tmp_path) as there:
