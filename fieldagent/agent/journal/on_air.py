@@ -10,6 +10,9 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.bitmap import DIGEST_BYTES
 
+FINGERPRINT_BYTES = 8
+"""Of `envelope.fingerprint`."""
+
 
 def holders(journal: Journal, sequence: int) -> set[int]:
     """The stations that have confirmed it on the air; in `receipt` they count below zero."""
@@ -22,11 +25,10 @@ def here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, int, 
     What another kit sent under our `own` number is not among them."""
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
+        # Longer is the mark of one that was brought to the hub (`mesh.relay`).
         " WHERE origin < 0 AND origin != -? AND sequence > 0 AND whole IS NULL AND NOT sos"
-        " ORDER BY at DESC LIMIT ?",
-        DIGEST_BYTES,
-        own,
-        limit,
+        " AND length(digest) = ? ORDER BY at DESC LIMIT ?",
+        *(DIGEST_BYTES, own, FINGERPRINT_BYTES, limit),
     )
     return [(station, number, bytes(digest)) for station, number, digest in reversed(rows)]
 

@@ -495,6 +495,16 @@ async def on_spent_credits(tmp_path: Path) -> AsyncIterator[Station]:
         yield ben
 
 
+async def test_what_is_here_is_known_after_a_restart_by_its_own_digest(
+    tmp_path: Path, clock: Any
+) -> None:
+    """Beside each that a kit was asked to bring to the hub stands a mark, under its number."""
+    items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 9)]
+    async with on_spent_credits(tmp_path) as ben:
+        here = on_air_journal.here(ben.journal, 2)
+    assert here == [(5, item.sequence, digest_of(item)) for item in items]
+
+
 async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
     tmp_path: Path, clock: Any
 ) -> None:
