@@ -105,7 +105,7 @@ class Packing:
         """Return what its next transmission costs, alone, in the tariff's units."""
         try:
             return self._limits.tariff.units(len(self._next(sequence).body))
-        except DamagedPackage:
+        except (DamagedPackage, TooLarge):
             # `pack` tells that it is.
             return 0
 

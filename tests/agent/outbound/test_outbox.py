@@ -128,6 +128,21 @@ async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Pa
         assert (k.status(large), k.status(small)) == (None, Status.DELIVERED)
 
 
+@pytest.mark.parametrize("limit", [None, 10])
+async def test_what_needs_more_fragments_than_may_be_ends_and_holds_up_nothing(
+    tmp_path: Path, limit: int | None
+) -> None:
+    """Also where it is asked beforehand what it costs, as that is limited."""
+    async with kit(tmp_path, credits_per_day=limit) as k:
+        payload = b64encode(bytes(range(256)) * 390).decode()
+        id_ = await k.post(data={"payload": payload})
+        small = await k.post()
+        await k.outbox.ready()
+        await k.send()
+        assert (k.status(id_), k.status(small)) == (Status.ERROR, Status.DELIVERED)
+        assert k.reason(id_) == "too large: 99861 bytes need more than 255 fragments"
+
+
 async def test_large_data_goes_in_fragments_with_urgent_ones_between(tmp_path: Path) -> None:
     payload = bytes(range(256)) * 4
     async with kit(tmp_path) as k:
