@@ -128,6 +128,18 @@ def test_power_may_fail_at_any_step(kit: Kit, step: int, works: bool, brought: b
     }  # fmt: skip
 
 
+def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal would stop it for the whole fleet."""
+    kit.place.folder.mkdir(exist_ok=True)
+    kit.place.system.write_text("{}")
+    monkeypatch.setattr(update_offer.time, "sleep", lambda seconds: kit.place.system.unlink())
+    kit.take()
+    trial.go_on(kit.place)
+    assert kit.outcome()[:2] == (7, "taken")
+
+
 @pytest.mark.parametrize(
     ("body", "number", "words"),
     [
