@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
     """A refusal would stop it for the whole fleet."""
     kit.place.folder.mkdir(exist_ok=True)
     kit.place.system.write_text("{}")
-    monkeypatch.setattr(update_offer.time, "sleep", lambda seconds: kit.place.system.unlink())
+    monkeypatch.setattr(time, "sleep", lambda seconds: kit.place.system.unlink())
     kit.take()
     trial.go_on(kit.place)
     assert kit.outcome()[:2] == (7, "taken")

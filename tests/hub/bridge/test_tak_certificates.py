@@ -18,9 +18,10 @@ from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.tak import inward, records
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakOutcome
 from fieldagent.hub.bridge.tak.records import OVER_AFTER, TakPerson
-from fieldagent.hub.bridge.tak_server import authority, certificates, phone
+from fieldagent.hub.bridge.tak_server import authority, certificates, invitations, phone
 from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
 from fieldagent.hub.bridge.tak_server.exchange import Exchange, TakGuest
+from fieldagent.hub.bridge.tak_server.invitations import CertificateTerms
 from fieldagent.hub.bridge.tak_server.phone import PhoneHost
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
@@ -144,6 +145,18 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
         alps.now += OVER_AFTER
         await store.commit(lambda db: records.give_up(db, alps.now))
         assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
+
+
+async def test_an_invitation_that_ends_while_its_request_comes_says_so(store: Store) -> None:
+    async with mountain(store) as alps:
+        dora = await named(alps, "Dora")
+        token = await store.commit(lambda db: invitations.invite(db, 1, dora, alps.now))
+        for _ in range(invitations.OF_A_USER):
+            alps.now += 1
+            await store.commit(lambda db: invitations.invite(db, 1, dora, alps.now))
+        new = CertificateTerms("aa", alps.now + certificates.PHONE_LASTS)
+        with pytest.raises(Refused, match="has ended meanwhile: ask for another"):
+            await store.commit(lambda db: invitations.use(db, 1, dora, token, "00", new))
 
 
 async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
