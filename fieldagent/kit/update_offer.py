@@ -39,7 +39,7 @@ PAUSES = (30.0, 120.0, 600.0)
 def take(order: UpdateOrder, place: Place) -> int:
     """Take what the hub has offered, once nothing else is on trial; the order says over which
     program, and how it is judged. Returns an exit code."""
-    others = (place.trial, SettingsPlace(place.folder).trial)
+    others = (place.trial, place.system, SettingsPlace(place.folder).trial)
     try:
         while True:
             with alone(place.folder):

@@ -116,6 +116,35 @@ def test_a_number_is_a_number_though_something_else_is_called_so(tmp_path: Path)
     assert [each["name"] for each in listed if each["revoked"] is not None] == ["kit"]
 
 
+NAMING = (
+    "workspace add {}",
+    "user add {}",
+    "group add {}",
+    "device add --user Ada {}",
+    "device rename kit {}",
+    "key add {}",
+    "source add {}",
+    "token add --user Ada {}",
+    "tracker add --user Ada --id 12345678 {}",
+    "fence add --circle 46,8,200 {}",
+    "contact add {} a@example.org",
+    "route add --kit kit --to 45.9,7.6,300 --by 2099-01-01T00:00Z --name {}",
+)
+
+
+def test_nothing_gets_a_name_that_nobody_could_tell_from_another(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    administer(database, "device", "add", "kit", "--user", "Ada")
+    for words in NAMING:
+        for name in (" ", "a bell\x07", "x" * 81):
+            given = [name if each == "{}" else each for each in words.split()]
+            code, told, complained = carried_out(["hub", *given], database)
+            assert code == REFUSED and not told, (words, name, complained)
+            assert "name has 1 to 80 " in complained or "name and email take" in complained
+
+
 ODD = ("9" * 30, "1e300", "nan", "-1")
 """Numbers that no row, no day and no clock has."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,18 @@ def test_power_may_fail_at_any_step(kit: Kit, step: int, works: bool, brought: b
     assert {each.name for each in kit.place.folder.iterdir() if each.suffix != ".new"} == {
         "lock", "offer-result.json", "previous.pyz", "result.json",
     }  # fmt: skip
+
+
+def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal would stop it for the whole fleet."""
+    kit.place.folder.mkdir(exist_ok=True)
+    kit.place.system.write_text("{}")
+    monkeypatch.setattr(time, "sleep", lambda seconds: kit.place.system.unlink())
+    kit.take()
+    trial.go_on(kit.place)
+    assert kit.outcome()[:2] == (7, "taken")
 
 
 @pytest.mark.parametrize(

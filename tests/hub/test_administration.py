@@ -53,12 +53,16 @@ class Office:
     tokens: dict[str, str]
     routes: list[Route]
 
-    async def ask(self, method: str, path: str, body: Any = None, who: str = "ben") -> Response:
+    async def ask(
+        self, method: str, path: str, body: Any = None, who: str = "ben", key: str | None = None
+    ) -> Response:
         target, _, query = path.partition("?")
         proof = {"x-api-key": self.keys[who], "authorization": f"Bearer {self.tokens[who]}"}
         content = b"" if body is None else json.dumps(body).encode()
         if body is not None:
             proof["content-length"] = str(len(content))
+        if key is not None:
+            proof["idempotency-key"] = key
         request = Request(method, target, query_pairs(query), proof, content)
         try:
             admission = await router(self.routes)(request)

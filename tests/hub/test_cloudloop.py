@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -362,6 +364,40 @@ async def test_what_the_history_has_not_goes_again(tmp_path: Path, found: Respon
         again = HERE._replace(tries=1, since=NOW)
         verdict = await caller.send(IMEI, b"down", number=1, priority=False, modem=again)
         assert verdict.id == "mt-1"
+
+
+@pytest.mark.parametrize("kept", [0.5, 400.0])
+async def test_a_doubt_is_settled_by_a_history_of_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: float
+) -> None:
+    """A large fleet's, of which one answer holds but some minutes; or less than is needed."""
+    monkeypatch.setattr(cloudloop, "ANSWER_BYTES", 4_096)
+    since = time.time() - 3_600
+
+    def seconds(text: str) -> float:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+    class Full(Service):
+        async def handle(self, asked: Request) -> Response:
+            answer = await super().handle(asked)
+            name, members = self.asked[-1]
+            if name != "GetMessageRecords":
+                return answer
+            begin, end = seconds(members["from"]), seconds(members.get("to", "2999-01-01"))
+            if end - begin > kept:
+                return Response(200, bytes(cloudloop.ANSWER_BYTES + 1))
+            there = begin <= since + 60 <= end
+            return history(b"down", thing=THING if there else "u")
+
+    full = Full()
+    async with serving(anybody(full.handle)) as url:
+        caller = cloudloop.KIND.caller(own(tmp_path, url))
+        assert caller is not None
+        again = HERE._replace(tries=1, since=since)
+        verdict = await caller.send(IMEI, b"down", number=1, priority=False, modem=again)
+    settled = (Outcome.SENT, "r1") if kept > 1 else (Outcome.DOUBTFUL, "")
+    assert (verdict.outcome, verdict.id) == settled
+    assert "DoSendImtMessage" not in [name for name, _ in full.asked]
 
 
 async def fetch(tmp_path: Path, url: str, hub: Hub) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from fieldagent.http.server_sent import StreamAsked
+from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import AT_ONCE, HELD, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
@@ -28,6 +29,19 @@ from tests.processes import PATIENCE, administer, agent, hub
 
 TIME = int(START)
 BOTH = frozenset(["item", "sos"])
+
+
+@asynccontextmanager
+async def room(store: Store) -> AsyncIterator[Field]:
+    """The field, and `hub_caller`, who may listen."""
+    async with field_of(store) as alps:
+
+        def settle_in(db: Db) -> None:
+            directory.set_role(db, 1, 2, "dispatcher", now=START)
+            assert credentials.add_key(db, 1, "reader", scopes=["read"], now=START)[0] == 1
+
+        await store.commit(settle_in)
+        yield alps
 
 
 class Listener:
@@ -67,7 +81,7 @@ def acknowledge(db: Db) -> None:
 
 
 async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Store) -> None:
-    async with field_of(store) as alps:
+    async with room(store) as alps:
         await alps.sends(1, Entry(1, Message("before"), TIME))
         async with stream(alps) as pieces:
             listener = Listener(pieces)
@@ -81,8 +95,25 @@ async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Sto
             assert document["event"]["by"]["name"] == "Ben"
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda db: directory.set_disabled(db, "member", 2, START, now=START),
+        lambda db: directory.set_role(db, 1, 2, "member", now=START),
+        lambda db: db.execute("UPDATE credential SET revoked = ?", START),
+    ],
+)
+async def test_who_may_listen_no_more_is_told_nothing_more(store: Store, end: Any) -> None:
+    async with room(store) as alps, stream(alps) as pieces:
+        await anext(pieces)
+        await store.commit(end)
+        await alps.sends(1, Entry(1, Message("private"), TIME))
+        with trio.fail_after(PATIENCE):
+            assert [piece async for piece in pieces] == []
+
+
 async def test_who_comes_back_misses_nothing_and_hears_nothing_twice(store: Store) -> None:
-    async with field_of(store) as alps:
+    async with room(store) as alps:
         async with stream(alps, topics=frozenset(["item"])) as pieces:
             listener = Listener(pieces)
             await anext(pieces)
@@ -99,7 +130,7 @@ async def test_who_comes_back_misses_nothing_and_hears_nothing_twice(store: Stor
 
 
 async def test_a_stream_holds_few_large_items_while_nobody_reads(store: Store) -> None:
-    async with field_of(store) as alps, stream(alps) as pieces:
+    async with room(store) as alps, stream(alps) as pieces:
         await anext(pieces)
         await store.commit(partial(enter_many, count=AT_ONCE, text="x" * 20_000))
         alps.now += 60
@@ -114,7 +145,7 @@ async def test_a_stream_holds_few_large_items_while_nobody_reads(store: Store) -
 
 @pytest.mark.parametrize("last", ["9999.0", "0.9999", "abc", "1"])
 async def test_an_id_that_nobody_knows_is_told_to_be_lost(store: Store, last: str) -> None:
-    async with field_of(store) as alps:
+    async with room(store) as alps:
         await alps.sends(1, Entry(1, Message("before"), TIME))
         async with stream(alps, last) as pieces:
             assert (await Listener(pieces).next())[0] == "lost"

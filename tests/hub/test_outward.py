@@ -7,20 +7,27 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import trio
 
+from fieldagent.hub.escalation import outward as escalation
+from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.escalation.known import contact_kinds
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.package.reach import Rung
+from fieldagent.system.supervisor import log_fault
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, field_of
 from tests.hub.relay import mail_relay
 from tests.hub.test_contacts import kit_of, settle_in
 from tests.hub.test_people import ADA, receipts
 from tests.hub.test_people_journey import rungs
-from tests.processes import agent, hub, until
+from tests.processes import agent, hub, until, until_async
 
 DORA = "dora@example.org"
 
@@ -93,3 +100,27 @@ async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) 
         for each in (second[0], first[0]):
             await store.commit(partial(outward.taken, each=each, service="the relay", now=later))
         assert [each.rung for _, each in await receipts(field, ADA)] == [Rung.HANDED_OVER]
+
+
+async def test_what_waits_behind_a_slow_service_is_claimed_by_nobody(store: Store) -> None:
+    """Else its claim could run out before its turn, and it would go by another hub, too."""
+    async with field_of(store) as field:
+        for number in range(3):
+            await field.sends(ADA, Entry(number + 1, Message("Hi"), int(START), to=DORA))
+        claimed: list[int] = []
+
+        async def tell(kind: str, address: str, notice: Notice) -> HandoverResult:
+            sql = "SELECT count(*) FROM outward WHERE state = 'waiting' AND claimed_until > ?"
+            ((many,),) = await field.rows(sql, field.now)
+            claimed.append(many)
+            field.now += 30
+            return HandoverResult(HandoverOutcome.HANDED)
+
+        own = {"smtp-host": "relay", "smtp-from": "hub@example.org"}
+        reach = Mock(kinds=contact_kinds(), own=own, tell=tell, is_answered=lambda kind: False)
+        run = partial(escalation.run, store, reach, clock=field.clock, note_fault=log_fault)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await until_async(lambda: len(claimed) == 3)
+            nursery.cancel_scope.cancel()
+        assert claimed == [1, 1, 1]

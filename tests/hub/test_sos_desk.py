@@ -44,13 +44,16 @@ class Desk:
     tokens: dict[int, str]
     api: SosApi
 
-    async def call(self, method: str, path: str, body: Any = None, who: int = 2) -> Response:
+    async def call(
+        self, method: str, path: str, body: Any = None, who: int = 2, key: str | None = None
+    ) -> Response:
         target, _, query = path.partition("?")
         content = b"" if body is None else json.dumps(body).encode()
         headers = {
             "x-api-key": self.key,
             "authorization": f"Bearer {self.tokens[who]}",
             "content-length": str(len(content)),
+            **({} if key is None else {"idempotency-key": key}),
         }
         request = Request(method, target, query_pairs(query), headers, content)
         try:

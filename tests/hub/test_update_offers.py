@@ -128,6 +128,18 @@ def test_one_that_does_not_come_back_in_time_stops_it(fleet: Fleet) -> None:
     assert fleet.told() == set()
 
 
+@pytest.mark.parametrize("state", ["waiting", "trial"])
+def test_one_that_is_revoked_meanwhile_holds_up_nobody(fleet: Fleet, state: str) -> None:
+    fleet.tells(1, state)
+    revoke = partial(directory.set_disabled, table="device", id_=1, when=fleet.now)
+    fleet.store.once(lambda db: revoke(db, now=fleet.now))
+    fleet.look()
+    assert (fleet.told(), fleet.states()[0]) == ({2}, "left out")
+    fleet.now += 10 * WITHIN
+    fleet.look()
+    assert fleet.state() == ("under way", "")
+
+
 def test_one_that_cannot_take_it_or_has_it_holds_up_nobody(fleet: Fleet) -> None:
     fleet.store.once(lambda db: fleet.link(db, 1, "2"))
     fleet.store.once(lambda db: fleet.link(db, 2, "1", "package"))

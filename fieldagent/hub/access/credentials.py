@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access import secret
-from fieldagent.hub.access.directory import Refused, Row, insert_row, named_rows, note_of_member
+from fieldagent.hub.access.directory import (
+    Refused,
+    Row,
+    check_name,
+    insert_row,
+    named_rows,
+    note_of_member,
+)
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS
@@ -34,9 +41,9 @@ def add_key(
     id_, key = _add(
         db,
         "key",
+        name,
         now,
         workspace=workspace,
-        name=name,
         scopes=" ".join(scopes or ITEMS),
         per_minute=per_minute,
         burst=burst,
@@ -56,7 +63,7 @@ def add_token(
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
     """A Bearer token that says who calls; its number and itself, once."""
-    id_, token = _add(db, "token", now, member=member, name=name, expires=expires)
+    id_, token = _add(db, "token", name, now, member=member, expires=expires)
     note_of_member(db, member, by, "token add", f"{id_} {name} of {member}", now)
     return id_, token
 
@@ -65,15 +72,16 @@ def add_source(
     db: Db, workspace: int, name: str, *, now: float, by: str = ADMINISTRATION
 ) -> tuple[int, str]:
     """An address to which trackers report; its number, and its secret part, once."""
-    id_, made = _add(db, "source", now, workspace=workspace, name=name)
+    id_, made = _add(db, "source", name, now, workspace=workspace)
     note(db, workspace, by, "source add", f"{id_} {name}", now)
     return id_, made
 
 
-def _add(db: Db, kind: str, now: float, **columns: Any) -> tuple[int, str]:
+def _add(db: Db, kind: str, name: str, now: float, **columns: Any) -> tuple[int, str]:
+    check_name(name)
     made = secret.new_secret(kind)
-    lookup = secret.lookup(made)
-    return insert_row(db, "credential", kind=kind, lookup=lookup, created=now, **columns), made
+    columns |= {"kind": kind, "lookup": secret.lookup(made), "name": name, "created": now}
+    return insert_row(db, "credential", **columns), made
 
 
 def listing(db: Db, kind: str, workspace: int) -> list[Row]:

@@ -37,8 +37,20 @@ SYNTHETIC = "synthetic items of the hub"
 """The workspace of `service.synthetic_item`, which is nobody's."""
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def check_name(name: str) -> None:
+    """Raises Refused for one that nobody could tell from another where it is shown."""
+    if not name.strip() or len(name) > NAME_BYTES_MAX or _CONTROL.search(name):
+        raise Refused(
+            sentence("a name has 1 to {most} characters in one line", most=NAME_BYTES_MAX)
+        )
+
+
 def add_workspace(db: Db, name: str, *, now: float) -> int:
     """Add a workspace and return its number. Raises Refused where another has the name."""
+    check_name(name)
     if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
         raise Refused(sentence("there is a workspace {name} already", name=repr(name)))
     id_ = insert_row(db, "workspace", name=name, created=now)
@@ -82,6 +94,7 @@ def add_user(
 ) -> int:
     """`password` is a hash of `system.scrypt`; with `until`, for one sign-in until then. Its number
     is the userId of the push API."""
+    check_name(name)
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
         raise Refused(
             sentence(
@@ -314,7 +327,8 @@ def add_device(
 
 
 def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> None:
-    """Raises Refused where another than `device` has it."""
+    """Raises Refused for one that is none, and where another than `device` has it."""
+    check_name(name)
     same = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
     if _one(db, same, workspace, name, device):
         raise Refused(

@@ -6,7 +6,14 @@ import json
 from collections.abc import Collection, Mapping
 
 from fieldagent.hub.access.caller import Place
-from fieldagent.hub.access.directory import Refused, Row, is_member, named_rows, note_of_member
+from fieldagent.hub.access.directory import (
+    Refused,
+    Row,
+    check_name,
+    is_member,
+    named_rows,
+    note_of_member,
+)
 from fieldagent.hub.access.push import Push
 from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, note
@@ -189,6 +196,7 @@ def add_group(
                 most=NAME_BYTES_MAX,
             )
         )
+    check_name(name)
     if name.lstrip("-").isdigit():
         raise Refused("a group's name is no number: numbers are users'")
     taken = resolve(db, workspace, name)
@@ -283,7 +291,18 @@ def remove_group(
     db: Db, workspace: int, group: int, *, now: float, by: str = ADMINISTRATION
 ) -> None:
     """Remove a group of the workspace; what was sent to it stays. One that is not there raises
-    nothing."""
+    nothing. Raises Refused while a fence is for it: that would be for all kits, or watch nobody
+    unseen."""
+    fences = db.execute(
+        "SELECT name FROM fence WHERE team = ? AND workspace = ? ORDER BY id", group, workspace
+    )
+    if fences:
+        raise Refused(
+            sentence(
+                "the fence {name} is for this group: remove that first, or draw it anew for others",
+                name=repr(fences[0][0]),
+            )
+        )
     db.execute("DELETE FROM team WHERE id = ? AND workspace = ?", group, workspace)
     note(db, workspace, by, "group remove", str(group), now)
     kit_report.touch_directory(db, workspace)

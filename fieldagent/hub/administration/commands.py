@@ -7,9 +7,10 @@ from typing import Any
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.query import page, refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.bodies import choice, line, read_body, whole, wrong
+from fieldagent.hub.access.bodies import choice, line, read_body, unknown, whole, wrong
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.repeats import done_before, remember, repeatable
 from fieldagent.hub.administration.acts import Acts, place
 from fieldagent.hub.administration.devices import device_of
 from fieldagent.hub.field import radio_key
@@ -90,16 +91,20 @@ class CommandsApi:
         )
 
     async def order(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Give it, where what it costs is agreed to."""
+        """Give it, where what it costs is agreed to; once under one Idempotency-Key."""
         refuse_others(request, ())
         given = read_body(request, ORDER)
         asked = _asked(given["words"])
         bearer, agreed = given.get("by", ""), given.get("credits", 0)
+        repeat = repeatable(request, caller)
 
         def act(db: Db, now: float) -> dict[str, Any]:
+            done = done_before(db, repeat)
             device = device_of(db, caller, id)
             at = commands.next_number(db, device, now)
             found = cost(db, device, at, prove(at, asked, b""), now)
+            if done is not None:
+                return {**_row(db, device, int(done), now), "credits": found.credits}
             if costs_something(found, bearer) and found.credits > agreed:
                 raise Refused(
                     sentence(
@@ -111,10 +116,18 @@ class CommandsApi:
             grace = self._grace if found.linked else 0.0
             order = GivenCommand(caller.workspace, device, at, asked, bearer, str(caller.member))
             at = give(db, order, grace, now)
-            rows = commands.listing(db, device, now, limit=1)
-            return {**rows[0], "credits": found.credits}
+            remember(db, repeat, str(at), now)
+            return {**_row(db, device, at, now), "credits": found.credits}
 
         return json_response(await self._acts.carry_out(caller, act), 202)
+
+
+def _row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
+    """Return a command that was given, for people. Raises Problem 404 where it was forgotten."""
+    for row in commands.listing(db, device, now, limit=1, before=command + 1):
+        if row["number"] == command:
+            return row
+    raise unknown("command", str(command))
 
 
 def _asked(words: str) -> RemoteCommand:

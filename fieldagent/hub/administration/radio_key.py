@@ -10,6 +10,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import choice, read_body, unknown, whole
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.repeats import done_before, remember, repeatable
 from fieldagent.hub.access.secret import new_air_key
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.devices import device_of
@@ -77,14 +78,18 @@ class RadioKeyApi:
         return json_response(await self._acts.store.read(find))
 
     async def change(self, request: Request, caller: Caller) -> Response:
-        """Begin one with a key that is made here, where what it costs is agreed to."""
+        """Begin one with a key that is made here, where what it costs is agreed to; once under one
+        Idempotency-Key."""
         refuse_others(request, ())
         given = read_body(request, ORDER)
         left_out, bearer = given.get("left_out", frozenset()), given.get("bearer", "")
         agreed = given.get("credits", 0)
+        asked = repeatable(request, caller)
 
         def act(db: Db, now: float) -> dict[str, Any] | None:
             workspace = caller.workspace
+            if done_before(db, asked) is not None:
+                return radio_key.standing(db, workspace, now)
             for each in left_out:
                 if not reading.device_known(db, caller, each):
                     raise unknown("device", str(each))
@@ -101,6 +106,7 @@ class RadioKeyApi:
             by = str(caller.member)
             key = new_air_key()
             radio_key.begin(db, workspace, key, bearer, left_out=left_out, by=by, now=now)
+            remember(db, asked, "", now)
             return radio_key.standing(db, workspace, now)
 
         return json_response({"change": await self._acts.carry_out(caller, act)}, 202)

@@ -27,7 +27,7 @@ from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, few_rows
 from fieldagent.store.group import NOT_STORED
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -126,6 +126,9 @@ class EventStreams:
         deadline = trio.current_time() + asked.quiet
         while trio.current_time() < ends:
             news = self._store.heard(sos.EVENTS)
+            listener = _Listener(caller.key, caller.member, caller.workspace, caller.role)
+            if not await self._store.read_together(_may_listen, listener):
+                return
             found = False
             async with aclosing(self._since(caller, asked.topics, items, happened)) as pieces:
                 async for events in pieces:
@@ -172,6 +175,30 @@ class EventStreams:
             told = await self._store.read_together(texts, few)
             if told:
                 yield [(told[number], fresh[number]) for number in few if number in told]
+
+
+class _Listener(NamedTuple):
+    key: int
+    member: int
+    workspace: int
+    role: str
+    """By which it was decided what they see."""
+
+
+def _may_listen(db: Db, those: Sequence[_Listener]) -> list[bool]:
+    """Return of each whether they are still what they were as they came: who is disabled, or whose
+    key is revoked, hears no more."""
+    table, values = few_rows(db, "asked", _Listener._fields, sorted({*those}))
+    rows = db.execute(
+        f"{table} SELECT asked.key, asked.member, asked.workspace, asked.role FROM asked"
+        " JOIN credential ON credential.id = asked.key AND credential.revoked IS NULL"
+        " JOIN member ON member.id = asked.member AND member.disabled IS NULL"
+        " JOIN membership ON membership.member = asked.member"
+        " AND membership.workspace = asked.workspace AND membership.role = asked.role",
+        *values,
+    )
+    there = {_Listener._make(row) for row in rows}
+    return [each in there for each in those]
 
 
 class _Look(NamedTuple):

@@ -15,6 +15,7 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.bodies import choice, identity, line, read_body, unknown, whole, wrong
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.repeats import done_before, remember, repeatable
 from fieldagent.hub.api.reading import END, device_known
 from fieldagent.hub.places import fences, routes, shape
 from fieldagent.hub.places.fences import TELLS, WhichKits
@@ -170,20 +171,27 @@ class PlacesApi:
         return json_response({"routes": found})
 
     async def add_route(self, request: Request, caller: Caller) -> Response:
-        """Add where a kit is to be by when, and answer it with 201; without a name it is called by
-        its place. Raises Problem 409 for a device of another workspace."""
+        """Add where a kit is to be by when, and answer it with 201, once under one Idempotency-Key;
+        without a name it is called by its place. Raises Problem 409 for a device of another
+        workspace."""
         refuse_others(request, ())
-        given = read_body(request, NEW_ROUTE)
+        given, asked = read_body(request, NEW_ROUTE), repeatable(request, caller)
         place: Circle = given["circle"]
         name = given.get("name", f"{place.latitude:g} {place.longitude:g}")
 
         def act(db: Db, now: float) -> dict[str, Any]:
+            if done := done_before(db, asked):
+                listed = routes.listing(db, caller.workspace)
+                if not any(each["id"] == int(done) for each in listed):
+                    raise unknown("route", done)
+                return _of(listed, int(done))
             device = given["device"]
             if not device_known(db, caller, device):
                 raise wrong(sentence("{device} is not in this workspace", device=device), "device")
             margin = given.get("margin", MARGIN)
             plan = RoutePlan(device, name, place, given["due"].timestamp(), margin)
             route = routes.add(db, caller.workspace, plan, now, by=str(caller.member))
+            remember(db, asked, str(route), now)
             return _of(routes.listing(db, caller.workspace), route)
 
         return json_response(await self._commit(act), 201)

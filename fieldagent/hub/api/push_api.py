@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,13 +23,21 @@ from fieldagent.hub.access.caller import (
     note_calls,
 )
 from fieldagent.hub.access.push import Push, parse_push
+from fieldagent.hub.access.repeats import (
+    Name,
+    Repeatable,
+    digest_of,
+    earlier,
+    refuse_another,
+    remember_all,
+)
 from fieldagent.hub.api.standing import push_standing
 from fieldagent.hub.field.cost import costs_and_expected
 from fieldagent.hub.field.far_sizes import FarKits, far_kits, hold_back
 from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
-from fieldagent.hub.store.contract import Db, Store, insert
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson
@@ -43,10 +50,6 @@ from fieldagent.system.sentence import sentence
 class PushCounts:
     accepted: int = 0
     refused: int = 0
-
-
-Name = tuple[int, int, str]
-"""Of a push: key, member and Idempotency-Key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +174,8 @@ class HubApi:
             each for problem, each in zip(counted.problems, asked, strict=True) if not problem
         ]
         # What was accepted is there, whatever would stand against it by now.
-        known = _earlier(db, [each for each in called if isinstance(each.parsed, Push)])
+        names = {each.name for each in called if isinstance(each.parsed, Push) and each.name}
+        known = earlier(db, names)
         refusals = [
             problem or _refusal(db, each, members, known, now)
             for problem, each in zip(counted.problems, asked, strict=True)
@@ -197,7 +201,8 @@ class HubApi:
             if each.name not in known:
                 fresh.setdefault(each.name or each, each)
         entered = self._enter(db, {each: postings[each] for each in fresh.values()}, far, now)
-        _remember(db, entered, now)
+        done = [(Repeatable(each.name, _digest(each)), id_) for each, id_ in entered if each.name]
+        remember_all(db, done, now)
         note_calls(db, counted)
         known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
         requests = dict(entered)
@@ -324,36 +329,9 @@ def _in_words(each: PushRequest) -> str:
 
 
 def _as_before(each: PushRequest, digest: bytes, request_id: str) -> Problem | str:
-    if digest == _digest(each):
-        return request_id
-    return Problem(422, sentence("Idempotency-Key {key} had another body", key=repr(each.key)))
+    assert each.name is not None
+    return refuse_another(each.name, digest, _digest(each)) or request_id
 
 
 def _digest(each: PushRequest) -> bytes:
-    return hashlib.blake2b(repr(each.push).encode("utf-8", "replace"), digest_size=16).digest()
-
-
-def _earlier(db: Db, asked: Sequence[PushRequest]) -> dict[Name | None, tuple[bytes, str]]:
-    """Digest and requestId of what came before under the keys of these."""
-    names = {each.name for each in asked if each.name is not None}
-    if not names:
-        return {}
-    rows = db.execute(
-        "SELECT credential, member, key, digest, request_id FROM idempotency"
-        f" WHERE (credential, member, key) IN (VALUES {', '.join(['(?, ?, ?)'] * len(names))})",
-        *(part for name in names for part in name),
-    )
-    return {(*name,): (bytes(digest), request_id) for *name, digest, request_id in rows}
-
-
-_REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
-
-
-def _remember(db: Db, entered: Sequence[tuple[PushRequest, str]], now: float) -> None:
-    """Nobody else remembers the same meanwhile: `count_calls` has locked the callers' keys."""
-    rows = [
-        (*each.name, _digest(each), now, request_id)
-        for each, request_id in entered
-        if each.name is not None
-    ]
-    insert(db, "idempotency", _REMEMBERED, rows)
+    return digest_of(repr(each.push))

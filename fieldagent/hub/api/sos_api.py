@@ -16,6 +16,7 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.bodies import matching, read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.repeats import done_before, remember, repeatable
 from fieldagent.hub.api import sos_desk, sos_table
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.not_now import not_now
@@ -144,7 +145,7 @@ class SosApi:
         def deed(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
             return sos_desk.hand_over(db, found, member, int(heir), text, now)
 
-        return await self._carry_out(id, caller, deed, text)
+        return await self._carry_out(request, id, caller, deed, text)
 
     async def close(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         return await self._answer(request, id, caller, sos_desk.close, "reason")
@@ -166,19 +167,25 @@ class SosApi:
         required: bool = True,
     ) -> Response:
         text = _text(request, member, required=required)
-        return await self._carry_out(id_, caller, deed, text)
+        return await self._carry_out(request, id_, caller, deed, text)
 
-    async def _carry_out(self, id_: str, caller: Caller, deed: Deed, text: str) -> Response:
-        number_ = _number(id_)
+    async def _carry_out(
+        self, request: Request, id_: str, caller: Caller, deed: Deed, text: str
+    ) -> Response:
+        number_, asked = _number(id_), repeatable(request, caller)
 
         def carry_out(db: Db) -> dict[str, Any] | Problem | None:
+            done = done_before(db, asked)
             found = sos.named(db, caller.workspace, number_, locked=True)
             if found is None:
                 return None
-            try:
-                found = deed(db, found, caller.member, text, self._clock())
-            except Refused as refused:
-                return Problem(409, str(refused), members={"sos": _with_timeline(db, found)})
+            if done is None:
+                now = self._clock()
+                try:
+                    found = deed(db, found, caller.member, text, now)
+                except Refused as refused:
+                    return Problem(409, str(refused), members={"sos": _with_timeline(db, found)})
+                remember(db, asked, id_, now)
             return _with_timeline(db, found)
 
         try:

@@ -2,7 +2,7 @@
 // thread: words and positions of its kit, words to it, who was told, what was done.
 
 import { all, otherDispatchers } from "./acts.js";
-import { call, me, trouble } from "./hub.js";
+import { call, me, postOnce, trouble } from "./hub.js";
 import { here } from "./place.js";
 import { notify, ring } from "./ring.js";
 import { say, spoken, unworded, worded } from "./language.js";
@@ -272,7 +272,7 @@ async function post(id, deed, body) {
   if (underWay.has(path)) return null;
   underWay.add(path);
   try {
-    return await call("POST", path, body);
+    return await postOnce(path, body);
   } finally {
     underWay.delete(path);
   }

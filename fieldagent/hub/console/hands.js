@@ -1,7 +1,7 @@
 // What the kit that is looked at is told to do, and what it answered. What that costs over satellite
 // is said before anything is sent, and agreed to by a press of its own.
 
-import { call, me, Refused, trouble } from "./hub.js";
+import { call, me, postOnce, Refused, trouble } from "./hub.js";
 import { here } from "./place.js";
 import { counted, say, spoken, term } from "./language.js";
 import { by, element, moment, put, tell } from "./text.js";
@@ -71,7 +71,7 @@ async function give() {
       return;
     }
   }
-  await call("POST", path(kit), { command, credits: agreed ?? 0 });
+  await postOnce(path(kit), { command, credits: agreed ?? 0 });
   unsay();
   await showHands();
 }

@@ -66,6 +66,27 @@ export const call = (method, path, body) => ask(method, path, body);
 /** Push it once, however often that is tried with the same key. */
 export const push = (body, key) => ask("POST", "/api/package", body, { "Idempotency-Key": key });
 
+/** Milliseconds after which somebody who asks for the same means it anew. */
+const ANEW = 600_000;
+
+/** Keys of what the hub has not answered, by what it was asked for. */
+const unanswered = new Map();
+
+/** Let the hub do it once, however often that is asked for until it has answered. */
+export async function postOnce(path, body) {
+  const asked = `${path} ${JSON.stringify(body)}`, now = performance.now();
+  if (!(unanswered.get(asked)?.at > now - ANEW)) unanswered.set(asked, { at: now, key: crypto.randomUUID() });
+  try {
+    const told = await ask("POST", path, body, { "Idempotency-Key": unanswered.get(asked).key });
+    unanswered.delete(asked);
+    return told;
+  } catch (error) {
+    // After 5xx nobody knows whether it was done.
+    if (error instanceof Refused && error.status < 500) unanswered.delete(asked);
+    throw error;
+  }
+}
+
 /** Tells what went wrong, above everything else; without an error, that all is well again. */
 export function trouble(error) {
   if (error instanceof SignedOut) return document.dispatchEvent(new Event("signed-out"));

@@ -1,7 +1,7 @@
 // Another radio-key for all kits of the workspace: who has it, who lacks it, and how to go on.
 
 import { act, button, deeds, list, sure } from "./acts.js";
-import { call } from "./hub.js";
+import { call, postOnce } from "./hub.js";
 import { counted, say, term } from "./language.js";
 import { element, moment, put, tell } from "./text.js";
 
@@ -35,7 +35,7 @@ function begin(cost) {
       { credits: counted(cost.credits, "{n} credit", "{n} credits"), kits: kits(cost.bySatellite) }));
   question.push(say("Go on?"));
   const go = () => act(async () => {
-    await call("POST", PATH, { credits: cost.credits });
+    await postOnce(PATH, { credits: cost.credits });
     return say("The change has begun.");
   }, loadRadioKey);
   return button("radio-key-change", say("Give all kits another key"), sure(question.join(" "), go));

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.access.directory import Refused, Row, check_name
 from fieldagent.hub.escalation.contract import Own
 from fieldagent.hub.escalation.known import Kinds, contact_kinds, kind_of, no_kind
 from fieldagent.hub.records.alarm import PUSH
@@ -73,6 +73,7 @@ def add(
 ) -> int:
     """Return its number. `kind` is that of the address; where it is not given, as the address
     looks. Raises Refused."""
+    check_name(name)
     kind = kind or kind_of(address, contact_kinds()).name
     ((there,),) = db.execute(
         "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH

@@ -26,7 +26,9 @@ from fieldagent.webhook.schedule import SCHEDULE, delay
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 4
+AT_ONCE = 1
+"""Claimed together: of several the last could wait for the others' services until its claim has run
+out, and go by another process too."""
 NO_ANSWER = "Answers do not reach the sender."
 DATA = "bytes are no text that could be told there"
 

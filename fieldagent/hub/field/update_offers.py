@@ -226,6 +226,9 @@ def _as_it_is(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
             state, why = "taken", "it ran already"
         elif why := cannot(known):
             state = "left out"
+    elif kit.state in ("waiting", "trial") and kit.disabled is not None:
+        # Nothing of it is heard any more, whatever becomes of the program there.
+        state, why = "left out", sentence("it is disabled")
     elif kit.state in ("waiting", "trial") and now - (kit.since or now) > offer.within:
         state, why = "late", f"it has not come back within {offer.within / 60:g} min"
     if state != kit.state:

@@ -12,6 +12,7 @@ import json
 import logging
 import re
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from pathlib import Path
@@ -119,9 +120,11 @@ class Cloudloop:
                 headers=(("Content-Type", "application/json"),),
                 body=body,
                 deadline=DEADLINE,
-                max_body=ANSWER_BYTES,
+                max_body=ANSWER_BYTES + 1,
             )
         words = reply.body[: cloudloop.SHOWN * 4].decode("utf-8", "replace")
+        if len(reply.body) > ANSWER_BYTES:
+            raise _TooLong(f"{name} was answered with more than {ANSWER_BYTES >> 20} MiB")
         if reply.status >= 500:
             raise RequestFailed(f"{name} was answered with {reply.status}")
         if reply.status >= 400:
@@ -171,11 +174,19 @@ class Cloudloop:
         return ""
 
     async def records(self, since: float, until: float) -> list[cloudloop.Record]:
-        """Return what their history has between two Unix times, oldest first."""
+        """Return what their history has between two Unix times, oldest first. What is too much for
+        one answer is asked for in halves."""
         upto = {} if until == inf else {"to": cloudloop.moment(until)}
-        answer = await self.call(
-            "GetMessageRecords", **{"from": cloudloop.moment(max(0.0, since)), **upto}
-        )
+        try:
+            answer = await self.call(
+                "GetMessageRecords", **{"from": cloudloop.moment(max(0.0, since)), **upto}
+            )
+        except _TooLong:
+            until = time.time() + MARGIN if until == inf else until
+            middle = (since + until) // 2
+            if not since < middle < until:
+                raise
+            return await self.records(since, middle) + await self.records(middle, until)
         return cloudloop.read_records(answer)
 
     async def state_of(self, id_: str) -> str:
@@ -191,6 +202,10 @@ class Cloudloop:
 
     async def ring(self, imei: str) -> Verdict:
         return Verdict(Outcome.REFUSED, unreachable("Cloudloop rings by itself alone"))
+
+
+class _TooLong(RequestFailed):
+    """More was answered than is read."""
 
 
 class _Refused(Exception):

@@ -15,7 +15,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access import people
-from fieldagent.hub.access.directory import Refused, Row, device_named, insert_row
+from fieldagent.hub.access.directory import (
+    Refused,
+    Row,
+    check_name,
+    device_named,
+    insert_row,
+)
 from fieldagent.hub.places import crossing, shape
 from fieldagent.hub.places.clock_words import moment_in_words
 from fieldagent.hub.places.crossing import Crossing, DatedPlace, FenceSide
@@ -76,6 +82,7 @@ def add(
 ) -> int:
     """Add a fence and judge it by where kits were last, of which nothing is told; return its
     number. Raises Refused."""
+    check_name(name)
     known = [row["name"] for row in listing(db, workspace)]
     if name in known:
         raise Refused(

@@ -17,7 +17,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.access.directory import Refused, Row, insert_row
+from fieldagent.hub.access.directory import Refused, Row, check_name, insert_row
 from fieldagent.hub.places import shape
 from fieldagent.hub.places.clock_words import length_in_words, moment_in_words
 from fieldagent.hub.places.crossing import side_of
@@ -54,6 +54,7 @@ class RoutePlan(NamedTuple):
 
 def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINISTRATION) -> int:
     """Let a kit be expected at a place; return the number of the route. Raises Refused."""
+    check_name(plan.name)
     if plan.due <= now:
         told = moment_in_words(plan.due, now)
         raise Refused(

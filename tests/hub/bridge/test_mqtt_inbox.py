@@ -14,7 +14,7 @@ import trio
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.mqtt import inward, records
-from fieldagent.hub.bridge.mqtt.inward import BrokerOutcome, CommandInbox, HubMqttRules
+from fieldagent.hub.bridge.mqtt.inward import BrokerOutcome, CameAs, CommandInbox, HubMqttRules
 from fieldagent.hub.bridge.mqtt.kind import SHARES
 from fieldagent.hub.bridge.mqtt.outward import HubReporter
 from fieldagent.hub.bridge.mqtt.topics import CommandAddress, topics_of
@@ -49,12 +49,20 @@ async def alps_of(store: Store) -> AsyncIterator[Field]:
 
 
 async def command(
-    alps: Field, body: Any, sender: str = "house", kit: int | None = None, name: str = "own"
+    alps: Field,
+    body: Any,
+    sender: str = "house",
+    kit: int | None = None,
+    name: str = "own",
+    *,
+    number: int | None = None,
+    again: bool = False,
 ) -> BrokerOutcome:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     address = CommandAddress(sender, kit)
+    came = CameAs(number, again, f"{name} {alps.now}")
     return await alps.store.commit(
-        lambda db: inward.carry_out(db, INBOX, address, raw, f"{name} {alps.now}", alps.now)
+        lambda db: inward.carry_out(db, INBOX, address, came, raw, alps.now)
     )
 
 
@@ -85,6 +93,29 @@ async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> Non
         await command(alps, "x", "other", 1, "e")
         voices = await alps.rows("SELECT name FROM member WHERE name LIKE '%MQTT%'")
         assert sorted(name for (name,) in voices) == ["MQTT", "house (MQTT)"]
+
+
+async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_out_once(
+    store: Store,
+) -> None:
+    async with alps_of(store) as alps:
+        first = await command(alps, "come down", kit=CLEO, name="a", number=7)
+        alps.now += 60
+        again = await command(alps, "come down", kit=CLEO, name="b", number=7, again=True)
+        assert (again.became, again.told) == (Became.REPEATED, first.told)
+        # Whoever says the same once more means it, and so do others, of another number or later.
+        for who, number, is_again in (
+            ("house", 7, False),
+            ("house", 8, True),
+            ("house", 70, True),
+            ("other", 7, True),
+        ):
+            alps.now += 1
+            said = await command(alps, "come down", who, CLEO, number=number, again=is_again)
+            assert said.became is Became.TAKEN
+        alps.now += records.BROUGHT_AGAIN
+        late = await command(alps, "come down", kit=CLEO, number=7, again=True)
+        assert late.became is Became.TAKEN
 
 
 async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None:

@@ -38,6 +38,8 @@ from tests.hub.test_sms_mail import UP, desk_of, frame_of
 
 BRAVO, CHARLIE = TakUnit("ANDROID-1", "BRAVO"), TakUnit("ANDROID-2", "CHARLIE")
 RULES = TakRules("Alps", frozenset(("messages",)), 40, frozenset(("CHARLIE",)), 3)
+KITS = frozenset((1, 2, 3))
+"""The users with kits."""
 CLEO = 3
 """Whose kit has satellite, and who asks to be reached by it."""
 
@@ -157,7 +159,7 @@ async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) ->
 async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "come down", "m-1")
-        owed = partial(records.ticks_owed, limit=9)
+        owed = partial(records.ticks_owed, members=KITS, limit=9)
         assert await alps.store.read(owed) == []
         mailbox = alps.mailbox(CLEO)
         outgoing = await mailbox.load(65_536)
@@ -182,6 +184,29 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         assert tick.read
 
 
+async def test_what_is_not_due_and_who_is_not_here_hold_no_tick_up(store: Store) -> None:
+    """Of many messages that nobody has read yet, the last is stored; and users without a connection
+    wrote before others."""
+    async with mountain(store) as alps:
+        for number in range(3):
+            await say(alps, BRAVO, "come down", f"m-{number}")
+            await collect(alps.mailbox(CLEO))
+            for tick in await store.read(lambda db: records.ticks_owed(db, KITS, 1)):
+                assert tick.message_id == f"m-{number}"
+                await store.commit(partial(records.note_told, tick=tick))
+        await say(alps, BRAVO, "and bring water", "m-9")
+        await collect(alps.mailbox(CLEO))
+        (tick,) = await store.read(lambda db: records.ticks_owed(db, KITS, 1))
+        assert tick.message_id == "m-9"
+        assert await store.read(lambda db: records.ticks_owed(db, {1, 2}, 1)) == []
+        for sender in (1, 2):
+            answer = Message(f"of {sender}")
+            await alps.sends(sender, Entry(1, answer, int(alps.now), to="BRAVO (TAK)"))
+        await line_up(alps)
+        (out,) = await store.read(lambda db: records.out_due(db, {2, 3}, alps.now, 1))
+        assert out.content == Message("of 2")
+
+
 async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int | None]]:
     """What goes there of all that is new, and for whom."""
 
@@ -192,7 +217,7 @@ async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int |
         whom = [(each, outward.person_for(each, people, rules.shares)) for each in fresh]
         found = [(each, person or None) for each, person in whom if person is not None]
         records.line_up(db, found, max((each.id for each in fresh), default=place), alps.now)
-        due = records.out_due(db, 1, alps.now, 100)
+        due = records.out_due(db, KITS, alps.now, 100)
         return [(getattr(each.content, "content", ""), each.person) for each in due]
 
     return await alps.store.commit(take)
@@ -269,7 +294,7 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
         await say(alps, BRAVO, "hello", "m-1")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
         await line_up(alps)
-        (out,) = await alps.store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        (out,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         assert (out.callsign, out.uid) == BRAVO[::-1]
 
         async def tick(uid: str, *, read: bool) -> bool:
@@ -287,15 +312,15 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
         await alps.store.commit(lambda db: db.execute("UPDATE bridge SET place = 0"))
         assert await line_up(alps) == []
         # It goes again, under its id, until the phone confirms it; another's word is none.
-        assert await alps.store.read(lambda db: records.out_due(db, 1, alps.now, 9)) == []
+        assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
         alps.now += records.AGAIN[0]
-        (again,) = await alps.store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        (again,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         assert again.message_id == out.message_id
         assert not await tick(CHARLIE.uid, read=True)
         assert await tick(BRAVO.uid, read=False)
         assert await rungs() == [Rung.STORED, Rung.HANDED_OVER]
         alps.now += OVER_AFTER / 2
-        assert await alps.store.read(lambda db: records.out_due(db, 1, alps.now, 9)) == []
+        assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
         assert await tick(BRAVO.uid, read=True)
         assert await rungs() == [Rung.STORED, Rung.READ, Rung.HANDED_OVER]
         assert not await tick(BRAVO.uid, read=True)
@@ -306,7 +331,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
         await say(alps, BRAVO, "hello", "m-1")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
         await line_up(alps)
-        (out,) = await alps.store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        (out,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
         alps.now += OVER_AFTER
         await alps.store.commit(lambda db: records.give_up(db, alps.now))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any, cast
 
 import pytest
+import trio
+import trio.testing
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from fieldagent.hub.access import directory
@@ -15,14 +18,19 @@ from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.tak import inward, records
 from fieldagent.hub.bridge.tak.inward import TakInbox, TakOutcome
 from fieldagent.hub.bridge.tak.records import OVER_AFTER, TakPerson
-from fieldagent.hub.bridge.tak_server import authority, certificates
+from fieldagent.hub.bridge.tak_server import authority, certificates, invitations, phone
 from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
+from fieldagent.hub.bridge.tak_server.exchange import Exchange, TakGuest
+from fieldagent.hub.bridge.tak_server.invitations import CertificateTerms
+from fieldagent.hub.bridge.tak_server.phone import PhoneHost
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.package.reach import Rung
+from fieldagent.wire import cot, tak
+from fieldagent.wire.cot import CotPoint
 from fieldagent.wire.envelope import Entry
-from fieldagent.wire.tak import GeoChat, TakUnit
-from tests.hub.bridge.test_tak_budget import CLEO, RULES, line_up, mountain
+from fieldagent.wire.tak import GeoChat, Sighting, TakUnit
+from tests.hub.bridge.test_tak_budget import CLEO, KITS, RULES, line_up, mountain
 from tests.hub.field import Field, collect, said
 
 PHONE, OTHER = "ANDROID-1", "ANDROID-2"
@@ -93,13 +101,13 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         await give(alps, dora, "aa")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="Dora"))
         await line_up(alps)
-        (out,) = await store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         assert (out.callsign, out.uid) == ("Dora", "")
         await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=False))
         assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
-        assert await store.read(lambda db: records.out_due(db, 1, alps.now, 9)) == []
+        assert await store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
         await arrive(alps, dora, "aa", PHONE)
-        (out,) = await store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         assert out.uid == PHONE
         await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
         tick = partial(records.note_tick, uid=PHONE, message_id=out.message_id, read=True)
@@ -129,7 +137,7 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
         await give(alps, cleo, "aa")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="Cleo"))
         await line_up(alps)
-        (out,) = await store.read(lambda db: records.out_due(db, 1, alps.now, 9))
+        (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         await arrive(alps, cleo, "aa", PHONE)
         # Her phone's tick does not say that her kit has it; nor does its silence.
         tick = partial(records.note_tick, uid=PHONE, message_id=out.message_id, read=False)
@@ -137,6 +145,66 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
         alps.now += OVER_AFTER
         await store.commit(lambda db: records.give_up(db, alps.now))
         assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
+
+
+async def test_an_invitation_that_ends_while_its_request_comes_says_so(store: Store) -> None:
+    async with mountain(store) as alps:
+        dora = await named(alps, "Dora")
+        token = await store.commit(lambda db: invitations.invite(db, 1, dora, alps.now))
+        for _ in range(invitations.OF_A_USER):
+            alps.now += 1
+            await store.commit(lambda db: invitations.invite(db, 1, dora, alps.now))
+        new = CertificateTerms("aa", alps.now + certificates.PHONE_LASTS)
+        with pytest.raises(Refused, match="has ended meanwhile: ask for another"):
+            await store.commit(lambda db: invitations.use(db, 1, dora, token, "00", new))
+
+
+async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
+    store: Store,
+) -> None:
+    async with mountain(store) as alps:
+        dora = await named(alps, "Dora")
+        exchange = Exchange(lambda became, by=1: None)
+        host = PhoneHost(store, exchange, 1, alps.clock)
+        cleo = TakUnit(f"FA-1-{CLEO}", "Cleo")
+        guest = TakGuest(CLEO, lambda kind, raw, unit: True)
+        exchange.enter(guest, cleo, alps.now)
+        when = datetime.fromtimestamp(alps.now, UTC)
+        unit = TakUnit(PHONE, "Dora")
+        sighting = Sighting(CotPoint(46.5, 8.1), when, when + timedelta(minutes=5), tak.GPS, "")
+        here = cot.encode(tak.unit(unit, sighting, when, {}))
+
+        ping = cot.encode(tak.ping(PHONE, when))
+
+        async def visit(*words: str) -> bytes:
+            """What a phone hears that comes, speaks before each word to all, and breaks off."""
+            ours, theirs = trio.testing.memory_stream_pair()
+            heard = bytearray()
+
+            async def hear(what: str) -> None:
+                while what.encode() not in heard:
+                    heard.extend(await theirs.receive_some())
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(phone.serve, host, cast(Any, ours), dora, "aa")
+                await theirs.send_all(here)
+                for word in words:
+                    await theirs.send_all(ping)
+                    await hear(tak.PONG)
+                    heard.clear()
+                    chat = GeoChat(cleo, tak.ALL, word, word)
+                    exchange.say(guest, tak.chat(chat, when), alps.now)
+                    await hear(word)
+                if not words:
+                    await theirs.send_all(ping)
+                    await hear(tak.PONG)
+                await theirs.aclose()
+            return bytes(heard)
+
+        await visit("first", "second")
+        # It has spoken behind the first; whether it has the second nobody knows.
+        again = await visit()
+        assert b"second" in again and b"first" not in again
 
 
 def test_an_authority_signs_what_openssl_and_android_take() -> None:

@@ -147,7 +147,8 @@ def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
     room.say(CID, tak.removal("gone", CID, NOW))
     guest = room.enter(eve, 5, 1.0)
     assert room.heard[eve.uid] == ["a-f-G-U-C", "b-m-p-s-m", "b-t-f"]
-    # What was said is told once; what is stale, not at all.
+    # What was heard is told once; what is stale, not at all.
+    guest.heard = room.exchange.said
     room.exchange.leave(guest)
     room.say(BEN, chat(BEN, tak.ALL, 3))
     room.heard[eve.uid].clear()

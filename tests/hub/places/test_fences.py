@@ -144,6 +144,9 @@ async def test_it_is_for_some_kits(store: Store) -> None:
 
         await store.commit(rope)
         await fence(alps, "both", "kit 1", "2", group="Rope")
+        group = await alps.store.read(lambda db: people.group_named(db, 1, "Rope"))
+        with pytest.raises(Refused, match="'North face' is for this group: remove that first"):
+            await alps.store.commit(lambda db: people.remove_group(db, 1, group, now=alps.now))
         for number in (1, 2, 3):
             await alps.sends(number, Entry(1, IN, TIME), key=None)
         alps.now += 60

@@ -167,16 +167,18 @@ def answers_calls(there: Hub) -> None:
     _, headers, _ = sign_in(there, "olga@example.org")
     mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": there.address}
 
-    def said(method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        status, _, text = call(there, method, path, body, **mine)
+    def said(method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        status, _, text = call(there, method, path, body, **mine, **headers)
         return status, json.loads(text)
 
     listed = said("GET", "/api/routes")[1]["routes"]
     assert [each["state"] for each in listed if each["id"] == 1] == ["overdue"]
     circle = {"latitude": 45.9, "longitude": 7.6, "radius": 300}
     plan = {"device": 1, "circle": circle, "due": "2099-01-01T18:00:00Z", "name": "Hut"}
-    status, made = said("POST", "/api/routes", plan)
+    once = {"Idempotency-Key": "the hut"}
+    status, made = said("POST", "/api/routes", plan, **once)
     assert (status, made["state"], made["margin"]) == (201, "under way", 1_800)
+    assert said("POST", "/api/routes", plan, **once) == (201, made), "its first answer was lost"
     status, problem = said("POST", "/api/routes", {**plan, "due": "2020-01-01T18:00:00Z"})
     assert status == 409 and "2020-01-01 18:00 UTC has passed" in problem["detail"]
     assert said("POST", "/api/routes", {**plan, "device": 99})[0] == 409

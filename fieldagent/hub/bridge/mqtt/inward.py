@@ -11,7 +11,8 @@
    `mqtt-senders` stands as `MQTT`, as anybody may call themselves anything.
 2. It goes over satellite or SMS where its sender is in `mqtt-senders` and the day's credits last,
    and waits for a link otherwise. The result says so.
-3. A command with a `key` is carried out once, whatever breaks.
+3. A command with a `key` is carried out once, whatever breaks. One without is known again where the
+   broker says that it may have brought it before, by its number and body.
 4. One with `dryRun` is told what it would cost, and nothing of it is entered.
 """
 
@@ -75,6 +76,24 @@ class CommandInbox(NamedTuple):
     topics: HubTopics
 
 
+class CameAs(NamedTuple):
+    """How the broker has brought a command, by which one without a key is known again: an
+    acknowledgement may be lost as this process ends."""
+
+    number: int | None
+    again: bool
+    chance: str
+    """That no other has."""
+
+    @property
+    def prefix(self) -> str:
+        return f"own {self.number} "
+
+    @property
+    def own_key(self) -> str:
+        return f"{self.prefix}{self.chance}"
+
+
 class BrokerOutcome(NamedTuple):
     became: Became
     told: Mapping[str, Any]
@@ -82,9 +101,9 @@ class BrokerOutcome(NamedTuple):
 
 
 def carry_out(
-    db: Db, inbox: CommandInbox, address: CommandAddress, body: bytes, own_key: str, now: float
+    db: Db, inbox: CommandInbox, address: CommandAddress, came: CameAs, body: bytes, now: float
 ) -> BrokerOutcome:
-    """Put what a command becomes into the database. `own_key` names one that has no key."""
+    """Put what a command becomes into the database. `came` names one that has no key."""
     key = None
     try:
         document = document_in(body)
@@ -98,7 +117,9 @@ def carry_out(
             return BrokerOutcome(Became.ASKED, told)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
         # Of a commit that broke nobody knows whether it was stored: it is asked for once more.
-        known = records.known_command(db, address.sender, key or own_key)
+        known = records.known_command(db, address.sender, key or came.own_key)
+        if known is None and key is None and came.again:
+            known = records.brought_before(db, address.sender, came.prefix, digest, now)
         if known is not None:
             if known.digest != digest:
                 raise Problem(422, KEY_REUSED)
@@ -111,7 +132,7 @@ def carry_out(
             told, spent = _send(db, inbox, posting, far, _allowance(db, inbox, address, now), now)
         told = {"accepted": True, "key": key, **told}
         command = StoredCommand(digest, told)
-        records.note_command(db, address.sender, key or own_key, command, spent, now)
+        records.note_command(db, address.sender, key or came.own_key, command, spent, now)
         return BrokerOutcome(Became.TAKEN, told)
     except NotJson as error:
         return _refused(Became.UNREADABLE, key, Problem(400, str(error)))

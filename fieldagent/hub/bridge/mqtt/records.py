@@ -30,6 +30,8 @@ WAYS_MAX = 500
 """Items whose way is told, the newest of a day."""
 REMEMBERED = 7 * DAY
 """Seconds for which a command is known by its key."""
+BROUGHT_AGAIN = 3_600.0
+"""Seconds for which a command without a key is known by the number that the broker gave it."""
 OPEN_MAX = 200
 
 
@@ -172,6 +174,19 @@ def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
     """Return what a sender's command with this key was and came to; None where none came."""
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
+    )
+    return StoredCommand(bytes(rows[0][0]), json.loads(rows[0][1])) if rows else None
+
+
+def brought_before(
+    db: Db, sender: str, prefix: str, digest: bytes, now: float
+) -> StoredCommand | None:
+    """Return what became of the same command, where the broker brought it within `BROUGHT_AGAIN`
+    under a key of this prefix, which holds its number: a number is used anew after that."""
+    rows = db.execute(
+        "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND digest = ? AND at > ?"
+        " AND key LIKE ? ORDER BY at DESC LIMIT 1",
+        *(sender, digest, now - BROUGHT_AGAIN, f"{prefix}%"),
     )
     return StoredCommand(bytes(rows[0][0]), json.loads(rows[0][1])) if rows else None
 

@@ -17,7 +17,12 @@ from fieldagent.hub.bridge import connecting, tenure
 from fieldagent.hub.bridge.connecting import Lost
 from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.mqtt import inward, records
-from fieldagent.hub.bridge.mqtt.inward import BrokerOutcome, CommandInbox, HubMqttRules
+from fieldagent.hub.bridge.mqtt.inward import (
+    BrokerOutcome,
+    CameAs,
+    CommandInbox,
+    HubMqttRules,
+)
 from fieldagent.hub.bridge.mqtt.outward import HubReporter
 from fieldagent.hub.bridge.mqtt.topics import topics_of
 from fieldagent.hub.bridge.tenure import BridgePost
@@ -142,12 +147,12 @@ class _BrokerBridge:
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
         address = self._topics.address(command.came.topic)
         assert address is not None, "it was looked at before it was let in"
-        own_key, now = f"own {secrets.token_hex(8)}", self._host.clock()
-        body = command.came.payload
+        came, now = command.came, self._host.clock()
+        came_as = CameAs(came.number, came.again, secrets.token_hex(8))
         try:
             outcome: BrokerOutcome = await persist(
                 self._host.store,
-                lambda db: inward.carry_out(db, self._inbox, address, body, own_key, now),
+                lambda db: inward.carry_out(db, self._inbox, address, came_as, came.payload, now),
             )
         except Refused as refused:
             log.warning("what came by MQTT is refused: %s", refused)

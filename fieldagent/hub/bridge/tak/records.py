@@ -7,14 +7,14 @@ says that it was taken; its writer is owed the ticks that `delivered` and `read`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import inf
 
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import words_down
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.ledger import stored_entry
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Item
 from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -200,17 +200,19 @@ class OutEvent(NamedTuple):
     """Unix time of the item itself."""
 
 
-def out_due(db: Db, workspace: int, now: float, limit: int) -> list[OutEvent]:
-    """Return what is to be sent to the server `now` (Unix time), in order: what waits, and what no
-    phone has confirmed yet."""
+def out_due(db: Db, members: Collection[int], now: float, limit: int) -> list[OutEvent]:
+    """Return what those members have to send to the server `now` (Unix time), in order: what waits,
+    and what no phone has confirmed yet. What others wrote keeps nothing back: who has no
+    connection here sends nothing."""
+    among, values = one_of(db, sorted(members))
     rows = db.execute(
         "SELECT tak_event.id, item.id, tak_event.member, tak_event.person,"
         " coalesce(tak_person.callsign, ''), coalesce(tak_person.uid, ''), message_id, attempts,"
         " item.body FROM tak_event JOIN item ON item.id = tak_event.item LEFT JOIN tak_person"
-        " ON tak_person.member = tak_event.person WHERE inward = 0 AND item.workspace = ?"
+        f" ON tak_person.member = tak_event.person WHERE inward = 0 AND tak_event.member {among}"
         " AND tak_event.state IN ('waiting', 'sent') AND not_before <= ? AND at > ?"
         " ORDER BY tak_event.id LIMIT ?",
-        *(workspace, now, now - OVER_AFTER, limit),
+        *(*values, now, now - OVER_AFTER, limit),
     )
     found = []
     for *row, body in rows:
@@ -336,23 +338,22 @@ class OwedTick(NamedTuple):
     read: bool
 
 
-def ticks_owed(db: Db, limit: int) -> list[OwedTick]:
-    """Return the ticks that writers there have not had, of the oldest `limit` messages: that a kit
-    has stored it, and then that it was read."""
+def ticks_owed(db: Db, members: Collection[int], limit: int) -> list[OwedTick]:
+    """Return the oldest ticks that writers to those members have not had: that a kit has stored
+    their message, and then that it was read."""
+    among, values = one_of(db, sorted(members))
     rows = db.execute(
-        "SELECT tak_event.id, tak_event.member, tak_event.uid, callsign, message_id,"
+        "SELECT id, member, uid, callsign, message_id, state, is_read FROM"
+        " (SELECT tak_event.id, tak_event.member, tak_event.uid, callsign, message_id,"
         " tak_event.state, EXISTS (SELECT 1 FROM delivery WHERE delivery.item = tak_event.item"
-        " AND delivery.state = 'stored'), EXISTS (SELECT 1 FROM reached WHERE reached.item ="
-        " tak_event.item AND rung = ?) FROM tak_event JOIN tak_person"
-        " ON tak_person.member = tak_event.person WHERE inward = 1"
-        " AND tak_event.state IN ('sent', 'delivered') ORDER BY tak_event.id LIMIT ?",
-        *(int(Rung.READ), limit),
+        " AND delivery.state = 'stored') AS is_stored, EXISTS (SELECT 1 FROM reached WHERE"
+        " reached.item = tak_event.item AND rung = ?) AS is_read FROM tak_event JOIN tak_person"
+        f" ON tak_person.member = tak_event.person WHERE inward = 1 AND tak_event.member {among}"
+        " AND tak_event.state IN ('sent', 'delivered')) AS owed"
+        " WHERE is_read OR (is_stored AND state = 'sent') ORDER BY id LIMIT ?",
+        *(int(Rung.READ), *values, limit),
     )
-    return [
-        OwedTick._make((*row, bool(read)))
-        for *row, stored, read in rows
-        if read or (stored and row[5] == "sent")
-    ]
+    return [OwedTick._make((*row, bool(read))) for *row, read in rows]
 
 
 def note_told(db: Db, tick: OwedTick) -> None:

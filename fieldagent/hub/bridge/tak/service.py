@@ -170,10 +170,12 @@ class _Bridge:
     def _look(self, db: Db) -> Work:
         now = self._host.clock()
         sos = "sos" in self._rules.shares
+        users = records.kit_users(db, self._workspace, self._rules.people)
+        members = {each.member for each in users}
         return Work(
-            records.kit_users(db, self._workspace, self._rules.people),
-            records.out_due(db, self._workspace, now, AT_ONCE),
-            records.ticks_owed(db, AT_ONCE),
+            users,
+            records.out_due(db, members, now, AT_ONCE),
+            records.ticks_owed(db, members, AT_ONCE),
             records.alerts(db, self._workspace) if sos else [],
         )
 

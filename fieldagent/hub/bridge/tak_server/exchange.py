@@ -54,6 +54,9 @@ class TakGuest:
     callsign: str = ""
     spoke: float = 0.0
     """For its rate."""
+    heard: int = 0
+    """Up to which of the words to all it has been heard of since they were sent: what else was
+    under way as its connection broke is said again."""
 
 
 class _Kept(NamedTuple):
@@ -78,6 +81,11 @@ class Exchange:
         self._said: deque[_Said] = deque(maxlen=SAID_MAX)
         self._number = 0
         self._heard: OrderedDict[str, int] = OrderedDict()
+
+    @property
+    def said(self) -> int:
+        """The number of the last of the words to all."""
+        return self._number
 
     def has(self, uid: str) -> bool:
         """Return whether who has that uid is here."""
@@ -106,9 +114,9 @@ class Exchange:
         for uid, kept in [*self._kept.items()]:
             if kept.until > now and uid != guest.uid:
                 self._tell(guest, kept.kind, kept.raw, kept.unit)
-        before = self._heard.get(guest.key, 0)
+        guest.heard = self._heard.get(guest.key, 0)
         for said in self._said:
-            if said.until > now and said.number > before:
+            if said.until > now and said.number > guest.heard:
                 self._tell(guest, tak.CHAT, said.raw)
 
     def leave(self, guest: TakGuest) -> None:
@@ -117,7 +125,7 @@ class Exchange:
             return
         del self._guests[guest]
         if guest.key:
-            self._heard[guest.key] = self._number
+            self._heard[guest.key] = guest.heard
             self._heard.move_to_end(guest.key)
             if len(self._heard) > HEARD_MAX:
                 self._heard.popitem(last=False)

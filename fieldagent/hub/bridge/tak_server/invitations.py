@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 
 from fieldagent.hub.access import secret
+from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.tak_server import certificates
 from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
 from fieldagent.hub.records.audit import ADMINISTRATION, note
@@ -67,13 +68,17 @@ def use(
     """Put a certificate of the terms `new` in force for that key, a SHA-256 in hexadecimal, or
     return the terms that it has already; None where the secret was used for another.
 
-    Raises Refused where nobody of that name can be at the server.
+    Raises Refused where nobody of that name can be at the server, and for a secret that is no more.
     """
     stored = secret.lookup(token)
     now = new.expires - certificates.PHONE_LASTS
-    ((used, serial),) = db.execute(
+    there = db.execute(
         f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update()}", stored
     )
+    if not there:
+        # Its body came late: newer invitations, or a revocation, have ended it meanwhile.
+        raise Refused("this invitation has ended meanwhile: ask for another")
+    ((used, serial),) = there
     if not used:
         db.execute(
             "UPDATE tak_invitation SET key = ?, serial = ? WHERE token = ?",

@@ -77,6 +77,8 @@ class _Phone:
         self.guest = TakGuest(holder.member, self._tell, serial)
         self._told = ""
         """Why it was not taken in, told last."""
+        self._sent = 0
+        """Up to which of the words to all were sent."""
 
     def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
         return self._outbox.put(raw, unit)
@@ -85,16 +87,20 @@ class _Phone:
         """Send what waits until cancelled. Raises TooSlow."""
         while True:
             data = await self._outbox.take()
+            said = self._host.exchange.said if self.guest.uid else 0
             with trio.move_on_after(SEND_MAX) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
                 # Half an event would spoil the next.
                 raise TooSlow
+            self._sent = said
 
     async def hear(self) -> None:
         """Take what it says until it leaves."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
+            # Who speaks is there, and takes what is sent.
+            self.guest.heard = max(self.guest.heard, self._sent)
             for raw in splitter.receive_data(bytes(data)):
                 await self._take(raw)
             # A flood that is dropped waits for nothing, and others must have their turn.
