@@ -106,11 +106,12 @@ function went(pressed) {
   by("talk-title").focus({ preventScroll: true });
 }
 
-function show(inside) {
+/** `anew` where it is somebody else who is there now: nothing is left to them. */
+function show(inside, anew = true) {
   by("enter").hidden = inside;
   for (const id of ["leave", "to-room", "to-fleet"]) by(id).hidden = !inside;
   for (const id of ["notify", "push", "choose", "to-account"]) by(id).hidden = true;
-  showAdministration(true);
+  showAdministration(anew);
   showPlace();
   by("sound").hidden = !inside;
   showSound();
@@ -139,13 +140,14 @@ function again(error) {
 async function begin() {
   clearTimeout(begins);
   if (events) events.close();
+  const before = me.id;
   try {
     Object.assign(me, await call("GET", "/console/session"));
   } catch (error) {
     return mayPass(error) ? again(error) : signedOut();
   }
   by("who").textContent = plain(`${me.name}, ${term(me.role)}`);
-  show(true);
+  show(true, me.id !== before);
   listen();
   await showPasskeys().catch(trouble);
   await offerRinging().catch(trouble);

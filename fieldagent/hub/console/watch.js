@@ -31,13 +31,24 @@ function show(told) {
 
 export const showWatch = async () => show(await call("GET", "/api/watch"));
 
-async function act(path, body) {
+/** Whether the hub has yet to answer: a second press is no second deed. */
+let isUnderWay = false;
+
+/** `done` is called before it is shown. */
+async function act(path, body, done = () => {}) {
+  if (isUnderWay) return;
+  isUnderWay = true;
   tell("watch-fault", "");
   try {
-    show(await call("POST", `/api/watch/${path}`, body));
+    const told = await call("POST", `/api/watch/${path}`, body);
+    done();
+    show(told);
+    trouble();
   } catch (error) {
     if (error instanceof Refused) tell("watch-fault", error.message);
     else trouble(error);
+  } finally {
+    isUnderWay = false;
   }
 }
 
@@ -54,8 +65,9 @@ export function setUpWatch() {
   by("watch-over").addEventListener("toggle", () => listOthers().catch(trouble));
   by("watch-form").addEventListener("submit", event => {
     event.preventDefault();
-    act("hand-over", { to: by("watch-to").value, note: by("watch-note").value });
-    by("watch-note").value = "";
-    by("watch-over").open = false;
+    act("hand-over", { to: by("watch-to").value, note: by("watch-note").value }, () => {
+      by("watch-note").value = "";
+      by("watch-over").open = false;
+    });
   });
 }

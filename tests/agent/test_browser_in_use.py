@@ -1,0 +1,104 @@
+"""The kit's page while somebody is at it: what comes meanwhile takes nothing away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.agent.test_browser import HERE, NEWEST_FIX, hold
+from tests.browser import page
+from tests.hub.test_console import Held
+from tests.processes import Agent, agent, until
+
+DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with agent(tmp_path_factory.mktemp("kit"), {"satellite-port": None}) as running:
+        yield running
+
+
+def heard(number: int, name: str) -> dict[str, Any]:
+    raised = {"state": "raised", "channel": None, "at": 1, "text": "", "unauthenticated": False}
+    told = {"station": number, "number": number, "name": name, "raised": 1, "state": "open"}
+    return {**told, "text": "__proto__", "steps": [raised]}
+
+
+def test_words_for_one_sos_are_for_no_other(chromium: Any, kit: Agent) -> None:
+    def two(route: Any) -> None:
+        told = route.fetch().json()
+        told["sos"]["heard"] = [heard(1, "Ada"), heard(2, "constructor")]
+        route.fulfill(json=told)
+
+    with page(chromium, kit.port) as shown:
+        shown.route("**/api/status", two)
+        shown.reload()
+        # Whatever they are called.
+        shown.locator("#alarms .heard", has_text="SOS of constructor").wait_for()
+        assert shown.locator("#alarms .heard span", has_text="__proto__").count() == 2
+        shown.locator("#take-1-1").click()
+        shown.locator("#take-text").fill("we bring a stretcher")
+        shown.locator("#take-by").fill("Ben")
+        shown.locator("#take-back").click()
+        shown.locator("#take-2-2").click()
+        assert shown.locator("#take-text").input_value() == ""
+        assert shown.locator("#take-by").input_value() == "Ben"
+
+
+def test_a_position_that_somebody_types_stays_theirs(chromium: Any, kit: Agent) -> None:
+    places = [{**HERE, "latitude": each} for each in (46.1, 46.2)]
+    with page(chromium, kit.port, permissions=["geolocation"]) as shown:
+        hold(shown)
+        latitude, longitude = (shown.locator(f"#sos-{each}") for each in ("latitude", "longitude"))
+        longitude.fill("8.5")
+        shown.context.set_geolocation(places[0])
+        until(lambda: shown.evaluate(NEWEST_FIX) == "46.100000")
+        assert (latitude.input_value(), longitude.input_value()) == ("", "8.5")
+        # What the browser filled in, and somebody has taken out, does not come back.
+        shown.locator("#sos-back").click()
+        hold(shown)
+        assert latitude.input_value() == "46.100000"
+        latitude.fill("")
+        longitude.fill("")
+        shown.locator("#sos-text").click()
+        shown.context.set_geolocation(places[1])
+        until(lambda: shown.evaluate(NEWEST_FIX) == "46.200000")
+        assert (latitude.input_value(), longitude.input_value()) == ("", "")
+
+
+def test_who_goes_back_and_holds_it_again_says_more(chromium: Any, kit: Agent) -> None:
+    """The first is on its way still: its answer closes nothing, and holds nothing up."""
+    with page(chromium, kit.port) as shown:
+        held = Held(shown, "**/api/sos")
+        hold(shown)
+        shown.locator("#sos-text").fill("leg broken")
+        shown.locator("#sos-send").click()
+        held.wait()
+        shown.locator("#sos-back").click()
+        hold(shown)
+        shown.locator("#sos-text").fill("two of us")
+        assert shown.locator("#sos-send").is_enabled()
+        held.release()
+        shown.locator("#alarms .own").wait_for()
+        assert shown.locator("#sos-text").input_value() == "two of us"
+        shown.locator("#sos-send").click()
+        shown.locator("#confirm[open]").wait_for(state="detached")
+    items = kit.call("GET", "/api/sos").body["incident"]["items"]
+    said = [each["text"] for each in items if each.get("text")]
+    assert said == ["leg broken", "two of us"]
+    kit.call("DELETE", "/api/sos")
+
+
+def test_nothing_is_said_not_to_be_there_before_the_agent_has_told(
+    chromium: Any, kit: Agent
+) -> None:
+    with page(chromium, kit.port) as shown:
+        held = Held(shown, "**/api/positions?*")
+        shown.reload()
+        held.wait()
+        shown.evaluate(DRAWN)
+        assert not shown.locator("#map-nobody").is_visible()
+        held.release()
