@@ -102,3 +102,23 @@ def test_nothing_is_said_not_to_be_there_before_the_agent_has_told(
         shown.evaluate(DRAWN)
         assert not shown.locator("#map-nobody").is_visible()
         held.release()
+
+
+def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
+    chromium: Any, kit: Agent
+) -> None:
+    """In a language of long words: neither the page nor what asks before an SOS."""
+    kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
+    with page(chromium, kit.port, locale="de") as shown:
+        shown.set_viewport_size({"width": 320, "height": 900})
+        shown.locator("#alarms .own").wait_for()
+        for each in ("#choices summary", "#form details summary"):
+            shown.locator(each).click()
+        shown.evaluate("document.documentElement.style.fontSize = '200%'")
+        for each in ("html", "#confirm"):
+            if each == "#confirm":
+                shown.locator("#raise").press("Enter")
+                shown.locator("#sos-words button").first.wait_for()
+            found = f"document.querySelector('{each}')"
+            assert shown.evaluate(f"{found}.scrollWidth - {found}.clientWidth") == 0, each
+    kit.call("DELETE", "/api/sos")

@@ -399,3 +399,39 @@ def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: st
     twice = Twice(desk)
     for button in ("#watch-form button", "#watch-end"):
         twice.press(desk.locator(button))
+
+
+def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
+    world: World, incident: str
+) -> None:
+    """In a language of long words, and where somebody has written one."""
+    world.kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
+
+    def with_hours(route: Any) -> None:
+        told = route.fetch().json()
+        route.fulfill(json={**told, "hours": "06:00 to 22:00 UTC", "onWatch": []})
+
+    with console(world.opened, world.hub, "390-light", locale="uk") as shown:
+        shown.route("**/api/watch", with_hours)
+        shown.set_viewport_size({"width": 320, "height": 900})
+        shown.locator("[name=username]").fill(world.ben)
+        shown.locator("[name=password]").fill(SECRET.strip())
+        shown.locator("#enter button").first.click()
+        shown.locator("#sos li.open", has_text="Donau").wait_for()
+        shown.locator("#watch-told", has_text="з 06:00 до 22:00 UTC").wait_for()
+        for place in ("", "/fleet", "/administration/devices", "/administration/contacts"):
+            shown.goto(f"{world.hub.address}/console{place}")
+            shown.locator("#sos li.open", has_text="Donau").wait_for()
+            shown.locator("#kits li, #figures-kits tr, #subject li").first.wait_for(
+                state="attached"
+            )
+            shown.locator("#choices summary").click()
+            for size in ("100%", "200%"):
+                shown.evaluate(f"document.documentElement.style.fontSize = '{size}'")
+                wide = "document.documentElement.scrollWidth"
+                assert shown.evaluate(wide) == 320, (place, size)
+        # Nor is there anything to press on paper.
+        shown.goto(f"{world.hub.address}/console")
+        shown.locator("#sos li.open").wait_for()
+        shown.emulate_media(media="print")
+        assert shown.locator("button:visible, input:visible").count() == 0

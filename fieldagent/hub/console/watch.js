@@ -12,11 +12,18 @@ const SHIFT = 8 * 3600;
 const mine = told => told.onWatch.find(each => each.user.id === me.id);
 const offered = told => told.onWatch.find(each => each.handsOverTo?.id === me.id);
 
+/** Hours as the hub has them. */
+const HOURS = /^([\d:]+) to ([\d:]+) UTC$/;
+const spelt = hours => {
+  const [, from, until] = HOURS.exec(hours) ?? [];
+  return from ? say("{from} to {until} UTC", { from, until }) : say("always");
+};
+
 const inWords = ({ user, until, handsOverTo, note }) => say("{name} until {time}", { name: user.name, time: moment(until) })
   + (handsOverTo ? `${say(", who asks {name} to take it over", { name: handsOverTo.name })}${note ? `: ${note}` : ""}` : "");
 
 function show(told) {
-  const nobody = told.hours ? say("Nobody is on watch, and somebody is to be: {hours}.", { hours: told.hours }) : "";
+  const nobody = told.hours ? say("Nobody is on watch, and somebody is to be: {hours}.", { hours: spelt(told.hours) }) : "";
   by("watch").hidden = !told.hours && !told.onWatch.length && !me.mayAnswer;
   tell("watch-told", told.onWatch.length ? say("On watch: {who}.", { who: told.onWatch.map(inWords).join("; ") }) : nobody || say("Nobody has said to be on watch."));
   by("watch-told").classList.toggle("fault", told.nobodySince !== null);
