@@ -10,14 +10,14 @@ import pytest
 from tests.agent.test_browser import HERE, NEWEST_FIX, hold
 from tests.browser import page
 from tests.hub.test_console import Held
+from tests.hub.test_console_in_use import DRAWN, Twice
 from tests.processes import Agent, agent, until
-
-DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    with agent(tmp_path_factory.mktemp("kit"), {"satellite-port": None}) as running:
+    home = tmp_path_factory.mktemp("kit")
+    with agent(home, {"satellite-port": str(home / "nobody")}) as running:
         yield running
 
 
@@ -121,4 +121,34 @@ def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
                 shown.locator("#sos-words button").first.wait_for()
             found = f"document.querySelector('{each}')"
             assert shown.evaluate(f"{found}.scrollWidth - {found}.clientWidth") == 0, each
+    kit.call("DELETE", "/api/sos")
+
+
+def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
+    """Whatever of the page sends."""
+
+    def with_heard(route: Any) -> None:
+        told = route.fetch().json()
+        told["sos"]["heard"] = [heard(1, "Ada")]
+        route.fulfill(json=told)
+
+    kit.call("POST", "/api/sos", {"text": "leg broken"})
+    kit.call("POST", "/api/package/async", {"message": {"content": "waits"}})
+    with page(chromium, kit.port) as shown:
+        twice = Twice(shown)
+        shown.route("**/api/status", with_heard)
+        shown.reload()
+        shown.locator("#take-1-1").wait_for()
+        for name, field in (("take", "#take-by"), ("answer", "#answer-text"), ("call-off", "")):
+            shown.locator("#take-1-1" if name == "take" else f"#{name}-open").click()
+            if field:
+                shown.locator(field).fill("Ben")
+            twice.press(shown.locator(f"#{name}-send"))
+            shown.locator(f"#{name}-back").click()
+        hold(shown)
+        twice.press(shown.locator("#sos-send"))
+        shown.locator("#sos-back").click()
+        shown.locator("#field-content").fill("here")
+        twice.press(shown.locator("#submit"))
+        twice.press(shown.locator("[id^=cancel-]").first)
     kit.call("DELETE", "/api/sos")

@@ -435,3 +435,10 @@ def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
         shown.locator("#sos li.open").wait_for()
         shown.emulate_media(media="print")
         assert shown.locator("button:visible, input:visible").count() == 0
+
+
+def test_two_presses_sign_in_once(world: World) -> None:
+    with console(world.opened, world.hub, "1280-light") as shown:
+        shown.locator("[name=username]").fill("olga@example.org")
+        shown.locator("[name=password]").fill(SECRET.strip())
+        Twice(shown).press(shown.locator("#enter button").first)
