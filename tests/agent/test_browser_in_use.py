@@ -152,3 +152,18 @@ def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
         twice.press(shown.locator("#submit"))
         twice.press(shown.locator("[id^=cancel-]").first)
     kit.call("DELETE", "/api/sos")
+
+
+def test_what_was_asked_of_one_list_does_not_come_into_another(chromium: Any, kit: Agent) -> None:
+    text = {"message": {"content": "not before noon"}}
+    number = kit.call("POST", "/api/package/async", text).body["id"]
+    with page(chromium, kit.port) as shown:
+        shown.locator("#conversation", has_text="not before noon").wait_for()
+        held = Held(shown, f"**/api/package/{number}")
+        kit.call("POST", f"/api/package/{number}/cancel", {})
+        held.wait()
+        with shown.expect_response("**/api/packages?*state=Error*"):
+            shown.locator("[data-show=failed]").click()
+        held.release()
+        shown.evaluate(DRAWN)
+        assert not shown.get_by_text("not before noon").count()
