@@ -222,7 +222,7 @@ class _PlanTable:
             return key.read(value)
         except BadPlan as bad:
             raise BadPlan(f"{self.where}{name}.{bad}") from None
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise BadPlan(f"{self.where}{name} is to be {key.allowed}, not {value!r}") from None
 
 

@@ -54,7 +54,8 @@ def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
         # It may have come further meanwhile.
         _check_nothing_else(place)
         image, trial = _may_be_taken(order, place, slots, now, slot)
-    except (NotTaken, OSError):
+    except BaseException:
+        # Also where whoever gave the order gives it up.
         if under_way:
             _start_unit()
         raise

@@ -36,6 +36,9 @@ let catalogue = { texts: {}, terms: {}, words: {} };
 let plural = new Intl.PluralRules("en");
 let english = new Map();
 
+/** Anything may stand in a text, also the name of what every object has. */
+const known = (texts, text) => Object.hasOwn(texts, text) ? texts[text] : text;
+
 const filled = (text, values) => text.replace(/\{(\w+)\}/g, (place, name) => values[name] ?? place);
 
 /** A text of the page, with `values` in its places such as {name}. */
@@ -48,10 +51,10 @@ export function counted(n, one, other, values = {}) {
 }
 
 /** A state, kind or channel of the API; one that is not known is said as it came. */
-export const term = name => catalogue.terms[name] ?? name;
+export const term = name => known(catalogue.terms, name);
 
 /** Canned words, which every kit says in the language of who reads them; any other text as it is. */
-export const worded = text => catalogue.words[text] ?? text;
+export const worded = text => known(catalogue.words, text);
 
 /** What travels of them, whoever typed or chose them. */
 export const unworded = text => english.get(text) ?? text;

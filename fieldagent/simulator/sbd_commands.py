@@ -169,7 +169,8 @@ def _read(asked: AtCommand) -> AtAnswer:
 
 def _status(asked: AtCommand) -> AtAnswer:
     state, volatile = asked.state, asked.state.volatile
-    mtmsn = state.mtmsn if volatile.mt_flag else -1
+    # That of the session which has brought it; the state has the next one's.
+    mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
     shown = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
     extended = asked.match[1]
     if extended:

@@ -23,6 +23,8 @@ class Gateway(Protocol):
 
 def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tuple[str, ...]:
     """Bring up what the MO buffer holds, take down what waits; the lines that say how it went."""
+    # What nobody has read is gone with the next session, as the reference says of +SBDD.
+    state.volatile.mt_buffer, state.volatile.mt_flag = b"", False
     planned = faults.statuses.popleft() if faults.statuses else _by_coverage(state)
     shown = [planned.mo_status, state.momsn, 2, -1, 0, 0]
     if planned.delivered and state.volatile.mo_flag:

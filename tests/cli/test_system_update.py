@@ -313,13 +313,23 @@ def test_the_agent_goes_on_whatever_stops_the_trial(
     assert told[-1] == "start --no-block fieldagent.service"
 
 
-def test_an_order_that_is_refused_leaves_the_one_before_at_work(
-    card: Card, told: list[str]
+def test_an_order_that_is_refused_or_given_up_leaves_the_one_before_at_work(
+    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card.begin(card.new)
+    begun: list[bool] = []
+    monkeypatch.setattr(system_update, "_start_unit", lambda: begun.append(True))
     with pytest.raises(NotTaken, match="cannot be read"):
         card.begin(card.served / "3.0.0.system")
-    assert told == ["stop fieldagent-system.service"]
+    assert (told, len(begun)) == (["stop fieldagent-system.service"], 1)
+
+    def give_up(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(system_update, "signed_file", give_up)
+    with pytest.raises(KeyboardInterrupt):
+        card.begin(card.served / "3.0.0.system")
+    assert len(begun) == 2
     card.go_on()
     assert card.has_written_it()
 

@@ -32,6 +32,9 @@ KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
         (KIT + "[[dispatcher]]\nage = 3", "dispatcher 1: age is no key"),
         (KIT + "[[dispatcher]]\nshift = ['6-22']", "dispatcher 1: name is missing"),
         ("kits = 3\n" + KIT, "kits is to be a table: [kits]"),
+        ("[air]\npairs = [5]\n" + KIT, "air.pairs is to be a list such as"),
+        (KIT + "settings = 'fan-out'", "kit 1: settings is to be a table of settings"),
+        (KIT.replace("'satellite'", "5").replace('"satellite"', "5"), "bearers is to be a list of"),
     ],
 )
 def test_a_fault_is_told_by_its_key_with_what_is_allowed(text: str, told: str) -> None:

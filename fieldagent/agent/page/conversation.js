@@ -73,11 +73,12 @@ export async function look() {
 
 /** One that is shown further up has changed. */
 export async function lookAt(id) {
-  const each = [...known.values()].find(one => one.id === id);
+  const question = asked, each = [...known.values()].find(one => one.id === id);
   if (each === undefined) return;
   try {
     const now = await call("GET", `/api/package/${id}`);
-    if (now.accepted === each.accepted) learn([{ ...each, ...now }]);
+    // Another list may be looked at meanwhile, to which it need not belong.
+    if (question === asked && now.accepted === each.accepted) learn([{ ...each, ...now }]);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
   }
@@ -267,10 +268,11 @@ function read(payload, key) {
       ? say("read by {who}; its sender is told", { who: payload.readBy }) : say("read; its sender is told"));
   const button = element("button", { type: "button", id: `read-${key}` }, say("I have read it"));
   button.onclick = async () => {
+    const question = asked;
     button.disabled = true;
     try {
       await call("POST", `/api/inbound/${payload.requestId}/read`, {});
-      learn([{ ...payload, readBy: "" }]);
+      if (question === asked) learn([{ ...payload, readBy: "" }]);
     } catch (error) {
       button.after(element("span", { class: "fault", role: "alert" }, error.message));
       button.disabled = false;

@@ -75,6 +75,7 @@ function heardAlarm(each) {
   const button = element("button", { type: "button", id: `take-${each.station}-${each.number}` }, say("I have it …"));
   button.onclick = () => {
     taking = each;
+    by("take-text").value = "";
     by("take-title").textContent = say("You have the SOS of {name}?", { name: each.name });
     show("take");
     by("take-by").focus();
@@ -177,7 +178,8 @@ function watchPosition() {
       latitude: found.coords.latitude.toFixed(6), longitude: found.coords.longitude.toFixed(6),
       timestamp: new Date(found.timestamp).toISOString(), accuracy: Math.round(found.coords.accuracy),
     };
-    if (by("confirm").open && !by("sos-latitude").value) placeIn();
+    // What somebody types, or has taken out, stays so.
+    if (by("confirm").open && !placed && !by("confirm").querySelector(".pair :is(:focus, :not(:placeholder-shown))")) placeIn();
   }, () => {}, { enableHighAccuracy: true, maximumAge: 60_000 });
 }
 
@@ -213,23 +215,31 @@ function insist(dialog, fault, method, path, repeatKey) {
   };
 }
 
-/** The dialog's answer is carried out once at a time, and closes it where it went well. */
+/** The dialog's answer is carried out once as long as it is open, and closes it where it went well:
+ * whoever has left it, and opened it again, says something else. */
 function once(dialog, button, fault, act, sent) {
+  let opened = 0;
+  by(dialog).addEventListener("close", () => {
+    opened += 1;
+    by(button).disabled = false;
+  });
   by(dialog).querySelector("form").onsubmit = async event => {
     event.preventDefault();
     if (by(button).disabled) return;
+    const mine = opened;
     by(button).disabled = true;
     tell(fault, "");
     try {
       await act();
-      by(dialog).close();
+      if (mine === opened) by(dialog).close();
       sent();
     } catch (error) {
+      if (mine !== opened) return;
       const places = (error.faults ?? []).map(each =>
         `${each.pointer.split("/").pop()} ${each.detail}`);
       tell(fault, places.join("; ") || error.message);
     } finally {
-      by(button).disabled = false;
+      if (mine === opened) by(button).disabled = false;
     }
   };
   // A key that is held down answers nothing.

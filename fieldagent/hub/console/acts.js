@@ -8,6 +8,20 @@ import { by, element, put, tell } from "./text.js";
 const opened = new Set();
 /** The form whose fields the last deed is of. */
 let submitted;
+/** Controls whose deed is under way, by their ids, which they keep as lists are drawn anew. */
+const underWay = new Set();
+
+/** Does it, unless a press of the same control is still being carried out: a second press is no
+ * second deed. */
+async function singly(id, deed) {
+  if (underWay.has(id)) return;
+  underWay.add(id);
+  try {
+    await deed();
+  } finally {
+    underWay.delete(id);
+  }
+}
 
 /** Part of the list of a subject, that opens to show more: what `inside` returns, made then. `id`
  * names it as long as it is there. */
@@ -49,20 +63,35 @@ export const form = (name, submit, does, ...children) => element("form", {
   "aria-label": name, novalidate: true, onsubmit: event => {
     event.preventDefault();
     submitted = event.target;
-    submit(event.target);
+    singly(does.id, submit);
   },
 }, ...children, element("button", { id: does.id }, does.text));
 
 export const deeds = (...buttons) => element("div", { class: "deeds" }, ...buttons);
 
-export const button = (id, text, onclick) => element("button", { id, type: "button", onclick }, text);
+export const button = (id, text, onclick) => element("button", { id, type: "button", onclick: () => singly(id, onclick) }, text);
+
+/** Empties the fields that still say what `body` had of them: what was typed meanwhile is the next one. */
+export function emptied(prefix, members, body, otherwise = {}) {
+  for (const each of members) {
+    const input = by(`${prefix}-${each}`);
+    if (input?.value.trim() === String(body[each] ?? "")) input.value = otherwise[each] ?? "";
+  }
+}
+
+/** Looks at a subject, unless somebody has gone on to another meanwhile, where nothing of it stands. */
+export async function looked(look, there = by("subject").firstElementChild) {
+  if (!there.isConnected) return;
+  await look().catch(error => { if (there.isConnected) throw error; });
+}
 
 /** `deed` does it and says so in words, and `look` looks again. Where it was refused, what is filled in stays. */
 export async function act(deed, look) {
+  const there = by("subject").firstElementChild;
   for (const id of ["act-fault", "act-done"]) tell(id, "");
   try {
     const done = await deed();
-    await look();
+    await looked(look, there);
     tell("act-done", done);
     trouble();
   } catch (error) {
@@ -72,7 +101,7 @@ export async function act(deed, look) {
 }
 
 /** A question before what cannot be taken back. */
-export const sure = (question, go) => () => { if (confirm(question)) go(); };
+export const sure = (question, go) => () => confirm(question) && go();
 
 /** What is secret is shown until somebody has kept it, and then nowhere. */
 export function once(title, text, file = "") {

@@ -1,5 +1,6 @@
 // The administration of the workspace: each subject is a page, loaded as somebody comes to it.
 
+import { looked } from "./acts.js";
 import { chainTest, loadContacts, newContact, quietHours } from "./contacts.js";
 import { loadDevices, newDevice } from "./devices.js";
 import { me, trouble } from "./hub.js";
@@ -56,5 +57,5 @@ export function showAdministration(anew = false) {
   tell("administration-title", found ? say("Administration: {subject}", { subject: found[1] }) : say("Administration"));
   by("subjects").replaceChildren(...me.mayAdminister ? SUBJECTS.map(link) : []);
   by("subject").replaceChildren(...found ? found[3]() : []);
-  if (found) found[2]().catch(trouble);
+  if (found) looked(found[2]).catch(trouble);
 }

@@ -106,11 +106,12 @@ function went(pressed) {
   by("talk-title").focus({ preventScroll: true });
 }
 
-function show(inside) {
+/** `anew` where it is somebody else who is there now: nothing is left to them. */
+function show(inside, anew = true) {
   by("enter").hidden = inside;
   for (const id of ["leave", "to-room", "to-fleet"]) by(id).hidden = !inside;
   for (const id of ["notify", "push", "choose", "to-account"]) by(id).hidden = true;
-  showAdministration(true);
+  showAdministration(anew);
   showPlace();
   by("sound").hidden = !inside;
   showSound();
@@ -139,26 +140,29 @@ function again(error) {
 async function begin() {
   clearTimeout(begins);
   if (events) events.close();
+  const before = me.id;
   try {
     Object.assign(me, await call("GET", "/console/session"));
   } catch (error) {
     return mayPass(error) ? again(error) : signedOut();
   }
   by("who").textContent = plain(`${me.name}, ${term(me.role)}`);
-  show(true);
+  show(true, me.id !== before);
   listen();
   await showPasskeys().catch(trouble);
   await offerRinging().catch(trouble);
 }
 
-by("enter").addEventListener("submit", async event => {
-  event.preventDefault();
+let isEntering = false;
+
+/** Signs in, once however often that is pressed: two would listen to the hub twice. */
+async function enter(how) {
+  if (isEntering) return;
+  isEntering = true;
   wake();
-  const form = event.target;
-  const told = Object.fromEntries(new FormData(form));
-  if (!told.newPassword) delete told.newPassword;
+  const form = by("enter");
   try {
-    await call("POST", "/console/session", told);
+    await how();
     by("refused").textContent = "";
     form.reset();
     await begin();
@@ -166,18 +170,18 @@ by("enter").addEventListener("submit", async event => {
     by("refused").textContent = error.message;
     by("choose").hidden = !error.choose;
     if (error.choose) form.elements.newPassword.focus();
+  } finally {
+    isEntering = false;
   }
+}
+
+by("enter").addEventListener("submit", event => {
+  event.preventDefault();
+  const told = Object.fromEntries(new FormData(event.target));
+  if (!told.newPassword) delete told.newPassword;
+  enter(() => call("POST", "/console/session", told));
 });
-by("by-passkey").addEventListener("click", async () => {
-  wake();
-  try {
-    await signInByPasskey(by("enter").elements.workspace.value);
-    by("refused").textContent = "";
-    await begin();
-  } catch (error) {
-    by("refused").textContent = error.message;
-  }
-});
+by("by-passkey").addEventListener("click", () => enter(() => signInByPasskey(by("enter").elements.workspace.value)));
 by("leave").addEventListener("click", async () => {
   await stopRinging().catch(trouble);
   try {

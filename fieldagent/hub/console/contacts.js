@@ -1,7 +1,7 @@
 // Who is told of an SOS beside the console, as an administrator adds, tests and removes them; and the
 // steps that they make, of which those that cannot work are red before somebody is in distress.
 
-import { act, button, choice, deeds, filled, form, line, list, sure } from "./acts.js";
+import { act, button, choice, deeds, emptied, filled, form, line, list, sure } from "./acts.js";
 import { call } from "./hub.js";
 import { LANGUAGES, counted, language, say, spoken } from "./language.js";
 import { by, element, moment, tell } from "./text.js";
@@ -45,14 +45,16 @@ export async function loadContacts() {
   list("admin-contacts", steps.map(step), say("Nobody yet: an SOS rings at an open console alone."));
   tell("quiet-told", quiet === "none" ? say("Alarms are told at any hour.") : say("Alarms wait for the morning: {hours}.", { hours: quiet }));
   const whose = steps.flatMap(each => each.contacts).map(each => element("option", { value: `/api/contacts/${each.id}` }, each.name));
+  const before = by("quiet-whose").value;
   by("quiet-whose").replaceChildren(element("option", { value: "/api/quiet" }, say("All without hours of their own")), ...whose);
+  if (whose.some(each => each.value === before)) by("quiet-whose").value = before;
 }
 
 const quieten = () => act(async () => {
-  const hours = by("quiet-hours").value.trim(), own = by("quiet-whose").value !== "/api/quiet";
+  const hours = by("quiet-hours").value.trim(), whose = by("quiet-whose").value, own = whose !== "/api/quiet";
   const plain = !hours || hours === "none";
-  await call("PATCH", by("quiet-whose").value, { quiet: plain ? hours : `${hours} ${by("quiet-zone").value.trim()}` });
-  by("quiet-hours").value = "";
+  await call("PATCH", whose, { quiet: plain ? hours : `${hours} ${by("quiet-zone").value.trim()}` });
+  emptied("quiet", ["hours"], { hours });
   return hours === "none" || !hours && !own ? say("There are no quiet hours.") : hours ? say("The quiet hours are set.") : say("It has those of all.");
 }, loadContacts);
 
@@ -83,7 +85,7 @@ const CHOSEN = { about: "all", language };
 const add = () => act(async () => {
   const body = filled("new-contact", MEMBERS);
   await call("POST", "/api/contacts", body);
-  for (const each of MEMBERS) by(`new-contact-${each}`).value = CHOSEN[each] ?? "";
+  emptied("new-contact", MEMBERS, body, CHOSEN);
   return say("{name} is added. Test it.", { name: body.name });
 }, loadContacts);
 

@@ -89,12 +89,14 @@ const cards = new Map();
 const reasons = new Map();
 const written = new Map();
 const answers = new Map();
+/** Who may take an incident, and what is filled in to ask one of them, as long as somebody is at it. */
+const heirs = new Map();
 let canned = [];
 const opened = new Set();
 
 function kept(sos) {
   const { event, timeline, ...now } = sos;
-  const text = JSON.stringify([me.mayAnswer, now]);
+  const text = JSON.stringify([me.mayAnswer, canned.length, now]);
   if (cards.get(sos.id)?.text !== text) cards.set(sos.id, { text, card: alarm(sos) });
   return cards.get(sos.id).card;
 }
@@ -189,21 +191,38 @@ function deeds(sos) {
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "acknowledge") }, say("Acknowledge")));
     else if (sos.seen?.by.id !== me.id)
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "take-over") }, say("Take it over")));
-    else row.append(element("button", { type: "button", class: "plain", onclick: () => chooseHeir(sos.id, row).catch(trouble) }, say("Hand it over")));
+    else row.append(element("button", { type: "button", id: `sos-hand-over-${sos.id}`, class: "plain", onclick: () => chooseHeir(sos.id).catch(trouble) }, say("Hand it over")));
     row.append(reason, element("button", { type: "button", id: `sos-close-${sos.id}`, onclick: close }, say("Close")));
   }
-  return row;
+  if (sos.seen?.by.id !== me.id) heirs.delete(sos.id);
+  return heirs.has(sos.id) ? [row, heirForm(sos.id, heirs.get(sos.id))] : row;
 }
 
-/** In the place of the buttons, until the card is drawn anew. */
-async function chooseHeir(id, row) {
-  const others = await otherDispatchers();
+/** A second press puts it away. */
+async function chooseHeir(id) {
+  const others = heirs.delete(id) ? null : await otherDispatchers();
+  cards.delete(id);
+  if (!others) return showDesk();
   if (!others.length) return trouble(new Error(say("There is no other dispatcher: an administrator makes somebody one.")));
-  const to = element("select", { "aria-label": say("Who is to take {id}", { id }) }, others.map(each => element("option", { value: each.id }, each.name)));
-  const words = element("input", { "aria-label": say("What they must know of {id}", { id }), placeholder: say("what they must know"), maxlength: "2000" });
-  const ask = event => { event.preventDefault(); answer(id, "hand-over", { to: to.value, note: words.value }); };
-  row.replaceChildren(element("form", { class: "deeds", onsubmit: ask }, to, words, element("button", {}, say("Ask them to take it"))));
-  to.focus();
+  heirs.set(id, { others, to: others[0].id, note: "" });
+  showDesk();
+  by(`sos-heir-${id}`)?.focus();
+}
+
+/** Below the buttons, until somebody was asked. */
+function heirForm(id, { others, to, note }) {
+  const heir = element("select", { id: `sos-heir-${id}`, "aria-label": say("Who is to take {id}", { id }), onchange: () => { heirs.get(id).to = heir.value; } },
+    others.map(each => element("option", { value: each.id, selected: each.id === to }, each.name)));
+  const words = element("input", {
+    id: `sos-heir-note-${id}`, "aria-label": say("What they must know of {id}", { id }), placeholder: say("what they must know"), maxlength: "2000",
+    oninput: () => { heirs.get(id).note = words.value; },
+  });
+  words.value = note;
+  const ask = event => {
+    event.preventDefault();
+    answer(id, "hand-over", { to: heir.value, note: words.value }, () => { heirs.delete(id); cards.delete(id); });
+  };
+  return element("form", { class: "deeds", onsubmit: ask }, heir, words, element("button", { id: `sos-heir-ask-${id}` }, say("Ask them to take it")));
 }
 
 // What happened, step by step, and what people write down; looked at when somebody opens it.
@@ -216,12 +235,12 @@ function story(sos) {
   };
   const whole = element("details", { ontoggle: toggled }, element("summary", { id: `sos-story-${sos.id}` }, say("What happened")), list);
   whole.open = opened.has(sos.id);
-  if (me.mayAnswer) whole.append(noteForm(sos, list));
+  if (me.mayAnswer) whole.append(noteForm(sos));
   whole.append(element("button", { type: "button", onclick: () => print() }, say("Print")));
   return whole;
 }
 
-function noteForm(sos, list) {
+function noteForm(sos) {
   const text = element("input", {
     id: `sos-note-${sos.id}`,
     "aria-label": say("Note on {id}", { id: sos.id }),
@@ -232,19 +251,16 @@ function noteForm(sos, list) {
   text.value = written.get(sos.id) || "";
   const write = async event => {
     event.preventDefault();
-    if (!text.value.trim()) return text.focus();
-    try {
-      const now = await post(sos.id, "note", { text: text.value });
-      if (!now) return;
+    const words = text.value;
+    if (!words.trim()) return text.focus();
+    await answer(sos.id, "note", { text: words }, () => {
+      // What was typed meanwhile is the next one.
+      if (written.get(sos.id) !== words) return;
       written.delete(sos.id);
-      text.value = "";
-      list.replaceChildren(...now.timeline.map(happened));
-      trouble();
-    } catch (error) {
-      trouble(error);
-    }
+      cards.delete(sos.id);
+    });
   };
-  return element("form", { class: "deeds", onsubmit: write }, text, element("button", {}, say("Note")));
+  return element("form", { class: "deeds", onsubmit: write }, text, element("button", { id: `sos-note-give-${sos.id}` }, say("Note")));
 }
 
 const STEPS = {

@@ -1,6 +1,6 @@
 // Devices, as an administrator adds and changes them.
 
-import { act, all, button, choice, deeds, filled, flag, fold, form, line, longList, once, sure } from "./acts.js";
+import { act, all, button, choice, deeds, emptied, filled, flag, fold, form, line, longList, once, sure } from "./acts.js";
 import { call, me } from "./hub.js";
 import { say, spoken } from "./language.js";
 import { by, element } from "./text.js";
@@ -75,7 +75,7 @@ const add = () => act(async () => {
   const body = { ...filled("new-device", MEMBERS), ...checkIn(by("new-device-checkIn").value) };
   const told = await call("POST", "/api/devices", body);
   const { name } = body;
-  for (const each of ["name", "imei"]) by(`new-device-${each}`).value = "";
+  emptied("new-device", ["name", "imei"], body);
   once(say("For the card of {name}: fieldagent.properties", { name }), properties(told), "fieldagent.properties");
   return say("{name} is added.", { name }) + taken(told);
 }, loadDevices);

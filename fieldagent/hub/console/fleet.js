@@ -11,7 +11,8 @@ import { fromTheTop, putRows } from "./rows.js";
 import { counts, KINDS, listed, troubles } from "./trouble.js";
 import { revokedSince, where } from "./words.js";
 
-let kits = [];
+/** None is said to be there, or not, before the hub has told of them. */
+let kits = [], isTold = false;
 /** By device, the date of its last position as its own clock had it. */
 let dated = new Map();
 
@@ -21,6 +22,7 @@ export const pause = () => Math.max(2000, 15 * kits.length);
 export async function showFleet() {
   const devices = await all("/api/devices?limit=1000", "devices");
   kits = devices;
+  isTold = true;
   judge();
   dated = await lookAtChart(kits, distressed());
   judge();
@@ -51,11 +53,13 @@ function showKits() {
   const those = listed(kits, place);
   putRows("kits", those, kit => row(kit, place.kit));
   const found = counts(kits), troubled = kits.filter(each => each.troubles.length).length;
-  put("kit-show", [["", say("All kits ({n})", { n: kits.length })], ["any", say("In trouble ({n})", { n: troubled })],
-    ...Object.entries(KINDS).map(([kind, words]) => [kind, `${words} (${found[kind]})`])]
-    .map(([value, words]) => element("option", { value }, words)));
-  by("kit-show").value = place.show;
-  tell("kits-told", !kits.length ? say("No kit yet.") : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? say(", {n} in trouble", { n: troubled }) : ""}` : say("None is so."));
+  const kinds = [["", say("All kits ({n})", { n: kits.length })], ["any", say("In trouble ({n})", { n: troubled })],
+    ...Object.entries(KINDS).map(([kind, words]) => [kind, `${words} (${found[kind]})`])];
+  // They are the same at all times but for their numbers: a list that somebody has open stays open.
+  if (!by("kit-show").options.length) by("kit-show").append(...kinds.map(([value]) => element("option", { value })));
+  kinds.forEach(([, words], at) => { by("kit-show").options[at].textContent = words; });
+  if (by("kit-show").value !== place.show) by("kit-show").value = place.show;
+  tell("kits-told", !isTold ? "" : !kits.length ? say("No kit yet.") : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? say(", {n} in trouble", { n: troubled }) : ""}` : say("None is so."));
 }
 
 /** How each modem of it hears, and its battery, as it told last. */
@@ -95,7 +99,7 @@ const facts = kit => [
 /** The kit that is looked at, above its conversation. */
 function showKit() {
   const id = here().kit, kit = kitOf(id);
-  tell("talk-title", kit ? say("Conversation with {kit}", { kit: kit.name }) : id ? say("No kit {id} is here", { id }) : say("Conversation of all"));
+  tell("talk-title", kit ? say("Conversation with {kit}", { kit: kit.name }) : id && isTold ? say("No kit {id} is here", { id }) : say("Conversation of all"));
   by("kit-all").hidden = !id;
   by("kit").hidden = !kit;
   const incidents = kit ? incidentsOf(id) : [];

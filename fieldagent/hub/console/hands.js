@@ -65,6 +65,8 @@ async function give() {
   if (agreed === null) {
     const found = await call("POST", `${path(kit)}/cost`, { command });
     if (!found.linked) {
+      // The price is of that command to that kit alone.
+      if (here().kit !== kit || by("hands-what").value !== command) return;
       tell("hands-cost", price(found));
       agreed = found.credits;
       by("hands-give").textContent = found.reached && found.fits && found.credits ? say("Send it for {credits}", { credits: counted(found.credits, "{n} credit", "{n} credits") }) : say("Send it");

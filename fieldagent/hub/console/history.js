@@ -6,8 +6,8 @@ import { say } from "./language.js";
 import { by, element, moment } from "./text.js";
 
 let older = null;
-
-const asked = () => `text=${encodeURIComponent(by("history-search").value)}`;
+/** Counts the questions: of what is shown, only the answer to the newest. */
+let asked = 0;
 
 function entry(sos) {
   const toggled = () => { if (whole.open && !whole.querySelector("article")) open(sos, whole).catch(trouble); };
@@ -23,17 +23,19 @@ async function open(sos, whole) {
 }
 
 async function show(more) {
-  const question = asked();
-  const told = await call("GET", more || `/api/sos?state=closed&limit=20&${question}`);
-  // Meanwhile something else may have been searched for.
-  if (question !== asked()) return;
+  const question = ++asked, searched = `text=${encodeURIComponent(by("history-search").value)}`;
+  const told = await call("GET", more || `/api/sos?state=closed&limit=20&${searched}`);
+  // Meanwhile something else may have been searched for, or the same asked once more.
+  if (question !== asked) return;
   older = told.next;
   by("history-older").hidden = !older;
   const entries = told.sos.map(entry);
   if (more) by("history-list").append(...entries);
   else by("history-list").replaceChildren(...entries.length ? entries : [element("li", { class: "quiet" }, say("None."))]);
+  // Of older ones it is as it was.
+  if (more) return;
   for (const form of ["csv", "json"])
-    by(`history-${form}`).href = `/api/sos/export?state=closed&format=${form}&${asked()}`;
+    by(`history-${form}`).href = `/api/sos/export?state=closed&format=${form}&${searched}`;
 }
 
 /** It is looked for once somebody opens it. */

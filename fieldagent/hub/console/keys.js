@@ -1,6 +1,6 @@
 // API keys and tokens, as an administrator makes and revokes them.
 
-import { act, all, button, choice, deeds, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
+import { act, all, button, choice, deeds, emptied, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
 import { call } from "./hub.js";
 import { say, term } from "./language.js";
 import { by, element, moment } from "./text.js";
@@ -45,7 +45,7 @@ const addKey = () => act(async () => {
   const scopes = SCOPES.filter(each => by(`new-key-${each}`).checked);
   const body = { ...filled("new-key", ["name", "days"]), scopes };
   const told = await call("POST", "/api/keys", body);
-  by("new-key-name").value = "";
+  emptied("new-key", ["name"], body);
   once(say("The key {name}, for the header x-api-key", { name: body.name }), told.apiKey);
   return say("The key {name} is made.", { name: body.name });
 }, loadKeys);
@@ -62,14 +62,15 @@ export async function loadTokens() {
   list("admin-tokens", tokens.map(each => element("li", { class: each.revoked === null ? "row" : "quiet" },
     [`${each.name} (${each.id})`, names.get(each.userId), ends(each)].filter(Boolean).join(", "), " ",
     each.revoked === null ? revoke("token", each, loadTokens) : "")), say("No token yet."));
+  const before = by("new-token-userId")?.value;
   by("new-token-user").replaceChildren(choice("new-token-userId", say("For whom"),
-    users.filter(each => each.type !== "User" && !each.disabled).reverse().map(each => [each.id, each.name])));
+    users.filter(each => each.type !== "User" && !each.disabled).reverse().map(each => [each.id, each.name]), before));
 }
 
 const addToken = () => act(async () => {
   const body = filled("new-token", ["name", "userId"]);
   const told = await call("POST", "/api/tokens", body);
-  by("new-token-name").value = "";
+  emptied("new-token", ["name"], body);
   once(say("The token {name}, for the header Authorization: Bearer", { name: body.name }), told.token);
   return say("The token {name} is made.", { name: body.name });
 }, loadTokens);

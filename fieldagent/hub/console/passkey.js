@@ -31,12 +31,19 @@ const row = ({ id, name, created, used }) => {
   return element("li", {}, say("{name}, since {time}, {when}", { name, time: moment(created), when }), " ", remove);
 };
 
+let isAttempted = false;
+
+/** A second press, while the first is carried out, is no second one. */
 async function attempt(act) {
+  if (isAttempted) return;
+  isAttempted = true;
   by("passkey-fault").textContent = "";
   try {
     await act();
   } catch (error) {
     by("passkey-fault").textContent = error.message;
+  } finally {
+    isAttempted = false;
   }
   await showPasskeys();
 }

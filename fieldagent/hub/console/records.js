@@ -44,9 +44,13 @@ const entry = ({ at, by: who, action, detail }) => element("li", {},
   `${who.kind === "user" ? who.name || say("user {id}", { id: who.id }) : WHO[who.kind]}: ${action}${detail && `, ${detail}`}`);
 
 let older = null;
+/** Counts the questions: of what is shown, only the answer to the newest. */
+let asked = 0;
 
 async function loadAudit(more) {
+  const question = ++asked;
   const told = await call("GET", more || "/api/audit?limit=50");
+  if (question !== asked) return;
   older = told.next;
   by("audit-older").hidden = !older;
   by("admin-audit").append(...told.audit.map(entry));

@@ -12,8 +12,9 @@ const LOOK = 5000;
 
 let items = [];
 let older = null;
-/** Of which kit they are. */
-let shown = null;
+/** Of which kit they are, what is searched for, which no letters that are still typed are, and
+ * whether the hub has said what there is. */
+let shown = null, searched = "", isThere = false;
 /** Items that came while the list was on its way. */
 const loading = new Set();
 const lines = new Map(), runs = new Map();
@@ -126,7 +127,7 @@ function draw() {
     // Who is moved loses the focus.
     if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index])) by("items").replaceChildren(...nodes);
     by("older").hidden = !older;
-    by("items-none").hidden = nodes.length > 0;
+    by("items-none").hidden = !isThere || nodes.length > 0;
   });
 }
 
@@ -141,13 +142,14 @@ export async function lookHowFar() {
 }
 
 async function look(more) {
-  const kit = here().kit, text = by("search").value, came = new Set();
+  const kit = here().kit, text = searched, came = new Set();
   loading.add(came);
   const told = await call("GET", more || `/api/items?limit=50&text=${encodeURIComponent(text)}${kit ? `&device=${kit}` : ""}`)
     .finally(() => loading.delete(came));
   if (!more) lookHowFar().catch(trouble);
   // Meanwhile another may have been chosen, or something else searched for.
-  if (kit !== here().kit || text !== by("search").value) return;
+  if (kit !== here().kit || text !== searched) return;
+  isThere = true;
   older = told.next;
   const before = more ? items : [...came].filter(belongs);
   const has = new Set(before.map(each => each.id));
@@ -167,7 +169,8 @@ export function lookAtTalk() {
   shown = here().kit;
   items = [];
   older = null;
-  by("search").value = "";
+  by("search").value = searched = "";
+  isThere = false;
   draw();
   return look();
 }
@@ -176,7 +179,7 @@ let nameOf = () => null;
 
 /** Whether it is shown now: it is of the kit that is looked at, or for its user or everybody. */
 function belongs(item) {
-  if (by("search").value) return false;
+  if (searched) return false;
   const kit = nameOf(here().kit);
   if (!here().kit) return true;
   if (!kit) return false;
@@ -194,6 +197,9 @@ export function came(item) {
 export function setUpTalk(kitOf) {
   nameOf = kitOf;
   shown = here().kit;
-  by("search").addEventListener("change", () => look().catch(trouble));
+  by("search").addEventListener("change", () => {
+    searched = by("search").value;
+    look().catch(trouble);
+  });
   by("older").addEventListener("click", () => look(older).catch(trouble));
 }

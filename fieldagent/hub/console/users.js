@@ -1,6 +1,6 @@
 // Users, as an administrator adds and changes them.
 
-import { act, all, button, choice, deeds, filled, flag, fold, form, line, longList, once, sure } from "./acts.js";
+import { act, all, button, choice, deeds, emptied, filled, flag, fold, form, line, longList, once, sure } from "./acts.js";
 import { call, me } from "./hub.js";
 import { say, spoken, term } from "./language.js";
 import { by, moment } from "./text.js";
@@ -53,7 +53,7 @@ const add = () => act(async () => {
   const body = filled("new-user", ["name", "email", "type", "role", "signIn"]);
   if (body.type !== "User") Object.assign(body, { role: "member", signIn: false });
   const told = await call("POST", "/api/users", body);
-  for (const each of ["name", "email"]) by(`new-user-${each}`).value = "";
+  emptied("new-user", ["name", "email"], body);
   if (told.password) tellPassword(body.name, told);
   return say("{name} is added, as user {id}.", { name: body.name, id: told.id });
 }, loadUsers);

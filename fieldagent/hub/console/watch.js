@@ -12,11 +12,18 @@ const SHIFT = 8 * 3600;
 const mine = told => told.onWatch.find(each => each.user.id === me.id);
 const offered = told => told.onWatch.find(each => each.handsOverTo?.id === me.id);
 
+/** Hours as the hub has them. */
+const HOURS = /^([\d:]+) to ([\d:]+) UTC$/;
+const spelt = hours => {
+  const [, from, until] = HOURS.exec(hours) ?? [];
+  return from ? say("{from} to {until} UTC", { from, until }) : say("always");
+};
+
 const inWords = ({ user, until, handsOverTo, note }) => say("{name} until {time}", { name: user.name, time: moment(until) })
   + (handsOverTo ? `${say(", who asks {name} to take it over", { name: handsOverTo.name })}${note ? `: ${note}` : ""}` : "");
 
 function show(told) {
-  const nobody = told.hours ? say("Nobody is on watch, and somebody is to be: {hours}.", { hours: told.hours }) : "";
+  const nobody = told.hours ? say("Nobody is on watch, and somebody is to be: {hours}.", { hours: spelt(told.hours) }) : "";
   by("watch").hidden = !told.hours && !told.onWatch.length && !me.mayAnswer;
   tell("watch-told", told.onWatch.length ? say("On watch: {who}.", { who: told.onWatch.map(inWords).join("; ") }) : nobody || say("Nobody has said to be on watch."));
   by("watch-told").classList.toggle("fault", told.nobodySince !== null);
@@ -31,13 +38,24 @@ function show(told) {
 
 export const showWatch = async () => show(await call("GET", "/api/watch"));
 
-async function act(path, body) {
+/** Whether the hub has yet to answer: a second press is no second deed. */
+let isUnderWay = false;
+
+/** `done` is called before it is shown. */
+async function act(path, body, done = () => {}) {
+  if (isUnderWay) return;
+  isUnderWay = true;
   tell("watch-fault", "");
   try {
-    show(await call("POST", `/api/watch/${path}`, body));
+    const told = await call("POST", `/api/watch/${path}`, body);
+    done();
+    show(told);
+    trouble();
   } catch (error) {
     if (error instanceof Refused) tell("watch-fault", error.message);
     else trouble(error);
+  } finally {
+    isUnderWay = false;
   }
 }
 
@@ -54,8 +72,9 @@ export function setUpWatch() {
   by("watch-over").addEventListener("toggle", () => listOthers().catch(trouble));
   by("watch-form").addEventListener("submit", event => {
     event.preventDefault();
-    act("hand-over", { to: by("watch-to").value, note: by("watch-note").value });
-    by("watch-note").value = "";
-    by("watch-over").open = false;
+    act("hand-over", { to: by("watch-to").value, note: by("watch-note").value }, () => {
+      by("watch-note").value = "";
+      by("watch-over").open = false;
+    });
   });
 }

@@ -1,6 +1,6 @@
 // Webhooks, as an administrator tries and adds them, and what they did not take.
 
-import { act, button, deeds, filled, flag, form, line, list, once, sure } from "./acts.js";
+import { act, button, deeds, emptied, filled, flag, form, line, list, once, sure } from "./acts.js";
 import { call } from "./hub.js";
 import { counted, say } from "./language.js";
 import { by, element, moment } from "./text.js";
@@ -45,7 +45,7 @@ export async function loadWebhooks() {
 const add = () => act(async () => {
   const body = filled("new-webhook", ["url", "after", "untried"]);
   const told = await call("POST", "/api/webhooks", body);
-  by("new-webhook-url").value = "";
+  emptied("new-webhook", ["url"], body);
   once(say("The secret that signs what is posted to {url}", { url: body.url }), told.secret);
   return say("{name} is added.", { name: body.url });
 }, loadWebhooks);

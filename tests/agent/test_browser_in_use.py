@@ -1,0 +1,169 @@
+"""The kit's page while somebody is at it: what comes meanwhile takes nothing away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.agent.test_browser import HERE, NEWEST_FIX, hold
+from tests.browser import page
+from tests.hub.test_console import Held
+from tests.hub.test_console_in_use import DRAWN, Twice
+from tests.processes import Agent, agent, until
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    home = tmp_path_factory.mktemp("kit")
+    with agent(home, {"satellite-port": str(home / "nobody")}) as running:
+        yield running
+
+
+def heard(number: int, name: str) -> dict[str, Any]:
+    raised = {"state": "raised", "channel": None, "at": 1, "text": "", "unauthenticated": False}
+    told = {"station": number, "number": number, "name": name, "raised": 1, "state": "open"}
+    return {**told, "text": "__proto__", "steps": [raised]}
+
+
+def test_words_for_one_sos_are_for_no_other(chromium: Any, kit: Agent) -> None:
+    def two(route: Any) -> None:
+        told = route.fetch().json()
+        told["sos"]["heard"] = [heard(1, "Ada"), heard(2, "constructor")]
+        route.fulfill(json=told)
+
+    with page(chromium, kit.port) as shown:
+        shown.route("**/api/status", two)
+        shown.reload()
+        # Whatever they are called.
+        shown.locator("#alarms .heard", has_text="SOS of constructor").wait_for()
+        assert shown.locator("#alarms .heard span", has_text="__proto__").count() == 2
+        shown.locator("#take-1-1").click()
+        shown.locator("#take-text").fill("we bring a stretcher")
+        shown.locator("#take-by").fill("Ben")
+        shown.locator("#take-back").click()
+        shown.locator("#take-2-2").click()
+        assert shown.locator("#take-text").input_value() == ""
+        assert shown.locator("#take-by").input_value() == "Ben"
+
+
+def test_a_position_that_somebody_types_stays_theirs(chromium: Any, kit: Agent) -> None:
+    places = [{**HERE, "latitude": each} for each in (46.1, 46.2)]
+    with page(chromium, kit.port, permissions=["geolocation"]) as shown:
+        hold(shown)
+        latitude, longitude = (shown.locator(f"#sos-{each}") for each in ("latitude", "longitude"))
+        longitude.fill("8.5")
+        shown.context.set_geolocation(places[0])
+        until(lambda: shown.evaluate(NEWEST_FIX) == "46.100000")
+        assert (latitude.input_value(), longitude.input_value()) == ("", "8.5")
+        # What the browser filled in, and somebody has taken out, does not come back.
+        shown.locator("#sos-back").click()
+        hold(shown)
+        assert latitude.input_value() == "46.100000"
+        latitude.fill("")
+        longitude.fill("")
+        shown.locator("#sos-text").click()
+        shown.context.set_geolocation(places[1])
+        until(lambda: shown.evaluate(NEWEST_FIX) == "46.200000")
+        assert (latitude.input_value(), longitude.input_value()) == ("", "")
+
+
+def test_who_goes_back_and_holds_it_again_says_more(chromium: Any, kit: Agent) -> None:
+    """The first is on its way still: its answer closes nothing, and holds nothing up."""
+    with page(chromium, kit.port) as shown:
+        held = Held(shown, "**/api/sos")
+        hold(shown)
+        shown.locator("#sos-text").fill("leg broken")
+        shown.locator("#sos-send").click()
+        held.wait()
+        shown.locator("#sos-back").click()
+        hold(shown)
+        shown.locator("#sos-text").fill("two of us")
+        assert shown.locator("#sos-send").is_enabled()
+        held.release()
+        shown.locator("#alarms .own").wait_for()
+        assert shown.locator("#sos-text").input_value() == "two of us"
+        shown.locator("#sos-send").click()
+        shown.locator("#confirm[open]").wait_for(state="detached")
+    items = kit.call("GET", "/api/sos").body["incident"]["items"]
+    said = [each["text"] for each in items if each.get("text")]
+    assert said == ["leg broken", "two of us"]
+    kit.call("DELETE", "/api/sos")
+
+
+def test_nothing_is_said_not_to_be_there_before_the_agent_has_told(
+    chromium: Any, kit: Agent
+) -> None:
+    with page(chromium, kit.port) as shown:
+        held = Held(shown, "**/api/positions?*")
+        shown.reload()
+        held.wait()
+        shown.evaluate(DRAWN)
+        assert not shown.locator("#map-nobody").is_visible()
+        held.release()
+
+
+def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
+    chromium: Any, kit: Agent
+) -> None:
+    """In a language of long words: neither the page nor what asks before an SOS."""
+    kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
+    with page(chromium, kit.port, locale="de") as shown:
+        shown.set_viewport_size({"width": 320, "height": 900})
+        shown.locator("#alarms .own").wait_for()
+        for each in ("#choices summary", "#form details summary"):
+            shown.locator(each).click()
+        shown.evaluate("document.documentElement.style.fontSize = '200%'")
+        for each in ("html", "#confirm"):
+            if each == "#confirm":
+                shown.locator("#raise").press("Enter")
+                shown.locator("#sos-words button").first.wait_for()
+            found = f"document.querySelector('{each}')"
+            assert shown.evaluate(f"{found}.scrollWidth - {found}.clientWidth") == 0, each
+    kit.call("DELETE", "/api/sos")
+
+
+def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
+    """Whatever of the page sends."""
+
+    def with_heard(route: Any) -> None:
+        told = route.fetch().json()
+        told["sos"]["heard"] = [heard(1, "Ada")]
+        route.fulfill(json=told)
+
+    kit.call("POST", "/api/sos", {"text": "leg broken"})
+    kit.call("POST", "/api/package/async", {"message": {"content": "waits"}})
+    with page(chromium, kit.port) as shown:
+        twice = Twice(shown)
+        shown.route("**/api/status", with_heard)
+        shown.reload()
+        shown.locator("#take-1-1").wait_for()
+        for name, field in (("take", "#take-by"), ("answer", "#answer-text"), ("call-off", "")):
+            shown.locator("#take-1-1" if name == "take" else f"#{name}-open").click()
+            if field:
+                shown.locator(field).fill("Ben")
+            twice.press(shown.locator(f"#{name}-send"))
+            shown.locator(f"#{name}-back").click()
+        hold(shown)
+        twice.press(shown.locator("#sos-send"))
+        shown.locator("#sos-back").click()
+        shown.locator("#field-content").fill("here")
+        twice.press(shown.locator("#submit"))
+        twice.press(shown.locator("[id^=cancel-]").first)
+    kit.call("DELETE", "/api/sos")
+
+
+def test_what_was_asked_of_one_list_does_not_come_into_another(chromium: Any, kit: Agent) -> None:
+    text = {"message": {"content": "not before noon"}}
+    number = kit.call("POST", "/api/package/async", text).body["id"]
+    with page(chromium, kit.port) as shown:
+        shown.locator("#conversation", has_text="not before noon").wait_for()
+        held = Held(shown, f"**/api/package/{number}")
+        kit.call("POST", f"/api/package/{number}/cancel", {})
+        held.wait()
+        with shown.expect_response("**/api/packages?*state=Error*"):
+            shown.locator("[data-show=failed]").click()
+        held.release()
+        shown.evaluate(DRAWN)
+        assert not shown.get_by_text("not before noon").count()

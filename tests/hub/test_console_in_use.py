@@ -1,0 +1,444 @@
+"""The console while somebody is at it: what comes meanwhile, and a second press, undo and double
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests import browser
+from tests.hub.test_console import SECRET, Held, console, settle_in
+from tests.hub.test_console_administration import sign_in
+from tests.hub.test_contacts import kit_of
+from tests.processes import Agent, Hub, administer, agent, hub, until
+
+DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+"""Until what an answer has changed is drawn."""
+
+
+class World(NamedTuple):
+    """Olga is a dispatcher, Ben an administrator, and Ada has a kit that is linked."""
+
+    opened: Any
+    hub: Hub
+    kit: Agent
+    database: str
+    ben: str
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    home = tmp_path_factory.mktemp("hub")
+    database = str(home / "hub.sqlite3")
+    token = settle_in(database)
+    ben = str(administer(database, "user", "add", "Ben")["id"])
+    administer(database, "user", "password", "Ben", secret=SECRET)
+    administer(database, "user", "role", "Ben", "administrator")
+    with (
+        browser.browser() as opened,
+        hub(home, {"database": database}) as running,
+        agent(home, kit_of(running, token)) as kit,
+    ):
+        yield World(opened, running, kit, database, ben)
+
+
+@contextmanager
+def inside(world: World, name: str) -> Iterator[Any]:
+    """Who has signed in, and says yes to whatever is asked."""
+    with console(world.opened, world.hub, "1280-light") as shown:
+        shown.on("dialog", lambda dialog: dialog.accept())
+        sign_in(shown, name, SECRET.strip())
+        shown.locator("#kits li").first.wait_for()
+        yield shown
+
+
+@pytest.fixture(scope="module")
+def olgas(world: World) -> Iterator[Any]:
+    with inside(world, "olga@example.org") as shown:
+        yield shown
+
+
+@pytest.fixture(scope="module")
+def bens(world: World) -> Iterator[Any]:
+    with inside(world, world.ben) as shown:
+        yield shown
+
+
+def anew(shown: Any, running: Hub) -> Any:
+    shown.unroute_all()
+    shown.goto(f"{running.address}/console")
+    shown.locator("#kits li").first.wait_for()
+    return shown
+
+
+@pytest.fixture
+def desk(world: World, olgas: Any) -> Any:
+    """Olga's console."""
+    return anew(olgas, world.hub)
+
+
+@pytest.fixture
+def office(world: World, bens: Any) -> Any:
+    """Ben's console."""
+    return anew(bens, world.hub)
+
+
+@pytest.fixture
+def incident(world: World) -> Iterator[str]:
+    """The number of an SOS of Ada's kit, closed in the end."""
+    world.kit.call("POST", "/api/sos", {"text": "constructor"})
+    until(lambda: administer(world.database, "sos", "list", "--state", "open"))
+    (found,) = administer(world.database, "sos", "list", "--state", "open")
+    yield str(found["id"])
+    administer(world.database, "sos", "close", str(found["id"]), "over", "--by", "Olga")
+    until(lambda: world.kit.call("GET", "/api/sos").body["active"] == 0)
+
+
+def go_on(world: World, shown: Any, at: int) -> None:
+    """A word of the kit comes, and its card is drawn anew."""
+    place = {"latitude": 46.5, "longitude": at}
+    world.kit.call("POST", "/api/sos", {"position": place})
+    shown.locator("#sos .thread li", has_text=f"46.5, {at}").wait_for()
+
+
+def subject(shown: Any, name: str) -> None:
+    shown.locator("header").get_by_role("link", name="Administration").click()
+    shown.locator("#subjects").get_by_text(name, exact=True).click()
+    shown.get_by_role("heading", name=f"Administration: {name}").wait_for()
+
+
+def test_what_is_written_at_the_desk_outlives_what_comes(
+    world: World, desk: Any, incident: str
+) -> None:
+    desk.get_by_role("button", name="Acknowledge").click()
+    held = Held(desk, "**/api/users*")
+    desk.get_by_role("button", name="Hand it over").click()
+    held.wait()
+    go_on(world, desk, 7)
+    held.release()
+    words = desk.get_by_label(f"What they must know of {incident}")
+    words.fill("heli at 14:00")
+    desk.get_by_label(f"Who is to take {incident}").select_option("Ben")
+    go_on(world, desk, 8)
+    assert words.input_value() == "heli at 14:00"
+    assert desk.locator(f"#sos-heir-{incident} option:checked").inner_text() == "Ben"
+    # It is put away again, and what else there is to press was there all the time.
+    desk.get_by_role("button", name="Hand it over").click()
+    words.wait_for(state="detached")
+    # A note is written once, also where its card is drawn anew meanwhile.
+    desk.get_by_text("What happened").click()
+    note = desk.get_by_label(f"Note on {incident}")
+    for ends in ("", "of three"):
+        note.fill("one")
+        held = Held(desk, "**/note")
+        desk.get_by_role("button", name="Note", exact=True).click()
+        held.wait()
+        if ends:
+            note.fill(ends)
+        else:
+            go_on(world, desk, 9)
+        held.release()
+        desk.evaluate(DRAWN)
+        assert note.input_value() == ends
+
+
+def test_a_text_may_be_called_as_what_every_object_has(desk: Any, incident: str) -> None:
+    desk.locator("#sos .thread li", has_text="Ada: constructor").wait_for()
+    desk.locator("#items li", has_text="SOS constructor").first.wait_for()
+
+
+def test_letters_in_the_search_keep_nothing_out_before_it_is_searched(
+    world: World, desk: Any
+) -> None:
+    desk.get_by_label("Search").type("summit")
+    world.kit.post("camp reached")
+    desk.locator("#items").get_by_text("camp reached").wait_for()
+
+
+def test_nothing_is_said_not_to_be_there_before_the_hub_has_told(world: World) -> None:
+    """Neither kits, nor words, nor positions."""
+    with console(world.opened, world.hub, "1280-light") as shown:
+        held = [Held(shown, f"**/api/{each}?*") for each in ("devices", "items", "positions")]
+        shown.goto(f"{world.hub.address}/console/kit/1")
+        sign_in(shown, "olga@example.org", SECRET.strip())
+        for each in held[:2]:
+            each.wait()
+        shown.get_by_label("Find a kit").type("a")
+        shown.evaluate(DRAWN)
+        told = shown.locator("#room").inner_text()
+        for words in ("No kit", "Nothing was said", "No position came in"):
+            assert words not in told
+        for each in held:
+            each.release()
+        shown.get_by_role("heading", name="Conversation with kit-ada").wait_for()
+
+
+def test_older_ones_come_once_however_often_they_are_asked_for(
+    world: World, desk: Any, office: Any
+) -> None:
+    """In the history, and of who did what: with two on a page."""
+
+    def short(route: Any) -> None:
+        route.continue_(url=route.request.url.replace("limit=50", "limit=2").replace("20&", "1&"))
+
+    for raised in ("one", "two", "three"):
+        world.kit.call("POST", "/api/sos", {"text": raised})
+        until(lambda: administer(world.database, "sos", "list", "--state", "open"))
+        (found,) = administer(world.database, "sos", "list", "--state", "open")
+        administer(world.database, "sos", "close", str(found["id"]), "over", "--by", "Olga")
+        until(lambda: world.kit.call("GET", "/api/sos").body["active"] == 0)
+    desk.route("**/api/sos?state=closed*", short)
+    desk.get_by_text("History of closed SOS").click()
+    office.route("**/api/audit*", short)
+    subject(office, "Who did what")
+    for shown, which, button, lines in (
+        (desk, "**/api/sos?*before=*", "#history-older", "#history-list > li"),
+        (office, "**/api/audit?*before=*", "#audit-older", "#admin-audit > li"),
+    ):
+        shown.locator(button).wait_for()
+        held = Held(shown, which)
+        shown.locator(button).dblclick()
+        held.wait()
+        held.release()
+        shown.evaluate(DRAWN)
+        told = shown.locator(lines).all_inner_texts()
+        assert len(told) == len(set(told))
+
+
+def test_a_price_is_shown_of_what_it_was_asked_for_alone(office: Any) -> None:
+    office.locator("#kits a").first.click()
+    office.get_by_text("Ask or tell this kit").click()
+    held: list[Any] = []
+    office.route("**/commands/cost", lambda route: held.append(route))
+    office.get_by_role("button", name="Tell it").click()
+    until(lambda: office.evaluate("true") and held)
+    office.locator("#hands-what").select_option("reboot")
+    price = {"linked": False, "reached": True, "fits": True, "credits": 3, "creditsLeft": None}
+    held[0].fulfill(json={**price, "down": 9, "up": 120})
+    office.locator("#hands-give:not([disabled])").wait_for()
+    assert office.locator("#hands-give").inner_text() == "Tell it"
+    assert office.locator("#hands-cost").inner_text() == ""
+
+
+def test_what_is_chosen_and_typed_outlives_a_deed(world: World, office: Any) -> None:
+    for name in ("Duty", "Mia"):
+        administer(world.database, "contact", "add", name, f"{name}@example.org")
+    for name in ("relay", "store"):
+        administer(world.database, "user", "add", name, "--type", "Integration")
+        administer(world.database, "token", "add", name, "--user", name)
+    subject(office, "Contacts for an SOS")
+    office.locator("#admin-contacts li.row").first.wait_for()
+    held = Held(office, "**/test")
+    office.get_by_role("button", name="Test", exact=True).first.click()
+    held.wait()
+    office.get_by_label("Whose").select_option("Mia")
+    held.release()
+    office.locator("#act-fault, #act-done").get_by_text("e").first.wait_for()
+    assert office.locator("#quiet-whose option:checked").inner_text() == "Mia"
+    subject(office, "Tokens of programs")
+    held = Held(office, "**/api/tokens/*")
+    office.get_by_role("button", name="Revoke").first.click()
+    held.wait()
+    office.get_by_label("For whom").select_option("store")
+    held.release()
+    office.locator("#act-done").get_by_text("is revoked").wait_for()
+    assert office.locator("#new-token-userId option:checked").inner_text() == "store"
+    # What is typed while one is made is the next one.
+    name = office.get_by_label("Name of the new token")
+    name.fill("first")
+    held = Held(office, "**/api/tokens")
+    office.get_by_role("button", name="Make the token").click()
+    name.fill("second")
+    held.release()
+    office.locator("#once-title", has_text="The token first").wait_for()
+    assert name.input_value() == "second"
+
+
+def test_who_has_gone_on_is_told_no_falsehood_and_keeps_the_secret(
+    world: World, office: Any
+) -> None:
+    """The answer comes to a page on which another subject stands by then."""
+    subject(office, "Devices")
+    office.locator("#new-device-userId").wait_for()
+    held = Held(office, "**/api/devices?*")
+    subject(office, "Radio key")
+    subject(office, "Devices")
+    held.wait()
+    subject(office, "Users")
+    held.release()
+    office.evaluate(DRAWN)
+    assert not office.locator("#away").is_visible()
+    subject(office, "Tokens of programs")
+    office.get_by_label("Name of the new token").fill("third")
+    held = Held(office, "**/api/tokens")
+    office.get_by_role("button", name="Make the token").click()
+    held.wait()
+    subject(office, "Users")
+    held.release()
+    office.locator("#once-title", has_text="The token third").wait_for()
+    office.evaluate(DRAWN)
+    assert not office.locator("#away").is_visible()
+
+
+def test_a_stream_that_is_refused_takes_nothing_from_who_is_at_it(
+    world: World, office: Any
+) -> None:
+    """The console begins anew with it, for the same person."""
+    office.route("**/api/events*", lambda route: route.fulfill(status=503, body=""))
+    office.goto(f"{world.hub.address}/console/administration/users")
+    office.get_by_label("Name of the new user").fill("Eve")
+    with office.expect_response("**/console/session"):
+        pass
+    office.evaluate(DRAWN)
+    assert office.get_by_label("Name of the new user").input_value() == "Eve"
+
+
+def test_a_list_of_troubles_that_is_open_stays_open(
+    world: World, desk: Any, request: pytest.FixtureRequest
+) -> None:
+    """Its numbers alone are other ones."""
+    option = desk.locator("#kit-show option", has_text="In trouble")
+    desk.locator("#kit-show option", has_text="SOS (0)").wait_for(state="attached")
+    option.evaluate("each => { window.mine = each; }")
+    request.getfixturevalue("incident")
+    desk.locator("#kit-show option", has_text="SOS (1)").wait_for(state="attached")
+    assert desk.evaluate("window.mine.isConnected")
+
+
+def test_a_watch_that_was_not_handed_over_keeps_its_words(desk: Any) -> None:
+    desk.get_by_role("button", name="Take the watch for 8 hours").click()
+    desk.get_by_text("Hand over my watch").click()
+    desk.locator("#watch-to option").first.wait_for(state="attached")
+    desk.get_by_label("What they must know", exact=True).fill("Ada is late")
+    desk.route("**/hand-over", lambda route: route.abort())
+    desk.get_by_role("button", name="Ask them", exact=True).click()
+    desk.locator("#away").get_by_text("The hub does not answer").wait_for()
+    assert desk.get_by_label("What they must know", exact=True).input_value() == "Ada is late"
+    desk.get_by_role("button", name="End my watch").click()
+    desk.get_by_role("button", name="Take the watch for 8 hours").wait_for()
+
+
+SENDING = ("POST", "PATCH", "DELETE", "PUT")
+
+
+class Twice:
+    """Presses what sends two times while the first is on its way, which is then lost."""
+
+    def __init__(self, shown: Any) -> None:
+        self.shown = shown
+        self._held: list[Any] = []
+        for path in ("api", "console"):
+            shown.route(f"**/{path}/**", self._meet)
+
+    def _meet(self, route: Any) -> None:
+        if route.request.method in SENDING and not route.request.url.endswith("/cost"):
+            self._held.append(route)
+        else:
+            route.continue_()
+
+    def press(self, button: Any) -> None:
+        name = button.get_attribute("id") or button.inner_text()
+        button.scroll_into_view_if_needed()
+        button.evaluate("each => { each.click(); each.click(); }")
+        until(lambda: self.shown.evaluate("true") and self._held)
+        button.evaluate("each => each.isConnected && each.click()")
+        self.shown.evaluate(DRAWN)
+        assert len(self._held) == 1, name
+        self._held.pop().abort()
+        self.shown.evaluate(DRAWN)
+
+
+SUBJECTS = {
+    "Devices": 6, "Users": 5, "API keys": 3, "Tokens of programs": 2, "Webhooks": 1,
+    "Contacts for an SOS": 4,
+}  # fmt: skip
+"""How many controls of each subject send, at the least."""
+
+
+def test_two_presses_send_once_in_the_administration(world: World, office: Any) -> None:
+    administer(world.database, "contact", "add", "Pager", "pager@example.org")
+    administer(world.database, "key", "add", "relay", "--read")
+    twice = Twice(office)
+    for name, least in SUBJECTS.items():
+        subject(office, name)
+        office.locator("#subject li").first.wait_for()
+        for fold in office.locator("#subject li > details").all()[:2]:
+            fold.locator("summary").first.click()
+        ids = office.locator("#subject button:visible").evaluate_all(
+            "all => all.map(each => each.id)"
+        )
+        assert len(ids) >= least, (name, ids)
+        for each in ids:
+            twice.press(office.locator(f"#{each}"))
+
+
+def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: str) -> None:
+    desk.get_by_role("button", name="Acknowledge").click()
+    desk.get_by_role("button", name="Hand it over").click()
+    desk.get_by_text("What happened").click()
+    twice = Twice(desk)
+    for label, button in (
+        (f"Words to Ada, about {incident}", f"#sos-write-{incident}"),
+        (f"What they must know of {incident}", f"#sos-heir-ask-{incident}"),
+        (f"Note on {incident}", f"#sos-note-give-{incident}"),
+        (f"Reason to close {incident}", f"#sos-close-{incident}"),
+        ("Text", "#send"),
+    ):
+        desk.get_by_label(label, exact=True).fill("words")
+        if button == "#send":
+            desk.locator("#people").get_by_label("Ada").check()
+        twice.press(desk.locator(button))
+    twice.press(desk.locator("#watch-take"))
+    desk.unroute_all()
+    desk.locator("#watch-take").click()
+    desk.get_by_text("Hand over my watch").click()
+    desk.locator("#watch-to option").first.wait_for(state="attached")
+    twice = Twice(desk)
+    for button in ("#watch-form button", "#watch-end"):
+        twice.press(desk.locator(button))
+
+
+def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
+    world: World, incident: str
+) -> None:
+    """In a language of long words, and where somebody has written one."""
+    world.kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
+
+    def with_hours(route: Any) -> None:
+        told = route.fetch().json()
+        route.fulfill(json={**told, "hours": "06:00 to 22:00 UTC", "onWatch": []})
+
+    with console(world.opened, world.hub, "390-light", locale="uk") as shown:
+        shown.route("**/api/watch", with_hours)
+        shown.set_viewport_size({"width": 320, "height": 900})
+        shown.locator("[name=username]").fill(world.ben)
+        shown.locator("[name=password]").fill(SECRET.strip())
+        shown.locator("#enter button").first.click()
+        shown.locator("#sos li.open", has_text="Donau").wait_for()
+        shown.locator("#watch-told", has_text="з 06:00 до 22:00 UTC").wait_for()
+        for place in ("", "/fleet", "/administration/devices", "/administration/contacts"):
+            shown.goto(f"{world.hub.address}/console{place}")
+            shown.locator("#sos li.open", has_text="Donau").wait_for()
+            shown.locator("#kits li, #figures-kits tr, #subject li").first.wait_for(
+                state="attached"
+            )
+            shown.locator("#choices summary").click()
+            for size in ("100%", "200%"):
+                shown.evaluate(f"document.documentElement.style.fontSize = '{size}'")
+                wide = "document.documentElement.scrollWidth"
+                assert shown.evaluate(wide) == 320, (place, size)
+        # Nor is there anything to press on paper.
+        shown.goto(f"{world.hub.address}/console")
+        shown.locator("#sos li.open").wait_for()
+        shown.emulate_media(media="print")
+        assert shown.locator("button:visible, input:visible").count() == 0
+
+
+def test_two_presses_sign_in_once(world: World) -> None:
+    with console(world.opened, world.hub, "1280-light") as shown:
+        shown.locator("[name=username]").fill("olga@example.org")
+        shown.locator("[name=password]").fill(SECRET.strip())
+        Twice(shown).press(shown.locator("#enter button").first)
