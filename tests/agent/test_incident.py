@@ -173,6 +173,6 @@ def test_who_clears_the_queue_leaves_an_open_sos_in_it(tmp_path: Path, where: st
         assert kit.call("DELETE", f"/api/queue{where}").body == {"deleted": 1}
         with sky(tmp_path) as above:
             above.expect("leg broken")
-            # While the modem is there: of what is under way as it goes nobody knows whether it left.
+            # Before the modem goes: of what is under way then nobody knows whether it left.
             kit.call("DELETE", "/api/sos")
         assert kit.call("GET", "/api/sos").body["active"] == 0
