@@ -117,8 +117,8 @@ class Cancellation:
         return [queue for name, queue in self._queues.items() if channel in (None, name)]
 
 
-async def settled(in_flight: Iterable[trio.Event]) -> None:
-    """Wait until the end of these is known, for as long as a session may take."""
-    with trio.move_on_after(SETTLED_WITHIN):
+async def settled(in_flight: Iterable[trio.Event], within: float = SETTLED_WITHIN) -> None:
+    """Wait until the end of these is known, for as long as a session may take, or less."""
+    with trio.move_on_after(within):
         for each in in_flight:
             await each.wait()

@@ -20,6 +20,10 @@ from fieldagent.package.package import (
 )
 from fieldagent.wire.incident_proof import prove
 
+ANSWERED_WITHIN = 15.0
+"""Seconds that a session, or a modem that was unplugged, keeps whoever ends an SOS waiting: a page
+waits for 20 before it says that the agent does not answer."""
+
 
 def has_own_words(journal: Journal, number: int) -> bool:
     """Return whether somebody without a handheld has said something in that incident of this
@@ -40,11 +44,11 @@ async def call_off(
     proof_keys: Sequence[bytes],
     number: int,
     *,
-    patient: bool = True,
+    within: float = ANSWERED_WITHIN,
 ) -> bool:
     """End the open incident, and tell whoever may have got it by the same channels; return whether
-    anybody may. `patient` waits for what of it is in flight, as long as a session takes, and takes
-    the word back where nothing left. Raises what the journal raises."""
+    anybody may. Where what of it is in flight turns out `within` so many seconds to have left
+    nowhere, the word is taken back. Raises what the journal raises."""
     in_flight = await cancellation.call_off(number)
     if not _may_be_known(journal, number):
         return False
@@ -52,9 +56,7 @@ async def call_off(
     said = prove(word, proof_keys[0]) if proof_keys else word
     # Before it is known whether the last of it left: power may fail until then.
     told = await intake.accept(Package(said, priority=SOS_PRIORITY - 1))
-    if not patient:
-        return True
-    await settled(in_flight)
+    await settled(in_flight, within)
     if _may_be_known(journal, number):
         return True
     return (await cancellation.cancel(told.id)).status is not Status.CANCELED

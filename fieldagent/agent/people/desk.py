@@ -360,7 +360,7 @@ class Desk:
             if over:
                 # Another's SOS may be heard next: no session is waited for.
                 ending = self.cancellation, self.intake, self.proof_keys, found.number
-                await call_off(self.journal, *ending, patient=False)
+                await call_off(self.journal, *ending, within=0.0)
             await self._reply(heard, CALLED_OFF if over else STAYS)
         await self._know(heard, None)
 
