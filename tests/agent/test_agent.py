@@ -12,10 +12,12 @@ import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from random import randbytes
 from typing import Any
 
 import pytest
 
+from fieldagent.system.exit_codes import ERROR
 from tests.processes import (
     MODULE,
     PATIENCE,
@@ -209,6 +211,19 @@ def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) 
     told = json.loads(command(kit, "send", "--dry-run", "message", "x", "--json").stdout)
     assert told["channels"]["Satellite"]["credits"] == 1
     assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"] == queued
+
+
+def test_a_dry_run_tells_what_no_channel_can_carry(tmp_path: Path) -> None:
+    """It would cost nothing, which is no price."""
+    (tmp_path / "huge").write_bytes(randbytes(100_000))
+    with sky(tmp_path), agent(tmp_path) as kit:
+        done = command(kit, "send", "data", str(tmp_path / "huge"), "--dry-run")
+        assert re.fullmatch(
+            r"Satellite: too large: \d+ bytes need more than 255 fragments\n", done.stdout
+        )
+        ended = command(kit, "send", "data", str(tmp_path / "huge"))
+        assert ended.returncode == ERROR
+        assert done.stdout.strip() in ended.stdout
 
 
 def test_a_dry_run_tells_what_a_transmission_takes(tmp_path: Path) -> None:

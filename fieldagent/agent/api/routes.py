@@ -170,6 +170,7 @@ class LocalApi:
                         "begins": begins[channel].after,
                         "why": begins[channel].why or None,
                         "expected": forecast.expected(self._parts, channel),
+                        "reason": cost.cannot or None,
                     }
                     for channel, cost in found.items()
                 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fieldagent.agent.outbound.capacity import TooLarge
 from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import legs_of
@@ -15,7 +16,7 @@ class Cost(NamedTuple):
     """What a Package takes on one channel."""
 
     parts: int
-    """Messages that carry nothing else."""
+    """Messages that carry nothing else; 0 of what the channel cannot carry."""
     bytes: int
     credits: int
     """0 where bytes are paid for."""
@@ -23,6 +24,8 @@ class Cost(NamedTuple):
     """What may still be spent today, in credits or bytes; None without a budget."""
     by_bytes: bool = False
     """The account pays for bytes, and `bytes` are those that are billed."""
+    cannot: str = ""
+    """Why the channel cannot carry it."""
 
 
 def costs(
@@ -34,12 +37,14 @@ def costs(
     found = {}
     for channel, leg in legs.items():
         if leg.status is None:
-            sizes = outboxes[channel].packing.sizes(stamped, now)
             tariff = outboxes[channel].packing.queue.limits.tariff
+            left, by_bytes = outboxes[channel].allowance(), tariff.unit == "byte"
+            try:
+                sizes = outboxes[channel].packing.sizes(stamped, now)
+            except TooLarge as error:
+                found[channel] = Cost(0, 0, 0, left, by_bytes, f"too large: {error}")
+                continue
             parts = [price(tariff, size) for size in sizes]
             spent = [part.credits for part in parts], [part.bytes for part in parts]
-            left = outboxes[channel].allowance()
-            found[channel] = Cost(
-                len(parts), sum(spent[1]), sum(spent[0]), left, tariff.unit == "byte"
-            )
+            found[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), left, by_bytes)
     return found

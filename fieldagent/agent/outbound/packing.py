@@ -305,20 +305,25 @@ class Packing:
         return encode([entry], origin=self._station, key=self._key)
 
     def parts(self, entry: Entry, origin: int) -> list[Entry]:
-        """It, or its fragments where it needs some; none of what is too large. Text in fragments is
-        plain: a later version packs it otherwise, and fits no slice that left before."""
-        if len(encode([entry], packed=self._limits.packs_text)) <= self.capacity.whole(origin):
-            return [entry]
+        """It, or its fragments where it needs some; none of what is too large."""
         try:
-            return [Entry(entry.sequence, part) for part in self.capacity.cut(entry, origin)]
+            return self._parts(entry, origin)
         except TooLarge:
             return []
 
+    def _parts(self, entry: Entry, origin: int) -> list[Entry]:
+        """As `parts`; raises TooLarge. Text in fragments is plain: a later version packs it
+        otherwise, and fits no slice that left before."""
+        if len(encode([entry], packed=self._limits.packs_text)) <= self.capacity.whole(origin):
+            return [entry]
+        return [Entry(entry.sequence, part) for part in self.capacity.cut(entry, origin)]
+
     def sizes(self, package: Package, now: float) -> list[int]:
-        """Bytes of each transmission that it would take, alone; beside others it may take less."""
+        """Bytes of each transmission that it would take, alone; beside others it may take less.
+        Raises TooLarge."""
         entry = numbered(outbound.next_sequence(self._journal), package, now)
         draft = self._draft(0)
-        return [len(draft.encoded(part)) for part in self.parts(entry, draft.origin)]
+        return [len(draft.encoded(part)) for part in self._parts(entry, draft.origin)]
 
     def _beside(self, draft: Draft, capacity: int, ordinary: int) -> int:
         """Bytes up to which what is no SOS may fill it."""

@@ -279,6 +279,7 @@ async function estimate() {
 function inWords(channels) {
   const inTurn = Object.entries(channels).sort(([, one], [, other]) => one.begins - other.begins);
   const told = inTurn.map(([name, cost]) => {
+    if (cost.reason) return `${term(name)}: ${cost.reason}`;
     const left = cost.byBytes ? cost.bytesLeft : cost.creditsLeft;
     const turn = cost.begins ? `${say("otherwise, after {age}", { age: rounded(cost.begins) })}: ` : "";
     return `${turn}${term(name)}: ${counted(cost.parts, "{n} part", "{n} parts")}, `

@@ -16,7 +16,8 @@ def begin_in_words(cost: dict[str, Any]) -> list[str]:
 def in_turn_in_words(channels: dict[str, dict[str, Any]]) -> list[str]:
     """Return the line that tells what happens in turn, where one channel waits for another: "by
     Radio within 40 s (7 of 10), otherwise by Satellite within 3 min (9 of 10) for 2 credits"."""
-    turns = sorted(channels.items(), key=lambda each: each[1].get("begins", 0))
+    able = [each for each in channels.items() if not each[1].get("reason")]
+    turns = sorted(able, key=lambda each: each[1].get("begins", 0))
     if not turns or not turns[-1][1].get("begins", 0):
         return []
     return [", otherwise ".join(_turn(name, cost) for name, cost in turns)]

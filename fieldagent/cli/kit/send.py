@@ -69,6 +69,9 @@ def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
     costs = call(given.port, "POST", "/api/package/cost", _present(body)).body
     lines = []
     for channel, cost in costs["channels"].items():
+        if cost.get("reason"):
+            lines.append(f"{channel}: {escaped(cost['reason'])}")
+            continue
         lines.append(f"{channel}: {counted(cost['parts'], 'part')}, {_cost_in_words(cost)}")
         lines += begin_in_words(cost)
         lines += expected_in_words(cost.get("expected"))
