@@ -37,7 +37,7 @@ SYNTHETIC = "synthetic items of the hub"
 """The workspace of `service.synthetic_item`, which is nobody's."""
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_name(name: str) -> None:
