@@ -521,6 +521,32 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         assert [e.content for e in envelope.entries[-2:]] == [Data(bytes(700)), Source(2, 9)]
 
 
+@pytest.mark.parametrize("enough", [False, True])
+async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enough: bool) -> None:
+    """Neither the hub's own question, nor the fragments that a kit asks for."""
+    async with field(store) as alps:
+        await alps.push(Data(bytes(range(256)) * 3), target=2)
+        alps.now += GRACE
+        for _ in range(8):
+            await alps.satellite()
+        costs = [credits_for(len(body)) for _, body in alps.sky.taken]
+        _, (_, part), *others = alps.sky.taken
+        sequence = decode(part).entries[0].sequence
+        first, *_ = split(encode([Entry(9, Data(bytes(700)), TIME)]), 300)
+        await alps.sends(2, Entry(9, first), way=Bearer.SATELLITE)
+        # For the question and one fragment.
+        budget = sum(costs) + (1 + costs[1]) * enough
+        await store.commit(lambda db: db.execute("UPDATE device SET credits_per_day = ?", budget))
+        alps.now += ASK_AFTER + 1
+        asked = await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
+        assert asked == enough
+        none = Report(1 + len(others), frozenset(), digest_of_slices([]))
+        await alps.sends(2, Entry(sequence, none, int(alps.now)))
+        for _ in range(4):
+            await alps.satellite()
+        assert len(alps.sky.taken) - len(costs) == 2 * enough
+
+
 async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
     store: Store,
 ) -> None:

@@ -24,7 +24,7 @@ from fieldagent.hub.field.envelope_packing import (
 )
 from fieldagent.hub.operator.failures import Scope
 from fieldagent.hub.records import commands
-from fieldagent.hub.records.account import ACCOUNT, Account, account_of, mt_bytes_of
+from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db
@@ -35,7 +35,6 @@ from fieldagent.wire.envelope import (
     Entry,
     Fragment,
     Report,
-    derive_key,
     digest_of_slices,
     encode,
 )
@@ -110,8 +109,7 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
     packed = 0
     for entry in commands.due(db, id_, now, linked=bool(linked)):
         body = encode([entry], key=account.key)
-        allowed = allowance(db, account, now, urgent=False)
-        if allowed is not None and credits_for(len(body)) > allowed:
+        if not _affords(db, account, body, now):
             commands.put_off(db, id_, entry.sequence, _midnight(now), NO_CREDITS)
             continue
         _persist(db, id_, body, [], False, now)
@@ -235,22 +233,22 @@ def _fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
 
 def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
     """The device lacks fragments of an item: each becomes a message once more, unless it waits as
-    one. False where the report is of another item that had this number."""
+    one, as long as today's credits last. False where the report is of another item that had this
+    number."""
     rows = db.execute(
-        "SELECT item.id, item.sender, device.air_key, device.modem FROM delivery"
-        " JOIN item ON item.id = delivery.item JOIN device ON device.id = delivery.device"
+        f"SELECT delivery.item, {ACCOUNT} FROM delivery JOIN device ON device.id = delivery.device"
         " WHERE delivery.device = ? AND delivery.sequence = ? AND delivery.state = 'sent'",
         device,
         sequence,
     )
-    for item, _, key, modem in rows:
+    for item, *row in rows:
         (large,) = waiting(
             db, device, 0.0, due="delivery.item = ?", parameters=(item,), limit=1
         ) or (None,)
         if large is None:
             continue
-        secret = None if key is None else derive_key(bytes(key), "MT")
-        fragments = _cut(large, secret, mt_bytes_of(modem))
+        account = account_of(row)
+        fragments = _cut(large, account.key, account.mt_bytes)
         arrived = [each.slice for each in fragments if each.index in report.arrived]
         if len(fragments) != report.count:
             return False
@@ -259,9 +257,11 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
         waits = _pieces_that_wait(db, device)
         for each in fragments:
             if each.index not in report.arrived and (item, each.index) not in waits:
-                pieces = [(item, each.index, report.count)]
-                body = _fragment(large, each, secret)
-                _persist(db, device, body, pieces, large.entry.sos, now)
+                pieces, urgent = [(item, each.index, report.count)], large.entry.sos
+                body = _fragment(large, each, account.key)
+                # It asks again for what is missing.
+                if _affords(db, account, body, now, urgent=urgent):
+                    _persist(db, device, body, pieces, urgent, now)
     return True
 
 
@@ -272,37 +272,39 @@ def _pieces_that_wait(db: Db, device: int) -> set[tuple[int, int]]:
 
 
 def ask_for_fragments(db: Db, now: float) -> int:
-    """Ask devices for what is missing of items whose fragments have stopped to come.
+    """Ask devices for what is missing of items whose fragments have stopped to come; return how
+    many were asked.
 
     Each question costs, and what a device withdrew never comes: they become ever rarer, and end.
+    One that today's credits are not enough for waits.
     """
     rows = db.execute(
-        "SELECT slice.device, slice.sequence, slice.count, device.air_key FROM slice"
-        " JOIN device ON device.id = slice.device WHERE origin = 0 AND device.imei IS NOT NULL"
-        " AND device.operator IS NOT NULL GROUP BY slice.device, slice.sequence, slice.count,"
-        " device.air_key HAVING max(slice.at) < ? AND max(slice.at) > ?"
+        f"SELECT slice.sequence, slice.count, {ACCOUNT} FROM slice"
+        f" JOIN device ON device.id = slice.device WHERE origin = 0 AND {REACHED}"
+        " GROUP BY slice.sequence, slice.count, device.id"
+        " HAVING max(slice.at) < ? AND max(slice.at) > ?"
         " AND ? - max(slice.at) >= ? * (max(slice.asked) - max(slice.at))",
         now - ASK_AFTER,
         now - ASK_LAST,
         now,
         ASK_RARER,
     )
-    for device, sequence, count, key in rows:
+    asked = 0
+    for sequence, count, *row in rows:
+        account = account_of(row)
+        those = "origin = 0 AND device = ? AND sequence = ? AND count = ?"
+        which = account.device.id, sequence, count
         there = db.execute(
-            "UPDATE slice SET asked = ?"
-            " WHERE origin = 0 AND device = ? AND sequence = ? AND count = ?"
-            " RETURNING position, slice",
-            now,
-            device,
-            sequence,
-            count,
+            f"SELECT position, slice FROM slice WHERE {those} ORDER BY position", *which
         )
-        slices = {position: bytes(piece) for position, piece in sorted(there)}
+        slices = {position: bytes(piece) for position, piece in there}
         report = Report(count, frozenset(slices), digest_of_slices(slices.values()))
-        secret = None if key is None else derive_key(bytes(key), "MT")
-        body = encode([Entry(sequence, report, int(now))], key=secret)
-        _persist(db, device, body, [], False, now)
-    return len(rows)
+        body = encode([Entry(sequence, report, int(now))], key=account.key)
+        if _affords(db, account, body, now):
+            db.execute(f"UPDATE slice SET asked = ? WHERE {those}", now, *which)
+            _persist(db, account.device.id, body, [], False, now)
+            asked += 1
+    return asked
 
 
 def _pieces(load: Load) -> list[tuple[int, int, int]]:
@@ -355,6 +357,12 @@ def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | No
     )
     used: int = sum(credit for (credit,) in spent) + sum(credits_for(size) for (size,) in held)
     return max(0, account.budget - (0 if urgent else account.reserve) - used)
+
+
+def _affords(db: Db, account: Account, body: bytes, now: float, *, urgent: bool = False) -> bool:
+    """Return whether today's credits are enough for one more message."""
+    allowed = allowance(db, account, now, urgent=urgent)
+    return allowed is None or credits_for(len(body)) <= allowed
 
 
 def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> None:
