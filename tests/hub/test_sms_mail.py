@@ -8,11 +8,12 @@ from fieldagent.hub.contract import Bearer, Unknown
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.kit_sms import KitSmsInbox
 from fieldagent.hub.field import sms_mail
+from fieldagent.hub.records import owed, sos
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import Message
+from fieldagent.package.package import IncidentWord, Message, Said
 from fieldagent.wire import sms_alphabet, sms_frame
-from fieldagent.wire.envelope import Entry, encode
+from fieldagent.wire.envelope import Entry, decode, encode
 from fieldagent.wire.incident_proof import token_digest
 from fieldagent.wire.sms_frame import SmsFrame
 from tests.hub.field import START, Field, field_of
@@ -239,6 +240,25 @@ async def test_a_long_one_goes_in_several_behind_what_is_short(store: Store) -> 
         assert await desk.told() is None
         ((today,),) = await alps.rows("SELECT today FROM kit_sms")
         assert today == 6, "each part is one of the day's"
+
+
+async def test_words_of_an_sos_that_fit_no_two_sms_go_in_more(store: Store) -> None:
+    async with field_of(store) as alps:
+        desk = await desk_of(alps)
+        raised = encode([Entry(7, Message("leg broken"), int(START), sos=True)])
+        await desk.comes(SmsFrame(NAME, raised, ()).text(UP))
+
+        def answer(db: Db) -> None:
+            found = sos.of_kit(db, 1, 7)
+            assert found is not None
+            owed.owe_word(db, found, Said.SEEN, "я" * 30, "я" * 80, alps.now)
+
+        await store.commit(answer)
+        frame = await desk.told()
+        assert frame is not None
+        said = [each.content for each in decode(frame.envelope).entries]
+        (word,) = [each for each in said if isinstance(each, IncidentWord)]
+        assert (word.by, word.text) == ("я" * 30, "я" * 80)
 
 
 async def test_what_is_too_long_says_so_and_goes_by_another_way(store: Store) -> None:

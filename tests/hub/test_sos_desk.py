@@ -29,6 +29,7 @@ from fieldagent.package.package import IncidentWord, Location, Message, Said
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
 from fieldagent.wire.incident_proof import is_proved, proof_key, prove
+from fieldagent.wire.sbd import MT_BYTES
 from tests.hub.claiming import claim, settle
 from tests.hub.field import MASTER, START, Field, collect, field_of
 
@@ -400,6 +401,26 @@ async def test_it_goes_over_satellite_at_once(store: Store) -> None:
         entries = decode(body, keys=[back]).entries
         words = [each.content for each in entries if isinstance(each.content, IncidentWord)]
         assert [(word.says, word.by) for word in words] == [(Said.SEEN, "Ben")]
+
+
+@pytest.mark.parametrize("letter", ["x", "я", "字", "🚁"])
+async def test_words_of_any_script_fit_a_satellite_message(store: Store, letter: str) -> None:
+    """120 letters of Ukrainian did not: they never left, nor did anything behind them."""
+    async with desk(store) as hub:
+        await store.commit(
+            lambda db: db.execute("UPDATE member SET name = ? WHERE id = 2", letter * 40)
+        )
+        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
+        await hub.told("POST", "/api/sos/1/acknowledge", {"note": letter * 500})
+        await hub.told("POST", "/api/sos/1/close", {"reason": "home"})
+        for _ in range(3):
+            await hub.alps.satellite()
+        bodies = [body for imei, body in hub.alps.sky.taken if imei.endswith("3")]
+        assert max(map(len, bodies)) <= MT_BYTES
+        entries = [e for body in bodies for e in decode(body).entries]
+        words = [e.content for e in entries if isinstance(e.content, IncidentWord)]
+        assert [word.says for word in words] == [Said.SEEN, Said.CLOSED]
+        assert set(words[0].by) <= {letter, "…"} and set(words[0].text) == {letter, "…"}
 
 
 async def test_the_hub_says_at_once_that_it_has_what_came_over_satellite(store: Store) -> None:

@@ -22,7 +22,7 @@ from fieldagent.hub.escalation import alarm_link, notice
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.language import say, unworded
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.owed import WORD_MAX
+from fieldagent.hub.records.owed import WORD_MAX, cut_word
 from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import clock_time
@@ -238,4 +238,4 @@ def _text(request: Request) -> str:
         fields: Mapping[str, list[str]] = parse_qs(request.body.decode())
     except ValueError:
         raise Problem(400, "the body is no form") from None
-    return notice.visible(" ".join(fields.get("text", [])))[:WORD_MAX]
+    return cut_word(notice.visible(" ".join(fields.get("text", []))))

@@ -192,7 +192,8 @@ def fill(
     packed: bool = False,
     commands: Iterable[Entry] = (),
 ) -> Load:
-    """As many of each as fit, in their order; only items of the first's sender."""
+    """As many of each as fit, in their order; only items of the first's sender. A receipt that does
+    not fit keeps none back."""
     load = Load(packed=packed)
     for each in items:
         load.origin = load.origin or each.sender
@@ -204,9 +205,8 @@ def fill(
             load.items.append(each.item)
     for receipt in receipts:
         capacity = space.capacity if receipt.urgent else space.beside(load)
-        if not _add(db, device, load, receipt.member, [receipt.entry], capacity):
-            break
-        load.receipts.append(receipt.id)
+        if _add(db, device, load, receipt.member, [receipt.entry], capacity):
+            load.receipts.append(receipt.id)
     for command in commands:
         if not _add(db, device, load, THE_HUB, [command], space.beside(load)):
             break

@@ -252,15 +252,17 @@ def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | Non
 
 
 def _load(db: Db, device: Device, left: int, now: float) -> Load:
-    """Return what waits and fits a few SMS; if there is nothing, one longer item, which holds up
-    nothing so."""
+    """Return what waits and fits a few SMS; if there is nothing, one longer word of an SOS, or one
+    longer item, which hold up nothing so."""
     few = Space(envelope_bytes_down(FEW))
     most = Space(envelope_bytes_down(max(FEW, min(PARTS_DOWN, left))))
     short: list[Waiting] = []
     long: list[Waiting] = []
     for each in waiting(db, device.id, now, due="delivery.unpaid = 0", limit=LOOK_AT):
         (short if _alone(db, device, each, few).items else long).append(each)
-    load = fill(db, device, short, receipts_for(db, device.id, limit=RECEIPTS), few)
+    receipts = receipts_for(db, device.id, limit=RECEIPTS)
+    load = fill(db, device, short, receipts, few)
+    load = load if load.entries else fill(db, device, [], receipts[:1], most)
     for each in long:
         alone = _alone(db, device, each, most)
         _note_why(db, device, each, "" if alone.items else SPENT)

@@ -49,15 +49,17 @@ def owe_receipt(
         "waiting",
         digest,
         rung,
-        _cut(text, WORD_MAX),
+        cut_word(text),
     )
     insert(db, "receipt", (*RECEIPT, "rung", "text"), [row])
     announce_answer(db, device)
 
 
-WORD_MAX = 120
-"""Characters of a word's text on its way to a kit: it fits one satellite message, with the name."""
-NAME_MAX = 40
+WORD_MAX, NAME_MAX = 120, 40
+"""Characters of a word's text on its way to a kit, and of who says it."""
+WORD_BYTES, NAME_BYTES = 160, 60
+"""The same in UTF-8, in which a letter takes up to four bytes: so they fit one satellite message,
+with the rest of the word, its proof and its tag."""
 
 
 def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
@@ -67,7 +69,7 @@ def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float)
         return
     urgent = dict.fromkeys([found.device, *sos.carriers(db, found.id)], 1)
     told = dict.fromkeys(sos.heard_at(db, found.id), 0) | urgent
-    says_so = (says, _cut(by, NAME_MAX), _cut(text, WORD_MAX))
+    says_so = (says, _cut(by, NAME_MAX, NAME_BYTES), cut_word(text))
     rows = [
         (
             device,
@@ -110,8 +112,18 @@ def note_carrier(db: Db, found: sos.Sos, device: int, now: float) -> None:
     announce_answer(db, device)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def cut_word(text: str) -> str:
+    """Return as much of a text as goes with a word."""
+    return _cut(text, WORD_MAX, WORD_BYTES)
+
+
+def _cut(text: str, letters: int, size: int) -> str:
+    """Return as much of it as so many letters and bytes are, with a mark where some is left out."""
+    if len(text) <= letters and len(text.encode()) <= size:
+        return text
+    mark = "…"
+    left = text[: letters - 1].encode()[: size - len(mark.encode())]
+    return left.decode("utf-8", "ignore") + mark
 
 
 def announce_answer(db: Db, device: int) -> None:
