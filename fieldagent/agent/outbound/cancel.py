@@ -14,6 +14,7 @@ from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.standing import Standing, standing, standing_of
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel, Status
+from fieldagent.system import waits
 
 SETTLED_WITHIN = 120.0
 """Seconds that a transmission under way may take, at the longest."""
@@ -119,6 +120,6 @@ class Cancellation:
 
 async def settled(in_flight: Iterable[trio.Event], within: float = SETTLED_WITHIN) -> None:
     """Wait until the end of these is known, for as long as a session may take, or less."""
-    with trio.move_on_after(within):
+    with waits.move_on_after(within):
         for each in in_flight:
             await each.wait()
