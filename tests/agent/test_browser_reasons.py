@@ -55,23 +55,23 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
         " 00:00 UTC": "das Budget von heute ist verbraucht: 5 von 8 Credits, davon 2 für ein SOS"
         " aufgehoben; es gibt um 00:00 UTC ein neues",
         "the journal is in memory, and not on the disk: the disk does not take what is written:"
-        " disk I/O error": "das Journal ist im Speicher, und nicht auf der Karte: die Karte nimmt"
-        " nicht an, was geschrieben wird: disk I/O error",
+        " disk I/O error": "das Journal ist im Speicher, und nicht auf dem Datenträger: der"
+        " Datenträger nimmt nicht an, was geschrieben wird: disk I/O error",
         "3 packets were heard on the air without a tag, and radio-key is set here: give that kit"
         " the same radio-key (last 12:00:03 UTC)": (
-            "3 Pakete wurden auf Funk gehört, ohne Kennzeichen, und hier ist radio-key gesetzt: gib"
-            " jenem Gerät denselben radio-key (zuletzt 12:00:03 UTC)"
+            "3 Pakete wurden auf Funk gehört, ohne Kennzeichen, und hier ist radio-key gesetzt:"
+            " jenem Gerät denselben radio-key geben (zuletzt 12:00:03 UTC)"
         ),
         "the journal was damaged (database disk image is malformed): Packages that are whole: 3, 1"
         " of them to be sent; payloads that are whole: 2; damaged and not sent: 4, 5; unknown: the"
         " last 2 accepted. Post those again. The damaged one is kept as journal.sqlite3.bad": (
             "das Journal war beschädigt (database disk image is malformed): heile Pakete: 3, davon"
             " 1 zu senden; heile angekommene: 2; beschädigt und nicht gesendet: 4, 5; unbekannt:"
-            " die letzten 2 angenommenen. Gib diese noch einmal auf. Das beschädigte ist als"
+            " die letzten 2 angenommenen. Diese noch einmal aufgeben. Das beschädigte ist als"
             " journal.sqlite3.bad aufgehoben"
         ),
         "map-file /map.pmtiles is cut short (5 of 90 bytes): copy it there again": (
-            "map-file /map.pmtiles ist abgeschnitten (5 von 90 Bytes): kopiere sie noch einmal hin"
+            "map-file /map.pmtiles ist abgeschnitten (5 von 90 Bytes): sie noch einmal hinkopieren"
         ),
         "0.2.0 fell back to 0.1.0: Satellite was ready, and is waiting (no signal)": (
             "0.2.0 fiel auf 0.1.0 zurück: Satellit war bereit und ist wartet (kein Signal)"
@@ -115,12 +115,14 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
     assert retold == {
         "text": "no signal",
         "reason": "kein Signal",
-        "notices": ["das Journal ist im Speicher, und nicht auf der Karte: die Karte ist voll"],
+        "notices": [
+            "das Journal ist im Speicher, und nicht auf dem Datenträger: der Datenträger ist voll"
+        ],
         "story": [{"event": "gesendet", "detail": "3 Bytes", "times": 1}],
         "losses": [
             {
-                "text": "Paket 7 ist auf der Karte beschädigt und wurde nicht gesendet: gib es"
-                " noch einmal auf",
+                "text": "Paket 7 ist auf dem Datenträger beschädigt und wurde nicht gesendet: noch"
+                " einmal aufgeben",
                 "packages": 1,
                 "payloads": 0,
             }
