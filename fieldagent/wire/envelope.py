@@ -302,9 +302,12 @@ def derive_key(master: bytes, direction: str) -> bytes:
     return hmac.digest(extracted, f"fieldagent {direction}".encode() + b"\x01", "sha256")
 
 
+FINGERPRINT_BYTES = 8
+
+
 def fingerprint(entry: Entry) -> bytes:
-    """Eight bytes that tell a number used anew, by who lost the journal, from a duplicate."""
-    return hashlib.blake2b(encode([entry]), digest_size=8).digest()
+    """Bytes that tell a number used anew, by who lost the journal, from a duplicate."""
+    return hashlib.blake2b(encode([entry]), digest_size=FINGERPRINT_BYTES).digest()
 
 
 def digest_of(entry: Entry) -> bytes:

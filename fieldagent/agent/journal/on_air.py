@@ -9,9 +9,7 @@ from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.bitmap import DIGEST_BYTES
-
-FINGERPRINT_BYTES = 8
-"""Of `envelope.fingerprint`."""
+from fieldagent.wire.envelope import FINGERPRINT_BYTES
 
 
 def holders(journal: Journal, sequence: int) -> set[int]:

@@ -8,16 +8,17 @@ import { by, element, put, tell } from "./text.js";
 const opened = new Set();
 /** The form whose fields the last deed is of. */
 let submitted;
-/** Controls whose deed is under way, by their ids, which they keep as lists are drawn anew. */
+/** What is under way, by the ids of controls, which they keep as lists are drawn anew, or by what it
+ * is. */
 const underWay = new Set();
 
-/** Does it, unless a press of the same control is still being carried out: a second press is no
- * second deed. */
-async function singly(id, deed) {
+/** Does it, unless the same is still being carried out: a second press is no second deed. Nothing is
+ * returned then. */
+export async function singly(id, deed) {
   if (underWay.has(id)) return;
   underWay.add(id);
   try {
-    await deed();
+    return await deed();
   } finally {
     underWay.delete(id);
   }

@@ -1,5 +1,6 @@
 // Ties the console together: who signs in, and what the hub's events change.
 
+import { singly } from "./acts.js";
 import { showAdministration } from "./administration.js";
 import { clearDesk, loadDesk, note, showNamed } from "./desk.js";
 import { setUpChoices } from "./choices.js";
@@ -153,12 +154,8 @@ async function begin() {
   await offerRinging().catch(trouble);
 }
 
-let isEntering = false;
-
 /** Signs in, once however often that is pressed: two would listen to the hub twice. */
-async function enter(how) {
-  if (isEntering) return;
-  isEntering = true;
+const enter = how => singly("enter", async () => {
   wake();
   const form = by("enter");
   try {
@@ -170,10 +167,8 @@ async function enter(how) {
     by("refused").textContent = error.message;
     by("choose").hidden = !error.choose;
     if (error.choose) form.elements.newPassword.focus();
-  } finally {
-    isEntering = false;
   }
-}
+});
 
 by("enter").addEventListener("submit", event => {
   event.preventDefault();

@@ -1,7 +1,7 @@
 // The SOS desk: one card for each incident that is not closed, the open ones first. A card is a
 // thread: words and positions of its kit, words to it, who was told, what was done.
 
-import { all, otherDispatchers } from "./acts.js";
+import { all, otherDispatchers, singly } from "./acts.js";
 import { call, me, postOnce, trouble } from "./hub.js";
 import { here } from "./place.js";
 import { notify, ring } from "./ring.js";
@@ -279,25 +279,11 @@ async function showTimeline(id, list) {
   drawn(list, () => list.replaceChildren(...now.timeline.map(happened)));
 }
 
-/** Deeds that the hub has not answered yet. */
-const underWay = new Set();
-
-/** Null where the same is under way already: a second press of a button is no second word to a kit. */
-async function post(id, deed, body) {
-  const path = `/api/sos/${id}/${deed}`;
-  if (underWay.has(path)) return null;
-  underWay.add(path);
-  try {
-    return await postOnce(path, body);
-  } finally {
-    underWay.delete(path);
-  }
-}
-
 /** `done` is called before it is drawn. */
 async function answer(id, deed, body, done = () => {}) {
+  const path = `/api/sos/${id}/${deed}`;
   try {
-    const now = await post(id, deed, body || {});
+    const now = await singly(path, () => postOnce(path, body || {}));
     if (!now) return;
     done();
     note(now);

@@ -1,5 +1,6 @@
 // Signing in with a passkey, and the list of one's own.
 
+import { singly } from "./acts.js";
 import { call } from "./hub.js";
 import { say } from "./language.js";
 import { by, element, moment, put } from "./text.js";
@@ -31,22 +32,15 @@ const row = ({ id, name, created, used }) => {
   return element("li", {}, say("{name}, since {time}, {when}", { name, time: moment(created), when }), " ", remove);
 };
 
-let isAttempted = false;
-
-/** A second press, while the first is carried out, is no second one. */
-async function attempt(act) {
-  if (isAttempted) return;
-  isAttempted = true;
+const attempt = act => singly("passkey", async () => {
   by("passkey-fault").textContent = "";
   try {
     await act();
   } catch (error) {
     by("passkey-fault").textContent = error.message;
-  } finally {
-    isAttempted = false;
   }
   await showPasskeys();
-}
+});
 
 export async function showPasskeys() {
   if (by("by-passkey").hidden) return;

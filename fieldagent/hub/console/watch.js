@@ -1,7 +1,7 @@
 // Who is on watch at the desk: a dispatcher takes it, hands it over with what the next must know, or
 // ends it. Until the next has taken it, it stays.
 
-import { otherDispatchers } from "./acts.js";
+import { otherDispatchers, singly } from "./acts.js";
 import { call, me, Refused, trouble } from "./hub.js";
 import { say } from "./language.js";
 import { by, element, moment, put, tell } from "./text.js";
@@ -38,13 +38,8 @@ function show(told) {
 
 export const showWatch = async () => show(await call("GET", "/api/watch"));
 
-/** Whether the hub has yet to answer: a second press is no second deed. */
-let isUnderWay = false;
-
 /** `done` is called before it is shown. */
-async function act(path, body, done = () => {}) {
-  if (isUnderWay) return;
-  isUnderWay = true;
+const act = (path, body, done = () => {}) => singly("watch", async () => {
   tell("watch-fault", "");
   try {
     const told = await call("POST", `/api/watch/${path}`, body);
@@ -54,10 +49,8 @@ async function act(path, body, done = () => {}) {
   } catch (error) {
     if (error instanceof Refused) tell("watch-fault", error.message);
     else trouble(error);
-  } finally {
-    isUnderWay = false;
   }
-}
+});
 
 async function listOthers() {
   if (!by("watch-over").open) return;

@@ -5,7 +5,6 @@ An envelope holds the items of one sender. Receipts and introductions ride in an
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field, replace
@@ -30,6 +29,7 @@ from fieldagent.wire.envelope import (
     Source,
     Unproved,
     encode,
+    fingerprint,
 )
 from fieldagent.wire.incident_proof import prove
 
@@ -264,7 +264,7 @@ def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
     """Return what names `member` to a device, and its digest, by which it is known who was told
     it."""
     entry = Entry(member, Introduction(identity_of(db, member, workspace)))
-    return hashlib.blake2b(encode([entry]), digest_size=8).digest(), entry
+    return fingerprint(entry), entry
 
 
 def identity_of(db: Db, member: int, workspace: int) -> Identity:
