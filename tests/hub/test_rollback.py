@@ -89,6 +89,33 @@ def test_the_copy_from_before_helps_a_hub(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+def test_a_copy_is_what_the_hub_uses_though_the_log_of_the_other_database_is_left(
+    tmp_path: Path,
+) -> None:
+    """Whoever puts it back knows of one file, and a hub leaves its log beside that."""
+    database, copy = tmp_path / "hub.sqlite3", tmp_path / "copy.sqlite3"
+    settings = {"database": str(database)}
+
+    def users() -> list[str]:
+        return [each["name"] for each in administer(str(database), "user", "list")]
+
+    administer(str(database), "init", "Alps")
+    with hub(tmp_path, settings) as running:
+        administer(str(database), "user", "add", "Ada")
+        administer(str(database), "backup", str(copy))
+        administer(str(database), "user", "add", "Ben")
+        assert running.stop() == 0
+    assert database.with_name("hub.sqlite3-wal").stat().st_size
+    shutil.copyfile(copy, database)
+    administer(str(database), "restored")
+    assert "Ada" in users() and "Ben" not in users()
+    assert database.with_name("hub.sqlite3-wal.before").exists()
+    with hub(tmp_path, settings) as running:
+        administer(str(database), "user", "add", "Cid")
+        assert running.stop() == 0
+    assert "Cid" in users() and "Ben" not in users()
+
+
 def test_an_agent_says_the_same_and_uses_the_copy_that_is_put_back(tmp_path: Path) -> None:
     settings = {"satellite-port": str(tmp_path / "nobody")}
     journal = tmp_path / "state/journal.sqlite3"

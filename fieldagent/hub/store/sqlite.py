@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import sqlite3
 import time
@@ -24,14 +23,14 @@ from fieldagent.hub.store.contract import (
     Topics,
     write_proof,
 )
+from fieldagent.hub.store.copies import back_up, set_aside_log_of_another
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.store.schema import WrongVersion
-from fieldagent.store.sqlite import LOCKED, close_keeping_log, connect, copy_whole, reader, transact
+from fieldagent.store.sqlite import LOCKED, close_keeping_log, connect, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
 from fieldagent.system.file_writes import FileWrites
-from fieldagent.system.folder import sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +103,7 @@ class SqliteStore:
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
         try:
+            set_aside_log_of_another(file)
             self._writer = connect(file, hub_schema(TYPES), marked=True)
             self._reader = reader(file)
         except (OSError, sqlite3.Error) as error:
@@ -240,15 +240,8 @@ class SqliteStore:
         return result
 
     def back_up(self, target: Path) -> None:
-        """A copy as of one moment, whole on its disk before it has that name, also while a hub
-        writes. Raises OSError, sqlite3.Error."""
-        new = target.with_name(f"{target.name}.new")
-        try:
-            copy_whole(self._reader, new)
-            os.link(new, target)  # unlike a rename, it replaces nothing
-        finally:
-            new.unlink(missing_ok=True)
-        sync_folder(target.parent)
+        """See `copies.back_up`."""
+        back_up(self._reader, target)
 
     def close(self) -> None:
         if self._serves and not self._failed:
