@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
 
 from fieldagent.hub.access import directory
 from fieldagent.hub.contract import Device, Unknown
-from fieldagent.hub.records import lease
+from fieldagent.hub.records import alarm, lease
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.store.group import StoreFull, StoreUnavailable
 from tests.hub.field import Field, field_of
 from tests.processes import PATIENCE
 from tests.running import running
@@ -97,6 +100,83 @@ async def test_a_process_says_for_all_of_its_links_that_it_lives(store: Store) -
         assert before == after
         nursery.cancel_scope.cancel()
     assert not await linked(store, 0.0)
+
+
+@pytest.mark.parametrize("trouble", [StoreUnavailable("away"), StoreFull("full")])
+@pytest.mark.parametrize("when", ["as it begins", "as it ends"])
+async def test_a_link_that_ends_while_nothing_can_be_written_is_none_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception, when: str
+) -> None:
+    """Another link of the process goes on, and it says that it lives."""
+    monkeypatch.setattr(lease, "LEASE", 0.03)
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        leases = Leases(store, "a", clock=alps.clock)
+        nursery.start_soon(leases.run)
+
+        async def stored_or_not(operation: Any) -> Any:
+            if when == "as it begins":
+                await commit(operation)
+            raise trouble
+
+        commit = store.commit
+        async with leases.held(alps.device(2)):
+            with monkeypatch.context() as away, suppress(type(trouble)):
+                if when == "as it begins":
+                    away.setattr(store, "commit", stored_or_not)
+                async with leases.held(alps.device(1)):
+                    away.setattr(store, "commit", stored_or_not)
+            assert await linked(store, alps.now) == 2
+            with trio.fail_after(PATIENCE):
+                while await linked(store, alps.now) != 1:
+                    await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("trouble", [StoreUnavailable("away"), StoreFull("full")])
+async def test_a_console_that_is_closed_while_nothing_can_be_written_is_none_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    """Nobody is reached there: who would be told of an SOS later is told at once."""
+    monkeypatch.setattr(lease, "LEASE", 0.03)
+
+    async def refuse(operation: Any) -> Any:
+        raise trouble
+
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        await store.commit(lambda db: directory.set_role(db, 1, 2, "dispatcher", now=alps.now))
+        leases = Leases(store, "a", clock=alps.clock)
+        nursery.start_soon(leases.run)
+        with monkeypatch.context() as away:
+            async with leases.console(1, 2):
+                away.setattr(store, "commit", refuse)
+        with trio.fail_after(PATIENCE):
+            while await store.read(lambda db: alarm.reached_until(db, 1, "sos")) > (
+                alps.now + lease.BACK
+            ):
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_process_left_whose_clock_was_ahead_is_no_link(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not store.shared:
+        pytest.skip("a file is of one process")
+    monkeypatch.setattr(lease, "LEASE", 0.03)
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        ahead = alps.now + 86_400
+
+        def leave(db: Db) -> None:
+            db.execute("INSERT INTO process VALUES ('dead', ?)", ahead)
+            db.execute("INSERT INTO lease VALUES (3, 'dead', 1)")
+
+        await store.commit(leave)
+        assert await linked(store, alps.now) == 1
+        nursery.start_soon(Leases(store, "b", clock=alps.clock).run)
+        with trio.fail_after(PATIENCE):
+            while await linked(store, alps.now):
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
 
 
 async def test_what_a_killed_process_left_in_a_file_is_no_link(store: Store) -> None:

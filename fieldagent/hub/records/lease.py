@@ -8,12 +8,16 @@ at once: a link at rest costs the store nothing. Rules:
 3. A process that has said nothing for `LEASE` seconds has no links.
 4. A store in a file is of one process. That says once that it lives, and what a process before it
    left is gone.
+5. A link that has ended while nothing could be written is given back once something can: its device
+   would be linked for as long as the process lives, and be sent nothing over satellite.
+6. A process whose clock was ahead and that has died is gone as well: what it said last stays as it
+   is, and another has watched it for `LEASE` seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import field
 from functools import partial
 from itertools import count
@@ -28,6 +32,7 @@ from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 LEASE = 30.0
 """Seconds that a lease outlives the process that held it."""
@@ -53,6 +58,13 @@ class Lease:
     """Why nobody knows whose it is; empty where somebody else has it, or may have none."""
 
 
+class _Watched(NamedTuple):
+    until: float
+    """What it says: until when it lives."""
+    since: float
+    """Since when it says that (trio's clock)."""
+
+
 class Leases:
     """Those of one process, whose `name` is like no other's."""
 
@@ -64,21 +76,59 @@ class Leases:
         self.links = 0
         """That this process has."""
         self._consoles: set[int] = set()
+        self._ended: dict[int, int] = {}
+        """Links that have ended, and may still be written down as being there, with their devices.
+        """
+        self._owes = trio.Event()
+        """Set where an end could not be written down."""
 
     async def run(self) -> None:
-        """Say again and again that this process lives, while it has links or consoles."""
+        """Say again and again that this process lives, while it has links or consoles, and write
+        down what ended while that could not be."""
         if not self._store.shared:
             await self._store.commit(lambda db: _forget_others(db, self._name))
-            await trio.sleep_forever()
+        watched: dict[str, _Watched] = {}
         while True:
-            if self.links or self._consoles:
-                with told_once():
-                    await self._store.commit(self._live_on)
+            if not self._store.shared:
+                await self._owes.wait()
+            with told_once():
+                if self.links or self._consoles or self._owes.is_set():
+                    await self._say()
+                if self._store.shared:
+                    watched = await self._watch_others(watched)
             await waits.sleep(LEASE / 3)
 
-    def _live_on(self, db: Db) -> None:
+    async def _say(self) -> None:
+        self._owes, ended = trio.Event(), {**self._ended}
+        try:
+            await self._store.commit(partial(self._live_on, ended=ended))
+        except NOT_STORED:
+            self._owes.set()
+            raise
+        for link in ended:
+            self._ended.pop(link, None)
+
+    async def _watch_others(self, before: Mapping[str, _Watched]) -> dict[str, _Watched]:
+        """Look at those who say that they live for longer than any does, and forget who says
+        nothing more; return who is left, and since when each has said the same."""
+        now = trio.current_time()
+        found = await self._store.read(lambda db: _far_ahead(db, self._clock() + LEASE))
+        watched = {
+            name: known
+            if (known := before.get(name)) is not None and known.until == until
+            else _Watched(until, now)
+            for name, until in found
+        }
+        for name, known in watched.items():
+            if now - known.since > LEASE:
+                await self._store.commit(partial(_forget, process=name, until=known.until))
+        return watched
+
+    def _live_on(self, db: Db, ended: Mapping[int, int]) -> None:
         _live(db, self._name, self._until())
         self._note_closed(db)
+        for link, device in ended.items():
+            _end_link(db, self._name, link, device)
         db.execute("DELETE FROM process WHERE until < ?", self._clock() - FORGET)
 
     def _until(self) -> float:
@@ -89,9 +139,14 @@ class Leases:
         """Take the lease from whoever has it. Raises StoreUnavailable, StoreFull,
         StoreFailed."""
         lease, link = Lease(), next(self._numbers)
-        await self._store.commit(
-            lambda db: _take(db, self._name, link, device.id, until=self._until())
-        )
+        try:
+            await self._store.commit(
+                lambda db: _take(db, self._name, link, device.id, until=self._until())
+            )
+        except NOT_STORED:
+            # Of a commit that broke nobody knows whether it was stored.
+            self._note_owed(link, device.id)
+            raise
         self.links += 1
         try:
             async with trio.open_nursery() as nursery:
@@ -100,19 +155,20 @@ class Leases:
                 nursery.cancel_scope.cancel()
         finally:
             self.links -= 1
-            with trio.CancelScope(shield=True), suppress(*NOT_STORED):
-                await self._store.commit(partial(self._give_back, link=link, device=device.id))
+            with trio.CancelScope(shield=True):
+                try:
+                    await self._store.commit(partial(self._give_back, link=link, device=device.id))
+                except NOT_STORED:
+                    self._note_owed(link, device.id)
+
+    def _note_owed(self, link: int, device: int) -> None:
+        self._ended[link] = device
+        self._owes.set()
 
     def _give_back(self, db: Db, link: int, device: int) -> None:
         """What was on its way over the link goes over satellite once its grace has passed."""
-        db.execute(
-            "DELETE FROM lease WHERE device = ? AND process = ? AND link = ?",
-            device,
-            self._name,
-            link,
-        )
+        _end_link(db, self._name, link, device)
         contact.note(db, device, Bearer.IP, self._clock())
-        db.announce("satellite")
 
     @asynccontextmanager
     async def console(self, workspace: int, member: int) -> AsyncIterator[None]:
@@ -135,8 +191,11 @@ class Leases:
             yield
         finally:
             self._consoles.discard(stream)
-            with trio.CancelScope(shield=True), suppress(*NOT_STORED):
-                await self._store.commit(self._note_closed)
+            with trio.CancelScope(shield=True):
+                try:
+                    await self._store.commit(self._note_closed)
+                except NOT_STORED:
+                    self._owes.set()
 
     def _note_closed(self, db: Db) -> None:
         """Of all that are not open: what could not be written before is."""
@@ -188,6 +247,25 @@ def _live(db: Db, process: str, until: float) -> None:
 
 def _forget_others(db: Db, process: str) -> None:
     db.execute("DELETE FROM process WHERE name <> ?", process)
+
+
+def _far_ahead(db: Db, moment: float) -> list[tuple[str, float]]:
+    """Return the processes that say that they live beyond that moment, and until when."""
+    rows = db.execute("SELECT name, until FROM process WHERE until > ?", moment)
+    return [(name, float(until)) for name, until in rows]
+
+
+def _forget(db: Db, process: str, until: float) -> None:
+    """Forget a process with its links, unless it has said something else meanwhile."""
+    db.execute("DELETE FROM process WHERE name = ? AND until = ?", process, until)
+    db.announce("satellite")
+
+
+def _end_link(db: Db, process: str, link: int, device: int) -> None:
+    db.execute(
+        "DELETE FROM lease WHERE device = ? AND process = ? AND link = ?", device, process, link
+    )
+    db.announce("satellite")
 
 
 def _take(db: Db, process: str, link: int, device: int, *, until: float) -> None:
