@@ -49,12 +49,14 @@ async def hold_and_work(
     other process does; until cancelled."""
     holder = uuid.uuid4().hex
     take = partial(hold, name=post.name, holder=holder, alone=not host.store.shared)
+    watch = _Watch()
     while True:
         identity, workspace = "", None
         with told_once():
-            identity = await host.store.commit(lambda db: take(db, now=host.clock()))
-        if identity:
-            workspace = await _workspace(host, post)
+            silent = watch.silent(await host.store.read(partial(standing, name=post.name)))
+            identity = await host.store.commit(partial(take, now=host.clock(), silent=silent))
+            if identity:
+                workspace = await _workspace(host, post)
         if workspace is None:
             await trio.sleep(RENEW)
             continue
@@ -66,6 +68,28 @@ async def hold_and_work(
                 nursery.cancel_scope.cancel()
         finally:
             host.note_link(False)
+
+
+class Standing(NamedTuple):
+    """What the row of a bridge says."""
+
+    holder: str = ""
+    until: float = 0.0
+
+
+class _Watch:
+    """Tells by this process's own time whether whoever holds a bridge still says so: the clock by
+    which they said until when may have been ahead."""
+
+    def __init__(self) -> None:
+        self._standing = Standing()
+        self._since = -inf
+
+    def silent(self, now: Standing) -> Standing | None:
+        """Return it where it has been the same for so long that nobody says it any more."""
+        if now != self._standing:
+            self._standing, self._since = now, trio.current_time()
+        return now if trio.current_time() - self._since > HOLDS else None
 
 
 async def _workspace(host: BridgeHost, post: BridgePost) -> int | None:
@@ -92,10 +116,25 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
             await host.store.commit(lambda db: let_go(db, name, holder))
 
 
-def hold(db: Db, name: str, holder: str, now: float, *, alone: bool = False) -> str:
+def standing(db: Db, name: str) -> Standing:
+    """Return who holds a bridge, and until when."""
+    rows = db.execute("SELECT holder, until FROM bridge WHERE name = ?", name)
+    return Standing(str(rows[0][0]), float(rows[0][1])) if rows else Standing()
+
+
+def hold(
+    db: Db,
+    name: str,
+    holder: str,
+    now: float,
+    *,
+    alone: bool = False,
+    silent: Standing | None = None,
+) -> str:
     """Hold a bridge for this process, which says so again before HOLDS; return this hub's identity
     there, or nothing where another holds it. It begins with what comes from now on. `alone`: nobody
-    else can."""
+    else can. `silent`: who said that, and has said nothing since, holds it no more."""
+    gone = silent or Standing()
     db.execute(
         "INSERT INTO bridge (name, identity, place, happened) SELECT ?, ?, (SELECT"
         " coalesce(max(id), 0) FROM item), (SELECT coalesce(max(id), 0) FROM sos_event)"
@@ -103,9 +142,9 @@ def hold(db: Db, name: str, holder: str, now: float, *, alone: bool = False) -> 
         *(name, f"{tak_map.PREFIX}{secrets.token_hex(4)}"),
     )
     rows = db.execute(
-        "UPDATE bridge SET holder = ?, until = ? WHERE name = ? AND (holder = ? OR until <= ?)"
-        " RETURNING identity",
-        *(holder, now + HOLDS, name, holder, inf if alone else now),
+        "UPDATE bridge SET holder = ?, until = ? WHERE name = ? AND (holder = ? OR until <= ?"
+        " OR (holder = ? AND until = ?)) RETURNING identity",
+        *(holder, now + HOLDS, name, holder, inf if alone else now, *gone),
     )
     return str(rows[0][0]) if rows else ""
 

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import trio
 
 from fieldagent.hub.bridge import tenure
-from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.tak import inward, outward, records
 from fieldagent.hub.bridge.tak.inward import (
     NOT_ALLOWED,
@@ -23,7 +25,7 @@ from fieldagent.hub.bridge.tak.inward import (
     TakRules,
 )
 from fieldagent.hub.bridge.tak.records import OVER_AFTER, FreshItem, OutEvent
-from fieldagent.hub.bridge.tenure import HOLDS
+from fieldagent.hub.bridge.tenure import HOLDS, BridgePost
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
@@ -35,6 +37,7 @@ from fieldagent.wire.envelope import Entry
 from fieldagent.wire.tak import GeoChat, PlacedMarker, TakUnit, read_chat
 from tests.hub.field import Field, collect, field_of, said
 from tests.hub.test_sms_mail import UP, desk_of, frame_of
+from tests.processes import PATIENCE
 
 BRAVO, CHARLIE = TakUnit("ANDROID-1", "BRAVO"), TakUnit("ANDROID-2", "CHARLIE")
 RULES = TakRules("Alps", frozenset(("messages",)), 40, frozenset(("CHARLIE",)), 3)
@@ -393,6 +396,41 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
         await store.commit(lambda db: tenure.let_go(db, records.NAME, "other"))
         assert await hold("one") == identity
         assert await hold("third", alone=True) == identity
+
+
+async def test_who_died_while_their_clock_was_ahead_is_followed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not store.shared:
+        pytest.skip("nobody else can hold it in a file")
+    monkeypatch.setattr(tenure, "HOLDS", 0.1)
+    monkeypatch.setattr(tenure, "RENEW", 0.02)
+    began = trio.Event()
+
+    async def work(identity: str, workspace: int) -> None:
+        began.set()
+        await trio.sleep_forever()
+
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        await store.commit(lambda db: tenure.hold(db, records.NAME, "dead", alps.now + 86_400))
+        host = BridgeHost(store, {}, alps.clock, Mock(), Mock())
+        post = BridgePost(records.NAME, "1", "tak-workspace")
+        nursery.start_soon(tenure.hold_and_work, host, post, work)
+        with trio.fail_after(PATIENCE):
+            await began.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_says_again_that_they_hold_it_is_not_silent(store: Store) -> None:
+    async with field_of(store) as alps:
+        holds = partial(tenure.hold, name=records.NAME, holder="one")
+        identity = await store.commit(partial(holds, now=alps.now + 86_400))
+        before = await store.read(partial(tenure.standing, name=records.NAME))
+        take = partial(tenure.hold, name=records.NAME, holder="other", now=alps.now, silent=before)
+        await store.commit(partial(holds, now=alps.now + 86_401))
+        assert await store.commit(take) == ""
+        after = await store.read(partial(tenure.standing, name=records.NAME))
+        assert await store.commit(partial(take, silent=after)) == identity
 
 
 async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: Store) -> None:
