@@ -19,7 +19,7 @@ from fieldagent.hub.bridge.tak.inward import TakInbox, TakOutcome
 from fieldagent.hub.bridge.tak.users import UserLink
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.store.persist import persist
 from fieldagent.wire import tak, tak_map
 from fieldagent.wire.cot import CotEvent
 from fieldagent.wire.tak import GeoChat, TakUnit
@@ -47,12 +47,12 @@ class TakIntake:
         self._get = get
 
     async def run(self) -> None:
-        """Store what waits, one after the other, until cancelled."""
+        """Store what waits, one after the other, until cancelled. Where the database is away it
+        waits for that: nobody there says anything twice."""
         async for came in self._get:
             now = self._host.clock()
             try:
-                with told_once():
-                    await self._store(came, now)
+                await self._store(came, now)
             except Refused as refused:
                 log.warning("what came from the TAK server is refused: %s", refused)
                 self._host.note_events(Became.REFUSED)
@@ -62,7 +62,7 @@ class TakIntake:
         if came.kind.startswith("a-"):
             unit = tak.read_unit(event)
             assert unit is not None, "the door has read it"
-            await store.commit(lambda db: self._note_unit(db, unit, now))
+            await persist(store, lambda db: self._note_unit(db, unit, now))
         elif came.kind == tak.CANCEL:
             await self._take_cancel(event, now)
         elif came.kind in (tak.ON_PHONE, tak.READ):
@@ -87,18 +87,19 @@ class TakIntake:
         for alarm in self._alarms.values():
             alarm.due = 0.0
         note = partial(records.note_cancelled_there, workspace=self._inbox.workspace, member=whose)
-        await self._host.store.commit(partial(note, by=by, now=now))
+        await persist(self._host.store, partial(note, by=by, now=now))
 
     async def _take_tick(self, event: CotEvent, now: float) -> None:
         told = tak.read_receipt(event)
-        ours = told is not None and await self._host.store.commit(
+        ours = told is not None and await persist(
+            self._host.store,
             lambda db: records.note_tick(
                 db,
                 told.sender.uid,
                 told.message_id,
                 now,
                 read=told.read,
-            )
+            ),
         )
         self._host.note_events(Became.TICK if ours else Became.REPEATED)
 
@@ -109,7 +110,7 @@ class TakIntake:
         taken = TakOutcome(Became.REFUSED)
         if author is not None and link is not None:
             take = partial(self._take, came, author, said, link.unit.callsign)
-            taken = await self._host.store.commit(partial(take, now=now))
+            taken = await persist(self._host.store, partial(take, now=now))
             asked = taken.became is Became.ASKED
             if taken.why and (asked or self._door.admit_reply(author.uid, now)):
                 await self._explain(link, author, taken.why)

@@ -79,6 +79,9 @@ class _Phone:
         """Why it was not taken in, told last."""
         self._sent = 0
         """Up to which of the words to all were sent."""
+        self._unit: TakUnit | None = None
+        """Who it is, until the database knows that: what is private comes to it and from it by
+        what stands there."""
 
     def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
         return self._outbox.put(raw, unit)
@@ -118,6 +121,9 @@ class _Phone:
             # Where the database is away, what it says next is another try.
             with told_once():
                 await self._introduce(event, now)
+        if self._unit is not None:
+            with told_once():
+                await self._note_phone(self._unit, now)
         if self.guest.uid:
             self._host.exchange.receive(self.guest, event, raw, now)
 
@@ -130,10 +136,14 @@ class _Phone:
             return
         # Who hears first that it is here must find it.
         self._host.exchange.enter(self.guest, unit, now)
+        self._unit = unit
+
+    async def _note_phone(self, unit: TakUnit, now: float) -> None:
         key, member = self.guest.key, self.guest.member
         await self._host.store.commit(
             lambda db: certificates.note_phone(db, key, member, unit.uid, now)
         )
+        self._unit = None
 
     async def _is_theirs(self, unit: TakUnit, now: float) -> bool:
         owner = await self._host.store.read(

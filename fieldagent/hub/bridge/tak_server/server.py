@@ -35,6 +35,7 @@ from fieldagent.hub.bridge.tak_server.phone import PhoneHost
 from fieldagent.hub.not_now import patient
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.seldom import Seldom
@@ -231,11 +232,13 @@ class _Phones:
             return
         serial = _serial_of(stream)
         workspace, now = self._host.workspace, self._host.clock()
-        holder = None
-        with told_once():
+        try:
             holder = await self._store.read(
                 lambda db: certificates.holder_of(db, workspace, serial, now)
             )
+        except StoreUnavailable:
+            self._note_refused("the database cannot be asked for their certificates")
+            return
         if holder is None:
             self._note_refused(f"certificate {serial} is not in force")
             return
