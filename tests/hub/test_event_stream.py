@@ -14,8 +14,10 @@ from unittest.mock import Mock
 import pytest
 import trio
 
+from fieldagent.http.problem import Problem
 from fieldagent.http.server_sent import StreamAsked
 from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, admitted
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import AT_ONCE, HELD, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
@@ -67,11 +69,13 @@ class Listener:
         return [(await self.next())[1]["event"]["content"] for _ in range(count)]
 
 
-def stream(alps: Field, last: str = "", topics: frozenset[str] = BOTH) -> Any:
+def stream(
+    alps: Field, last: str = "", topics: frozenset[str] = BOTH, caller: Caller | None = None
+) -> Any:
     judge = Mock()
     leases = Leases(alps.store, "here", clock=alps.clock)
     streams = EventStreams(alps.store, judge, leases, clock=alps.clock)
-    return aclosing(streams.stream(hub_caller(), StreamAsked(topics, last)))
+    return aclosing(streams.stream(caller or hub_caller(), StreamAsked(topics, last)))
 
 
 def acknowledge(db: Db) -> None:
@@ -110,6 +114,29 @@ async def test_who_may_listen_no_more_is_told_nothing_more(store: Store, end: An
         await alps.sends(1, Entry(1, Message("private"), TIME))
         with trio.fail_after(PATIENCE):
             assert [piece async for piece in pieces] == []
+
+
+async def test_whose_token_is_revoked_is_told_nothing_more(store: Store) -> None:
+    """The key beside it is others' too, and stays in force."""
+    async with room(store) as alps:
+
+        def come(db: Db) -> tuple[Caller | Problem | None, int]:
+            _, key = credentials.add_key(db, 1, "team's", scopes=["read"], now=START)
+            number, token = credentials.add_token(db, 2, "desk", now=START)
+            proof = Proof(key, token=token)
+            (found,) = admitted(db, [Call(proof, None, START, Purpose.READ)])
+            return found, number
+
+        caller, token = await store.commit(come)
+        assert isinstance(caller, Caller)
+        async with stream(alps, caller=caller) as pieces:
+            await anext(pieces)
+            await alps.sends(1, Entry(1, Message("theirs"), TIME))
+            assert b"theirs" in await anext(pieces)
+            await store.commit(lambda db: credentials.revoke(db, "token", 1, token, now=START))
+            await alps.sends(1, Entry(2, Message("private"), TIME))
+            with pytest.raises(StopAsyncIteration), trio.fail_after(PATIENCE):
+                await anext(pieces)
 
 
 async def test_who_comes_back_misses_nothing_and_hears_nothing_twice(store: Store) -> None:

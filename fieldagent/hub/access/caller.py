@@ -60,6 +60,8 @@ class Caller:
     may_push: bool
     signed_in: bool = False
     """At the console."""
+    token: int = 0
+    """The number of the token that says who calls; 0 where none does."""
 
     @property
     def rings(self) -> bool:
@@ -167,6 +169,7 @@ class _Known(NamedTuple):
     burst: int
     tat: float
     token_expires: float | None
+    token: int | None
     member: int | None
     type: str
     name: str
@@ -178,8 +181,8 @@ class _Known(NamedTuple):
 _IN_FORCE = "lookup = call.{kind} AND {kind}.kind = '{kind}' AND {kind}.revoked IS NULL"
 _KNOWN = (
     " SELECT call.key, call.token, call.proven, key.id, key.name, key.workspace, key.scopes,"
-    " key.expires, key.per_minute, key.burst, key.tat, token.expires, member.id, member.type,"
-    " member.name, role, may_push FROM call"
+    " key.expires, key.per_minute, key.burst, key.tat, token.expires, token.id, member.id,"
+    " member.type, member.name, role, may_push FROM call"
     f" JOIN credential AS key ON key.{_IN_FORCE.format(kind='key')}"
     f" LEFT JOIN credential AS token ON token.{_IN_FORCE.format(kind='token')}"
     " LEFT JOIN member ON member.id = coalesce(token.member, call.proven)"
@@ -238,6 +241,7 @@ def _admitted(known: _Known, member: int, call: Call) -> Caller | Problem:
         known.name,
         known.role or "",
         bool(known.may_push),
+        token=known.token or 0,
     )
     _, problem = _rate(known.per_minute, known.burst, known.tat, call.now)
     return problem or stands_against(caller, call.purpose) or caller

@@ -126,7 +126,7 @@ class EventStreams:
         deadline = trio.current_time() + asked.quiet
         while trio.current_time() < ends:
             news = self._store.heard(sos.EVENTS)
-            listener = _Listener(caller.key, caller.member, caller.workspace, caller.role)
+            listener = _listener(caller)
             if not await self._store.read_together(_may_listen, listener):
                 return
             found = False
@@ -179,22 +179,30 @@ class EventStreams:
 
 class _Listener(NamedTuple):
     key: int
+    token: int
+    """0 where they have proved it otherwise."""
     member: int
     workspace: int
     role: str
     """By which it was decided what they see."""
 
 
+def _listener(caller: Caller) -> _Listener:
+    return _Listener(caller.key, caller.token, caller.member, caller.workspace, caller.role)
+
+
 def _may_listen(db: Db, those: Sequence[_Listener]) -> list[bool]:
     """Return of each whether they are still what they were as they came: who is disabled, or whose
-    key is revoked, hears no more."""
+    key or token is revoked, hears no more."""
     table, values = few_rows(db, "asked", _Listener._fields, sorted({*those}))
     rows = db.execute(
-        f"{table} SELECT asked.key, asked.member, asked.workspace, asked.role FROM asked"
+        f"{table} SELECT {', '.join(f'asked.{name}' for name in _Listener._fields)} FROM asked"
         " JOIN credential ON credential.id = asked.key AND credential.revoked IS NULL"
         " JOIN member ON member.id = asked.member AND member.disabled IS NULL"
         " JOIN membership ON membership.member = asked.member"
-        " AND membership.workspace = asked.workspace AND membership.role = asked.role",
+        " AND membership.workspace = asked.workspace AND membership.role = asked.role"
+        " WHERE asked.token = 0 OR EXISTS (SELECT 1 FROM credential AS token"
+        " WHERE token.id = asked.token AND token.revoked IS NULL)",
         *values,
     )
     there = {_Listener._make(row) for row in rows}
