@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from fieldagent.hub.access import directory
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.mqtt import inward, records
@@ -19,7 +20,7 @@ from fieldagent.hub.bridge.mqtt.kind import SHARES
 from fieldagent.hub.bridge.mqtt.outward import HubReporter
 from fieldagent.hub.bridge.mqtt.topics import CommandAddress, topics_of
 from fieldagent.hub.records import ledger
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.contract import Db, Store
 from fieldagent.mqtt.session import BrokerLost, MqttSession
 from fieldagent.package.package import SOS_PRIORITY, Location, Message
 from fieldagent.package.reach import Rung
@@ -272,3 +273,32 @@ async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any)
         events = [body["event"] for topic, body in later.got if topic.endswith("incident")]
         assert [each["event"] for each in events] == ["seen"]
         assert events[0]["by"]["name"] == "house (MQTT)"
+
+
+@ON_BOTH
+async def test_what_is_retained_of_a_kit_that_was_deleted_between_two_sessions_is_taken_back(
+    store: Store, clock: Any
+) -> None:
+    async with alps_of(store) as alps:
+
+        class Retained(Ear):
+            async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+                await trio.lowlevel.checkpoint()
+                if retain and payload:
+                    kept[topic] = payload
+                elif retain:
+                    kept.pop(topic, None)
+
+        def give(db: Db) -> int:
+            if store.shared:
+                db.execute("SELECT setval(pg_get_serial_sequence('device', 'id'), 9)")
+            return directory.add_device(db, 1, 1, "lent", now=alps.now)[0]
+
+        kept: dict[str, bytes] = {}
+        kit = await store.commit(give)
+        topic, config = TOPICS.kit(kit, "state"), TOPICS.config(TOPICS.device_of(kit))
+        await hear(alps, reporter_of(alps), 2.0, Retained())
+        assert {topic, config, TOPICS.state} <= kept.keys()
+        await store.commit(lambda db: db.execute("DELETE FROM device WHERE id = ?", kit))
+        await hear(alps, reporter_of(alps), 2.0, Retained())
+        assert not {topic, config} & kept.keys() and TOPICS.state in kept

@@ -50,6 +50,8 @@ class HubReporter:
         self._alarms: dict[int, Alarm] = {}
         self._retained: dict[str, bytes] = {}
         """By topic, what the broker was told in this session."""
+        self._took_back = False
+        """What it may have of kits that were deleted while there was no session."""
         self._forgotten = 0.0
 
     def announce(self) -> None:
@@ -60,6 +62,7 @@ class HubReporter:
     async def run(self, session: MqttSession) -> NoReturn:
         """Until cancelled. Raises BrokerLost."""
         self._retained.clear()
+        self._took_back = False
         announced = self._announce
         while True:
             written, more, again = self._host.store.heard(ANYTHING), False, TURN_MAX
@@ -186,6 +189,10 @@ class HubReporter:
             wanted |= self._of_kit(device, [i for i in incidents if i.kit == device["id"]])
         # What was told of a kit that is out of use is taken back, also of an earlier session.
         gone = [topic for topic in self._retained if topic not in wanted]
+        if not self._took_back:
+            deleted = partial(records.deleted_kits, workspace=self._inbox.workspace)
+            for kit in await self._host.store.read(deleted):
+                gone += self._topics_of(kit)
         for device in devices:
             if device["disabled"]:
                 gone += self._topics_of(int(device["id"]))
@@ -194,6 +201,7 @@ class HubReporter:
             if self._retained.get(topic) != told:
                 await session.publish(topic, told, retain=True)
                 self._retained[topic] = told
+        self._took_back = True
 
     def _look(self, db: Db, now: float) -> tuple[list[dict[str, Any]], list[OpenIncident], int]:
         workspace = self._inbox.workspace

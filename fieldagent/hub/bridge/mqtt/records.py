@@ -162,6 +162,19 @@ def kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
     return found[::-1]
 
 
+def deleted_kits(db: Db, workspace: int) -> list[int]:
+    """Return the numbers of kits that the history of a workspace has and that are none any more,
+    the newest `KITS_MAX`."""
+    rows = db.execute(
+        "SELECT detail FROM audit WHERE workspace = ? AND action <> 'push'"
+        " AND action IN ('device add', 'device delete')",
+        workspace,
+    )
+    numbers = {int(number) for (detail,) in rows if (number := detail.split(" ")[0]).isdecimal()}
+    there = {id_ for (id_,) in db.execute("SELECT id FROM device WHERE workspace = ?", workspace)}
+    return sorted(numbers - there, reverse=True)[:KITS_MAX]
+
+
 # In.
 
 
