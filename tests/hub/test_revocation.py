@@ -20,7 +20,7 @@ from fieldagent.hub.field import kept_letters
 from fieldagent.hub.field.dead_letters import devices_with
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import IncidentWord, Location, Message, Said

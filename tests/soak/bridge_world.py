@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.records.stored_entry import stored_entry
 from tests.agent.channels.test_satellite_soak import AGAIN_SOON
 from tests.agent.mqtt.brokers import Mosquitto, Neighbour
 from tests.agent.tak_lan.test_lan import Phone as LanPhone

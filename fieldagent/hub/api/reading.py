@@ -16,8 +16,9 @@ from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.api.standing import STATES, reached
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import kit_report, lease, rebuild, workspace_log
-from fieldagent.hub.records.ledger import WAITS, stored_entry
+from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import Item, Location, recorded

@@ -11,8 +11,9 @@ from dataclasses import field, replace
 
 from fieldagent.hub.access.directory import proof_keys_of
 from fieldagent.hub.contract import Device
-from fieldagent.hub.records.ledger import WAITS, stored_entry
+from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.owed import THE_HUB
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, one_of
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity

@@ -16,13 +16,14 @@ from dataclasses import asdict, replace
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.records import alarm, ring_alerts, sos, workspace_log
 from fieldagent.hub.records.owed import RECEIPT, announce_answer, announce_mail, owe_receipt
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, earliest, few_rows, insert, one_of
 from fieldagent.package.package import IncidentWord, Item, Message, Person, Said, Waypoint
 from fieldagent.package.reach import Rung
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.envelope import Entry, Source, decode, digest_of, encode
+from fieldagent.wire.envelope import Entry, Source, digest_of, encode
 
 WAITS = "('waiting', 'packed', 'sent')"
 """States of a delivery that the device has not confirmed: `packed` is in a message to the satellite
@@ -602,12 +603,6 @@ def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float)
         digest = digest_of(replace(stored_entry(body), sequence=sequence))
         owe_receipt(db, device, sequence, digest, member, now, urgent=False, rung=rung, text=text)
     return True
-
-
-def stored_entry(body: bytes) -> Entry:
-    """The one entry of an item's envelope, under no number yet."""
-    (stored,) = decode(bytes(body)).entries
-    return stored
 
 
 AT_ONCE = 100

@@ -16,7 +16,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.records import sos, usage
-from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.report.week import Week, longest_pause
 from fieldagent.hub.store.contract import Db

@@ -18,7 +18,7 @@ from fieldagent.hub.field import check_in
 from fieldagent.hub.places import fences, shape
 from fieldagent.hub.places.fences import WhichKits
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import webhook_directory

@@ -13,7 +13,7 @@ from math import inf
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import words_down
 from fieldagent.hub.records import ledger, sos
-from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Item
 from fieldagent.package.reach import Rung
