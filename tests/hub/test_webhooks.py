@@ -271,14 +271,35 @@ async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
 
 async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> None:
     async with posting(store) as (alps, there):
-        there.answers = [Response(500), Response(500)]
+        there.answers = [Response(500)] * deliveries.TRIES_LEAST
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         await turn(alps)
         alps.now += deliveries.PATIENCE
-        await turn(alps)
+        for tries in range(2, deliveries.TRIES_LEAST + 1):
+            (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+            assert listed["disabled"] is None
+            await turn(alps)
+            assert len(there.got) == tries
+            alps.now += 2 * SCHEDULE[tries]
         (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
         assert listed["disabled"] is not None
         assert listed["waiting"] == 1
+
+
+async def test_one_post_that_fails_after_days_in_which_nothing_was_tried_disables_nothing(
+    store: Store,
+) -> None:
+    """The last of before has failed; then nothing came, or the hub was off."""
+    async with posting(store) as (alps, there):
+        old = alps.now - 2 * deliveries.PATIENCE
+        await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = ?", old))
+        there.answers = [Response(502)]
+        await alps.sends(1, Entry(1, Message("help"), int(START), sos=True))
+        await turn(alps)
+        alps.now += 60
+        await turn(alps)
+        assert there.contents() == ["help", "help"]
+        assert [state for state, _ in await states(alps)] == ["handed"]
 
 
 async def test_a_redirect_is_not_followed(store: Store) -> None:
@@ -475,6 +496,31 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(
     with pytest.raises(OSError, match="as a test"):
         await open_public()("rebinding.example", 80)
     assert asked == ["9.9.9.9"]
+
+
+async def test_a_way_that_swallows_everything_does_not_keep_a_post_from_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a network does whose IPv6 leads nowhere: the name's first address never answers."""
+    ended: list[str] = []
+    connect = trio.open_tcp_stream
+
+    async def open_tcp_stream(host: str, port: int) -> Any:
+        if host == "9.9.9.9":
+            return await connect("127.0.0.1", port)
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(host)
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", names(["2620:fe::fe", "9.9.9.9", "9.9.9.10"]))
+    monkeypatch.setattr(trio, "open_tcp_stream", open_tcp_stream)
+    async with receiver() as there:
+        port = int(there.url.rpartition(":")[2].partition("/")[0])
+        with trio.fail_after(PATIENCE):
+            stream = await open_public()("two.example", port)
+        await stream.aclose()
+    assert ended == ["2620:fe::fe"]
 
 
 @pytest.mark.parametrize(

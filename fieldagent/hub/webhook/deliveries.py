@@ -19,7 +19,7 @@ from fieldagent.hub.api.standing import reached
 from fieldagent.hub.escalation import alarm_link
 from fieldagent.hub.field.envelope_packing import identity_of
 from fieldagent.hub.records.audit import HUB, note
-from fieldagent.hub.records.ledger import stored_entry
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, marks, one_of
 from fieldagent.hub.webhook.flow import Lane
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
@@ -42,6 +42,9 @@ BATCH_BYTES = 1_000_000
 """Of items, as they are stored, in one run."""
 PATIENCE = 5 * 86_400.0
 """Seconds without a success after which a webhook is disabled."""
+TRIES_LEAST = 4
+"""Tries of one item that failed, without which it is not: for some of those days nothing may have
+been tried, as nothing came or the hub was off, and one post that fails says little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +397,7 @@ def _note_failed(db: Db, end: End) -> str:
         " RETURNING failing_since",
         *(now, now + asked, now + asked, webhook),
     )
-    if gone or now - since >= PATIENCE:
+    if gone or (now - since >= PATIENCE and attempts >= TRIES_LEAST):
         return _disable(db, webhook, result.reason, now)
     if dead:
         # By the item's own id it is found again; an escalation was posted under another.
