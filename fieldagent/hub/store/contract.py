@@ -99,8 +99,9 @@ def insert(
             f"INSERT INTO {table} ({names}) SELECT {names}"
             f" FROM json_populate_recordset(NULL::{table}, ?::json){ending}"
         )
-        records = [dict(zip(columns, row, strict=True)) for row in rows]
-        text = json.dumps(records, default=_bytea)
+        text = _as_json(columns, rows)
+        if _NUL in text:
+            text = _as_json(columns, [[_without_nul(value) for value in row] for row in rows])
         if returning or conflict:
             return db.execute(sql, text)
         db.write(sql, text)
@@ -111,6 +112,24 @@ def insert(
         into = f"INSERT INTO {table} ({names}) VALUES {', '.join([mark] * len(some))}{ending}"
         returned += db.execute(into, *(value for row in some for value in row))
     return returned
+
+
+_NUL = r"\u0000"
+"""In JSON; perhaps of a backslash that stands before other characters."""
+
+
+def _as_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    records = [dict(zip(columns, row, strict=True)) for row in rows]
+    return json.dumps(records, default=_bytea)
+
+
+def _without_nul(value: Any) -> Any:
+    return without_nul(value) if isinstance(value, str) else value
+
+
+def without_nul(text: str) -> str:
+    """Return a text as PostgreSQL takes it."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
 
 
 def _bytea(value: bytes) -> str:

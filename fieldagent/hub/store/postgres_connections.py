@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.abc import Buffer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.string import StrDumperUnknown
 
-from fieldagent.hub.store.contract import DatabaseOptions
+from fieldagent.hub.store.contract import DatabaseOptions, without_nul
 from fieldagent.store.group import StoreUnavailable
 
 Connection = psycopg.Connection[Any]
@@ -51,6 +53,14 @@ _UNUSABLE = (
     psycopg.errors.ReadOnlySqlTransaction,  # a standby, after a failover
     psycopg.errors.InsufficientPrivilege,
 )
+
+
+class _AnyText(StrDumperUnknown):
+    """PostgreSQL takes no NUL in a text, and kits and those around them say what they like: what is
+    refused once comes again, with all that waits behind it."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(without_nul(obj))
 
 
 class Connections:
@@ -94,6 +104,7 @@ class Connections:
         connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
         # One size for all whole numbers: of each other size a statement is prepared once more.
         connection.adapters.register_dumper(int, Int8BinaryDumper)
+        connection.adapters.register_dumper(str, _AnyText)
         return connection
 
     def require_own_sessions(self) -> None:
