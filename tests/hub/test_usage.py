@@ -66,6 +66,8 @@ def test_operators_write_it_in_their_own_ways(text: str, how: dict[str, Any]) ->
         (f"IMEI,Date,Credits\n{ONE},21/09/2026,1\n", "line 2: '21/09/2026' is no date"),
         (f"IMEI,Date,Credits\n\n{ONE},2026-09-21,two\n", "line 3: 'two' is no number of credits"),
         (f"IMEI,Date,Credits\n{ONE},2026-09-21\n", "line 2: it has fewer columns than the first"),
+        (f'IMEI,Date,Credits\n"{ONE}{"x" * 200_000}\n', "it is no CSV as it stands: field larger"),
+        (f"IMEI,Date,Credits\n{ONE},0001-01-01T00:00+05:00,1\n", "line 2: date value out of range"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_line(text: str, why: str) -> None:

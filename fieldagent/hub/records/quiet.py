@@ -48,10 +48,10 @@ class QuietHours(NamedTuple):
         hour, minute = divmod(self.ends, 60)
         end = local.replace(hour=hour, minute=minute, second=0, microsecond=0)
         # As clocks are put back an hour, a time is there twice; as they are put forward, one is not
-        # there, and is told an hour before and an hour behind.
+        # there, and is told an hour before and an hour behind: those may be among the hours still.
         ends = (
             (end + timedelta(days=days)).replace(fold=fold).timestamp()
-            for days in (0, 1)
+            for days in (0, 1, 2)
             for fold in (0, 1)
         )
         return min(each for each in ends if each > now and not self._hold(each))

@@ -84,18 +84,26 @@ def _rows(
     text = iter(lines)
     head = next(text, "").lstrip("\ufeff")
     separator = max(_SEPARATORS, key=head.count)
-    (headings,) = list(csv.reader([head], delimiter=separator)) or [[]]
+    (headings,) = list(_cells([head], separator)) or [[]]
     columns = _columns(headings, named)
-    for number, row in enumerate(csv.reader(text, delimiter=separator), 2):
+    for number, row in enumerate(_cells(text, separator), 2):
         if number > LINES_MAX:
             raise WrongUsageFile(f"it has more than {LINES_MAX} lines: import it in pieces")
         if not any(cell.strip() for cell in row):
             continue
         try:
             yield _row([cell.strip() for cell in row], columns, date_format)
-        except (ValueError, IndexError) as wrong:
+        except (ValueError, IndexError, OverflowError) as wrong:
             why = "it has fewer columns than the first" if isinstance(wrong, IndexError) else wrong
             raise WrongUsageFile(f"line {number}: {why}") from None
+
+
+def _cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    """The cells of each line. Raises WrongUsageFile for what is no CSV, as a quote without end."""
+    try:
+        yield from csv.reader(lines, delimiter=separator)
+    except csv.Error as wrong:
+        raise WrongUsageFile(f"it is no CSV as it stands: {wrong}") from None
 
 
 def _columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:

@@ -53,6 +53,8 @@ NIGHT, MORNING = at("2026-11-26T23:30+01:00"), at("2026-11-27T06:00+01:00")
         # No clock shows half past two then.
         ("22:00-02:30 Europe/Zurich", "2027-03-28T00:00+01:00", "2027-03-28T03:30+02:00"),
         ("22:00-02:30 Europe/Zurich", "2027-03-28T01:45+01:00", "2027-03-28T03:30+02:00"),
+        # And an hour later they have begun again.
+        ("02:45-02:30 Europe/Zurich", "2027-03-27T02:50+01:00", "2027-03-29T02:30+02:00"),
     ],
 )
 def test_when_they_end(hours: str, now: str, end: str | None) -> None:
