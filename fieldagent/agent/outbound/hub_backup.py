@@ -35,7 +35,8 @@ from fieldagent.wire.backup_note import (
     Inventory,
     InventoryRow,
 )
-from fieldagent.wire.envelope import Entry, Source, decode, encode, fingerprint
+from fieldagent.wire.envelope import Entry, Envelope, Source, decode, encode, fingerprint
+from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import BODY_BYTES
 
 IDLE_LOOK = 1.0
@@ -165,7 +166,8 @@ def _got(journal: Journal, after: int) -> Inventory:
     rows = tuple(
         InventoryRow(
             number,
-            decode(bytes(copy)).origin,
+            # Nobody is 0: of one that is damaged nothing is asked for, and what is behind it is.
+            0 if (whole := _whole(copy)) is None else whole.origin,
             sequence,
             bytes(digest)[:DIGEST_BYTES],
             max(0, int(journal.clock.date(received))),
@@ -177,6 +179,15 @@ def _got(journal: Journal, after: int) -> Inventory:
         )
     )
     return Inventory(Direction.GOT, after, rows)
+
+
+def _whole(copy: bytes) -> Envelope | None:
+    """Return what was kept of something that came; None where the disk has spoiled it."""
+    try:
+        found = decode(bytes(copy))
+    except RemoteProtocolError:
+        return None
+    return found if found.entries else None
 
 
 _Copier = Callable[[Journal, int], Copy]
@@ -211,7 +222,10 @@ def _copy_got(journal: Journal, place: int) -> Copy:
     if place <= _since(journal)[1] or not rows:
         return Copy(place, b"")
     body = bytes(rows[0][0])
-    entry, *beside = decode(body).entries
+    whole = _whole(body)
+    if whole is None:
+        return Copy(place, b"")
+    entry, *beside = whole.entries
     for each in beside:
         if isinstance(each.content, Source):
             whose = each.content

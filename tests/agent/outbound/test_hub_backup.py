@@ -114,6 +114,21 @@ async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
         assert whole.entries[1].content == Contact(phone="+41791234567")
 
 
+async def test_what_the_disk_has_spoiled_keeps_back_nothing_behind_it(tmp_path: Path) -> None:
+    """A link that broke at it would break at each question."""
+    async with kit_by_ip(tmp_path) as k:
+        backup = HubBackup(k.journal, k.outbox, b"alps")
+        await backup.holding()
+        for number in (9, 10):
+            await get(k, number)
+        spoil = "UPDATE inbound SET copy = x'ff00' WHERE sequence = 9"
+        await k.journal.persist(lambda db: db.execute(spoil))
+        spoiled, whole = (await listed(backup, GOT)).rows
+        assert (spoiled.origin, whole.origin) == (0, 5)
+        assert await copy_of(backup, GOT, spoiled.place) == b""
+        assert decode(await copy_of(backup, GOT, whole.place)).origin == 5
+
+
 async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
