@@ -73,7 +73,9 @@ async def test_a_step_that_another_hub_commits_late_is_not_skipped(
     caplog.set_level(logging.WARNING)
 
     def raised(db: Db) -> int:
-        return sos.raise_of(db, 1, 1, None, time.time(), number=7)
+        id_ = sos.raise_numbered(db, 1, 1, 7, None, time.time())
+        assert id_ is not None
+        return id_
 
     insert = "INSERT INTO sos_event (sos, at, event, detail) VALUES (%s, %s, %s, %s) RETURNING id"
 

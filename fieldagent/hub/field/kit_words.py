@@ -30,9 +30,9 @@ def take_open(db: Db, word: IncidentWord, brought: KitMessage) -> None:
     device = brought.device
     found = sos.of_kit(db, device.id, word.incident, locked=True)
     if found is None:
-        number = word.incident
-        raised = sos.raise_of(db, device.workspace, device.id, None, brought.now, number=number)
-        alarm.begin(db, raised, brought.now)
+        whose = device.workspace, device.id, word.incident
+        if (raised := sos.raise_numbered(db, *whose, None, brought.now)) is not None:
+            alarm.begin(db, raised, brought.now)
     elif found.state != sos.SosState.OPEN:
         say_again(db, found, brought.now)
 

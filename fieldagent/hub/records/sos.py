@@ -70,13 +70,35 @@ def raise_of(
     now: float,
     *,
     kind: str = "sos",
-    number: int | None = None,
 ) -> int:
-    """Open an incident of that device by its first item, or by an alarm that it is overdue; return
-    its id. Without an item its kit has named it before the hub had anything that it said."""
-    ((sos,),) = db.execute(
+    """Open an alarm about that device, as that it is overdue, by its item; return its id."""
+    id_ = _raise(db, workspace, device, item, now, kind=kind, number=None)
+    assert id_ is not None, "what has no number is like no other"
+    return id_
+
+
+def raise_numbered(
+    db: Db, workspace: int, device: int, number: int, item: int | None, now: float
+) -> int | None:
+    """Open an incident that its kit names so, by its first item; return its id, and None where
+    another hub has done so at this moment. Without an item its kit has named it before the hub had
+    anything that it said."""
+    return _raise(db, workspace, device, item, now, kind="sos", number=number)
+
+
+def _raise(
+    db: Db,
+    workspace: int,
+    device: int,
+    item: int | None,
+    now: float,
+    *,
+    kind: str,
+    number: int | None,
+) -> int | None:
+    rows = db.execute(
         "INSERT INTO sos (workspace, device, item, kind, state, raised, number)"
-        " VALUES (?, ?, ?, ?, 'open', ?, ?) RETURNING id",
+        " VALUES (?, ?, ?, ?, 'open', ?, ?) ON CONFLICT (device, number) DO NOTHING RETURNING id",
         workspace,
         device,
         item,
@@ -84,9 +106,11 @@ def raise_of(
         now,
         number,
     )
-    note_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
-    belongs(db, item, sos)
-    return int(sos)
+    for (sos,) in rows:
+        note_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
+        belongs(db, item, sos)
+        return int(sos)
+    return None
 
 
 class Joined(NamedTuple):
@@ -104,7 +128,11 @@ def join(
     raise it."""
     found = of_kit(db, device, number, locked=True)
     if found is None:
-        return Joined(raise_of(db, workspace, device, item, now, number=number), True, True)
+        raised = raise_numbered(db, workspace, device, number, item, now)
+        if raised is not None:
+            return Joined(raised, True, True)
+        found = of_kit(db, device, number, locked=True)
+        assert found is not None, "another has raised it"
     belongs(db, item, found.id)
     # What is said is told in whole seconds.
     if found.closed is None or said < floor(found.closed):
