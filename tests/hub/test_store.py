@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
+import psycopg
 import pytest
 import trio
 import trio.testing
@@ -19,6 +21,7 @@ from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import StoreFailed, StoreUnavailable
 from fieldagent.store.version_mark import mark_of
+from tests.postgres import new_database
 from tests.processes import PATIENCE
 from tests.running import running
 
@@ -229,6 +232,34 @@ def test_administration_works_beside_a_running_store(database: str) -> None:
     assert one.once(names) == other.once(names) == ["a", "b"]
     one.close()
     other.close()
+
+
+def test_administration_that_gets_into_a_hubs_way_is_carried_out_all_the_same(
+    postgres: str,
+) -> None:
+    """Of two that wait for each other PostgreSQL ends one."""
+    database = new_database(postgres)
+    store = open_store(database)
+    for name in "ab":
+        store.once(add(name))
+    begun = threading.Event()
+    count = "UPDATE workspace SET posted = posted + 1 WHERE name = '{}'"
+
+    def operation(db: Db) -> list[tuple[Any, ...]]:
+        db.execute(count.format("a"))
+        begun.set()
+        db.execute(count.format("b"))
+        return db.execute("SELECT posted FROM workspace")
+
+    with psycopg.connect(database) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("SET deadlock_timeout = '1h'")
+        other.execute(count.format("b").encode())
+        done = pool.submit(store.once, operation)
+        assert begun.wait(PATIENCE)
+        other.execute(count.format("a").encode())
+        other.commit()
+        assert done.result(PATIENCE) == [(2,), (2,)]
+    store.close()
 
 
 def test_several_processes_may_make_the_tables_at_once(database: str) -> None:

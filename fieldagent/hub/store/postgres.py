@@ -258,11 +258,18 @@ class PostgresStore:
         return answer
 
     def once(self, operation: Callable[[Db], T]) -> T:
-        with self._connections.at_once() as connection:
-            db = _PostgresDb(connection, 0)
-            result = operation(db)
-            db.flush((CHANNEL, EVERYTHING))
-            return result
+        def carry_out() -> T:
+            with self._connections.connect() as connection, connection.transaction():
+                db = _PostgresDb(connection, 0)
+                result = operation(db)
+                db.flush((CHANNEL, EVERYTHING))
+                return result
+
+        with self._connections.told_in_words():
+            for _ in range(TRIES - 1):
+                with suppress(*_CONFLICTS):
+                    return carry_out()
+            return carry_out()
 
     # Reading.
 
