@@ -536,6 +536,12 @@ async def test_a_header_that_cannot_be_sent_is_refused_when_it_is_given(
             await store.commit(lambda db: webhook_directory.add(db, 1, webhook, now=alps.now))
 
 
+@pytest.mark.parametrize("secret", ["", " "])
+def test_what_is_not_said_to_be_unsigned_is_signed(secret: str) -> None:
+    assert len(webhook_directory.new("https://team.example/", secret).secrets) == 1
+    assert not webhook_directory.new("https://team.example/", secret, unsigned=True).secrets
+
+
 async def test_one_that_got_in_all_the_same_fails_alone(store: Store) -> None:
     async with posting(store) as (alps, there):
         await store.commit(lambda db: db.execute("UPDATE webhook SET headers = ?", '{"X Y": "1"}'))

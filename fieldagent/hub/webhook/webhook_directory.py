@@ -68,7 +68,7 @@ def new(
         raise WrongProperty(
             "cannot be told of the SOS alone that nobody answers and of each item's steps: add two"
         )
-    if not secret and not unsigned:
+    if not secret.strip() and not unsigned:
         secret = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     signing = read_secrets(secret)
     return Webhook(0, where, signing, username, password, headers, None, after, batch, steps)
