@@ -42,7 +42,7 @@ def back_up(source: sqlite3.Connection, target: Path) -> None:
 
 
 def set_aside_log_of_another(file: Path) -> None:
-    """Where a copy was put back, rename the log of the database that was here before. Raises
+    """Rename a log that is of the database from before, where a copy was put back. Raises
     OSError."""
     left = file.with_name(f"{file.name}-wal")
     if not _has_content(left):
