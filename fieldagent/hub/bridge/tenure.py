@@ -70,7 +70,7 @@ async def hold_and_work(
             host.note_link(False)
 
 
-class Standing(NamedTuple):
+class BridgeTenure(NamedTuple):
     """What the row of a bridge says."""
 
     holder: str = ""
@@ -82,13 +82,13 @@ class _Watch:
     which they said until when may have been ahead."""
 
     def __init__(self) -> None:
-        self._standing = Standing()
+        self._known = BridgeTenure()
         self._since = -inf
 
-    def silent(self, now: Standing) -> Standing | None:
+    def silent(self, now: BridgeTenure) -> BridgeTenure | None:
         """Return it where it has been the same for so long that nobody says it any more."""
-        if now != self._standing:
-            self._standing, self._since = now, trio.current_time()
+        if now != self._known:
+            self._known, self._since = now, trio.current_time()
         return now if trio.current_time() - self._since > HOLDS else None
 
 
@@ -116,10 +116,10 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
             await host.store.commit(lambda db: let_go(db, name, holder))
 
 
-def standing(db: Db, name: str) -> Standing:
+def standing(db: Db, name: str) -> BridgeTenure:
     """Return who holds a bridge, and until when."""
     rows = db.execute("SELECT holder, until FROM bridge WHERE name = ?", name)
-    return Standing(str(rows[0][0]), float(rows[0][1])) if rows else Standing()
+    return BridgeTenure(str(rows[0][0]), float(rows[0][1])) if rows else BridgeTenure()
 
 
 def hold(
@@ -129,12 +129,12 @@ def hold(
     now: float,
     *,
     alone: bool = False,
-    silent: Standing | None = None,
+    silent: BridgeTenure | None = None,
 ) -> str:
     """Hold a bridge for this process, which says so again before HOLDS; return this hub's identity
     there, or nothing where another holds it. It begins with what comes from now on. `alone`: nobody
     else can. `silent`: who said that, and has said nothing since, holds it no more."""
-    gone = silent or Standing()
+    gone = silent or BridgeTenure()
     db.execute(
         "INSERT INTO bridge (name, identity, place, happened) SELECT ?, ?, (SELECT"
         " coalesce(max(id), 0) FROM item), (SELECT coalesce(max(id), 0) FROM sos_event)"
