@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from fieldagent.agent.journal import inbound, outbound, spending
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, Spent
+from fieldagent.agent.journal.records import RELAYED, Accepted, Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import day_at
 from fieldagent.package.delivery import Leg
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 WAITING_MAX = 200
 FOR_OTHERS = "others"
 """The channel under which the journal books credits that were promised to neighbours."""
-_RELAYED = b"relayed "
-"""Before the fingerprint of an item: not that it came, but that it was relayed."""
 
 
 class _Unpaid(NamedTuple):
@@ -112,7 +110,7 @@ class Relay:
             return None
         # Of the entry, as a neighbour without its journal uses its numbers anew.
         identity = fingerprint(entry)
-        request = _RELAYED + identity
+        request = RELAYED + identity
         if inbound.was_seen(db, -station, entry.sequence, request):
             return None
         channels = self._affordable(db, entry, now)
