@@ -271,9 +271,9 @@ class Desk:
 
     async def _note_read(self, handle: str, packet: int) -> None:
         request = handhelds.answered(self.journal, handle, packet)
-        if request is not None and await self.journal.persist(handhelds.read(request)):
-            name = self.who(handle).name
-            await reading.mark(self.journal, self.inbox, request, name, waits=True)
+        if request is not None:
+            is_news, name = handhelds.read(request), self.who(handle).name
+            await reading.mark(self.journal, self.inbox, request, name, waits=True, once=is_news)
 
     async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
         text = said.text.strip()
@@ -321,7 +321,6 @@ class Desk:
         person = self.who(heard.handle)
         found = handhelds.handheld(self.journal, heard.handle)
         text = DISTRESS.sub("", said.text, count=1).strip()
-        is_first = incident.open_one(self.journal) is None
         radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
         # A tracker's position is on no incident's map: words say it.
         place = _in_words(found) if self.caveat else _roughly(found)
@@ -331,6 +330,7 @@ class Desk:
         standing = await self.intake.accept(package, _key(heard))
         number = incident.incident_of(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
+        is_first = number == standing.sequence
         if (where := _exactly(found)) is not None:
             position = _placed(person, where, priority=SOS_PRIORITY)
             # Taken back meanwhile, it is over: a position alone raises no other.
@@ -352,7 +352,6 @@ class Desk:
         elif key and said.key != key:
             await self._reply(heard, UNPROVED)
         else:
-            await self.journal.persist(handhelds.leave_sos(found.number, heard.handle))
             others = [each for each in there if each.handle != heard.handle]
             is_theirs = any(each.raised for each in there)
             over = is_theirs and all(each.called_off for each in others)
@@ -361,6 +360,8 @@ class Desk:
                 # Another's SOS may be heard next: no session is waited for.
                 ending = self.cancellation, self.intake, self.proof_keys, found.number
                 await call_off(self.journal, *ending, within=0.0)
+            # Last: where power fails before it is over, they may say so once more.
+            await self.journal.persist(handhelds.leave_sos(found.number, heard.handle))
             await self._reply(heard, CALLED_OFF if over else STAYS)
         await self._know(heard, None)
 
