@@ -16,9 +16,17 @@ from fieldagent.agent.journal.records import RELAYED, Accepted, Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import day_at
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Item, Package, Parcel
+from fieldagent.package.package import (
+    SOS_PRIORITY,
+    Channel,
+    IncidentWord,
+    Item,
+    Location,
+    Package,
+    Parcel,
+)
 from fieldagent.package.reading import KINDS
-from fieldagent.package.writing import canonical, kind_of
+from fieldagent.package.writing import canonical, kind_of, sound
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.seldom import Seldom
@@ -122,7 +130,7 @@ class Relay:
         inbound.mark_arrived(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)][1]
         package = Package(
-            item=item,
+            item=sound(item) if isinstance(item, Location) else item,
             channels=frozenset(channels),
             priority=priority,
             to=entry.to,

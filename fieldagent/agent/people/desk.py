@@ -26,7 +26,6 @@ Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that 
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import re
 import zlib
@@ -68,8 +67,8 @@ from fieldagent.package.package import (
     Person,
     Waypoint,
 )
-from fieldagent.package.reading import INT32, ITEMS, InvalidPackage, read_package
-from fieldagent.package.writing import canonical
+from fieldagent.package.reading import INT32
+from fieldagent.package.writing import sound
 from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
@@ -182,7 +181,7 @@ class Desk:
 
     async def _take_position(self, heard: FromHandheld, placed: Located) -> None:
         before = handhelds.handheld(self.journal, heard.handle)
-        where = _sound(placed.where)
+        where = sound(placed.where)
         now = self.journal.clock.date(self.journal.clock.now())
         fixed = where.timestamp.timestamp() if where.timestamp else now
         if before.fixed is not None and fixed < before.fixed <= now:
@@ -420,19 +419,6 @@ def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
 def _number(text: str) -> int:
     """Return a collapseKey that stands for it."""
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
-
-
-def _sound(where: Location) -> Location:
-    """Return a position without what no Package may hold, as the heights and years that a receiver
-    without a fix tells: what is read from the disk would be taken for damaged by them."""
-    try:
-        read_package(json.loads(canonical(Package(where))))
-    except InvalidPackage as wrong:
-        members = ITEMS["location"][2]
-        names = [each.pointer.rpartition("/")[2] for each in wrong.faults]
-        without: dict[str, Any] = {members[name].attribute: None for name in names}
-        return replace(where, **without)
-    return where
 
 
 def _exactly(found: Handheld) -> Location | None:
