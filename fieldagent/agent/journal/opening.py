@@ -52,6 +52,7 @@ UNSOUND = {
     "inbound": "NOT CASE WHEN json_valid(body)"
     " THEN json_extract(body, '$.requestId') IS request_id ELSE 0 END",
     "handover": _none_of("state", ("waiting", "handed", "dead")),
+    "dead_letter": _CHANNEL,
     "incident": _none_of("state", map(str, Said)),
     "incident_word": _none_of("says", map(str, Said)),
     "reached": _RUNG,
