@@ -11,16 +11,13 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
-from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL
+from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL, UNSOUND
 from fieldagent.agent.journal.untouched import use_note
-from fieldagent.package.package import Channel, CommandOutcome, Said, Status
-from fieldagent.package.reach import Rung
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
 from fieldagent.system.folder import sync_folder
@@ -36,35 +33,6 @@ MENDED = "-mended"
 SETTLED = (16, 0), (0, 64, 32, 32)
 """Bytes 16 and 17, and 20 to 23, of every file of ours (https://sqlite.org/fileformat2.html#1.3):
 SQLite itself takes others for another kind of file, or for one that is only to be read."""
-
-
-def _none_of(column: str, words: Iterable[object]) -> str:
-    return f"{column} NOT IN ({', '.join(repr(word) for word in words)})"
-
-
-_CHANNEL = _none_of("channel", map(str, Channel))
-_RUNG = _none_of("rung", map(int, Rung))
-UNSOUND = {
-    "package": _none_of("status", map(str, Status)),
-    "leg": f"{_CHANNEL} OR {_none_of('status', map(str, Status))}",
-    "story": _CHANNEL,
-    "intent": f"{_CHANNEL} OR NOT json_valid(pieces)",
-    "inbound": "NOT CASE WHEN json_valid(body)"
-    " THEN json_extract(body, '$.requestId') IS request_id ELSE 0 END",
-    "handover": _none_of("state", ("waiting", "handed", "dead")),
-    "dead_letter": _CHANNEL,
-    "incident": _none_of("state", map(str, Said)),
-    "incident_word": _none_of("says", map(str, Said)),
-    "reached": _RUNG,
-    "rung_owed": _RUNG,
-    "station_owed": _RUNG,
-    "command": f"{_CHANNEL} OR {_none_of('outcome', map(int, CommandOutcome))}"
-    f" OR {_none_of('state', ('accepted', 'begun', 'owed', 'answered'))}",
-    "person": "NOT (json_valid(handles) AND json_valid(members))",
-    "budget_day": "date(day) IS NULL",
-}
-"""Which rows of a table are of no program's. SQLite itself finds no flipped bit in a text: the one
-who reads it would fail over it, at every start."""
 
 
 class DamageFound(sqlite3.DatabaseError):

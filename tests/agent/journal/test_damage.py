@@ -79,6 +79,9 @@ OF_NOBODY = {
     "what is owed": "INSERT INTO rung_owed VALUES (0, 5, 77, '', 1, x'00000000')",
     "what was said of an SOS": "INSERT INTO incident_word VALUES (1, 0, 5, 'ceen', '', '', 1.0, 1)",
     "whose it is": "INSERT INTO incident_item VALUES (7, 5)",
+    "how long it took": "INSERT INTO tally VALUES ('latency', 'Satellite', 'q', 1, 1.0)",
+    "a dead letter": "INSERT INTO dead_letter (channel, body, reason, received)"
+    " VALUES ('Satellitg', x'00', '', 1.0)",
     "a person": "INSERT INTO person VALUES ('user', 9, 'Anna', '[', '[]')",
     "a command": "INSERT INTO command (number, verb, arguments, channel, came, state)"
     " VALUES (3, 1, x'80', 'Satellite', 1.0, 'ansvered')",

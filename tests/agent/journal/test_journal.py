@@ -339,7 +339,7 @@ async def main():
         for number in range(int(sys.argv[3])):
             await journal.commit(lambda db: db.execute(
                 "INSERT INTO inbound (request_id, sender, body, received)"
-                " VALUES (?, '1', ?, 0)", (str(number), "x" * 200)))
+                " VALUES (?, '1', ?, 0)", (str(number), '"' + "x" * 200 + '"')))
             print(number, flush=True)
         sys.stdin.read()
 trio.run(main)

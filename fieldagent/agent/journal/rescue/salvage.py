@@ -15,8 +15,8 @@ from dataclasses import field
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.opening import UNSOUND
 from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, crc_of
+from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
 from fieldagent.package.reading import InvalidPackage, read_package
