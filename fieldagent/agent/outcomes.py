@@ -23,6 +23,11 @@ UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL = "trial.json", "settings.json", "sys
 UPDATE = "result.json"
 SETTINGS = "settings-result.json"
 PROGRAM = "offer-result.json"
+SOS_IN_MEMORY = (
+    "an SOS is open that memory alone has ({}), and to stop the agent would lose it: see to the"
+    " disk, or wait until the SOS has ended"
+)
+"""Why neither a unit of root's nor a command of the hub's stops the agent."""
 
 
 def folder_of(state_directory: Path) -> Path:

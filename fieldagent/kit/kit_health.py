@@ -11,9 +11,11 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from fieldagent.agent.outcomes import SOS_IN_MEMORY
 from fieldagent.agent.settings import load
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.log_lines import complain
 
 AGENT = "fieldagent.service"
 OTHERS = ("fieldagent-track.service", "fieldagent-hub.service")
@@ -28,11 +30,6 @@ BOOTS = 3
 """So often a kit may start while something is on trial, before that is held to be its fault."""
 WORKS = {"ready": 2, "busy": 2, "no service": 1}
 """Of a channel's states, those in which it works; a higher one is better."""
-
-SOS_IN_MEMORY = (
-    "an SOS is open that memory alone has ({}), and to stop the agent would lose it: see to the"
-    " disk, or wait until the SOS has ended"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +129,16 @@ def unsafe_to_stop(port: int) -> str:
     # One of before does not tell of its disk.
     why = found["journal"].get("notOnDisk")
     return SOS_IN_MEMORY.format(why) if why and found["sos"]["active"] else ""
+
+
+def wait_until_safe_to_stop(port: int) -> None:
+    """Until no SOS would be lost by that, however long it is open."""
+    told = ""
+    while why := unsafe_to_stop(port):
+        if why != told:
+            complain(f"the agent is not stopped yet: {why}")
+        told = why
+        time.sleep(ANSWERS)
 
 
 def working_channels(port: int) -> dict[str, str] | None:

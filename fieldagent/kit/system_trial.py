@@ -103,6 +103,9 @@ def go_on(place: Place, slots: Slots) -> int:
     while place.system.exists() and read(place).phase == "write":
         # Hours, maybe: who else changes something of the kit meanwhile may.
         write(place, _written(place, slots))
+    if place.system.exists() and (trial := read(place)).phase == "boot" and not trial.starts:
+        # It was asked before the first piece, too.
+        kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
     with alone(place.folder):
         try:
             return _take_steps(place, slots)

@@ -6,11 +6,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fieldagent.package.package import Item, Package, ToHub
-from fieldagent.package.reading import KINDS
+from fieldagent.package.package import Item, Location, Package, ToHub
+from fieldagent.package.reading import ITEMS, KINDS, InvalidPackage, read_package
 
 _KINDS: Mapping[type[Item | ToHub], str] = {build: kind for kind, (build, _, _) in KINDS.items()}
 
@@ -57,6 +58,19 @@ def _plain(value: str | float | bytes | datetime) -> str | float:
     if isinstance(value, datetime):
         return write_timestamp(value)
     return value
+
+
+def sound(where: Location) -> Location:
+    """Return a position without what no Package may hold, as the heights and years that a receiver
+    without a fix tells: what is read from the disk would be taken for damaged by them."""
+    try:
+        read_package(json.loads(canonical(Package(where))))
+    except InvalidPackage as wrong:
+        members = ITEMS["location"][2]
+        names = [each.pointer.rpartition("/")[2] for each in wrong.faults]
+        without: dict[str, Any] = {members[name].attribute: None for name in names}
+        return replace(where, **without)
+    return where
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode

@@ -72,7 +72,7 @@ class Kit:
             f"state-directory={folder}\nhub-address=https://hub.example.org\nhub-token={TOKEN}\n"
             f"satellite-port={folder}/modem\nremote-commands={allowed}\n"
         )
-        self.journal = Journal(folder / "journal.sqlite3", clocks(boot))
+        self.journal = Journal(folder / "journal.sqlite3", clocks(boot), may_leave_disk=True)
         self.agent = assembled(parse(text, folder), self.journal, print)
         parts = self.agent.parts
         self.hands = Hands(self.agent.settings, parts, self.agent.status, self.agent.healthy)
@@ -201,6 +201,25 @@ async def test_what_a_later_hub_says_is_refused_by_number(tmp_path: Path) -> Non
         await kit.hears_of(NOW, later, "Cellular")
         (answer,) = await kit.answered(1)
         assert told(answer) == "this version knows no command 99"
+
+
+@pytest.mark.parametrize("name", ["restart", "reboot"])
+async def test_an_sos_that_memory_alone_has_is_not_lost_by_a_command(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INVOCATION_ID", "of systemd")
+    monkeypatch.setattr("os.kill", lambda *_: pytest.fail("the agent is stopped"))
+    (tmp_path / "journal.sqlite3").mkdir()
+    async with at_work(tmp_path) as kit:
+        assert "it is a folder" in kit.journal.not_on_disk
+        await kit.agent.parts.intake.accept(Package(Message("help"), priority=100))
+        await kit.hears(NOW, name)
+        with trio.fail_after(PATIENCE):
+            while not (found := commands.listing(kit.journal, 1)) or found[0].answer is None:
+                await trio.sleep(0.01)
+        assert found[0].answer.outcome is CommandOutcome.REFUSED
+        assert "an SOS is open that memory alone has" in told(found[0].answer)
+        assert not (tmp_path / outcomes.REBOOT).exists()
 
 
 class Done:

@@ -187,6 +187,24 @@ def test_it_is_written_and_armed_and_the_machine_starts_anew(card: Card, told: l
     assert told == ["stop fieldagent.service", "reboot"]
 
 
+def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with_it(
+    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To write it takes hours, in which a disk may fail and somebody need help."""
+    card.begin(card.new)
+    answers = ["an SOS is open", "an SOS is open", ""]
+    monkeypatch.setattr(kit_health, "unsafe_to_stop", lambda port: answers.pop(0))
+
+    def wait(seconds: float) -> None:
+        assert not told
+
+    monkeypatch.setattr("time.sleep", wait)
+    assert card.go_on() == 0
+    assert not answers
+    assert told == ["stop fieldagent.service", "reboot"]
+    assert capsys.readouterr().err.count("the agent is not stopped yet: an SOS is open") == 1
+
+
 def test_what_works_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     card.begin(card.new)
     card.go_on()

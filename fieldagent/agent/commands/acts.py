@@ -21,13 +21,19 @@ from fieldagent.agent import outcomes
 from fieldagent.agent.assembly import air_keys, secrets_of
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
-from fieldagent.agent.journal import commands, outbound, program_deltas
+from fieldagent.agent.journal import commands, incident, outbound, program_deltas
 from fieldagent.agent.journal.commands import KnownCommand
 from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, let_go
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outcomes import OFFER, PROGRAM_DELTA, PROGRAM_OFFER, REBOOT
+from fieldagent.agent.outcomes import (
+    OFFER,
+    PROGRAM_DELTA,
+    PROGRAM_OFFER,
+    REBOOT,
+    SOS_IN_MEMORY,
+)
 from fieldagent.package.package import Channel
 from fieldagent.package.writing import kind_of
 from fieldagent.system.folder import put_file
@@ -98,14 +104,23 @@ def may_restart(hands: Hands) -> None:
         raise CannotBeDone("systemd has not started this agent: nobody would start it again")
 
 
+def _keep_sos(hands: Hands) -> None:
+    """Raise CannotBeDone where an SOS would be lost with the agent's memory."""
+    journal = hands.parts.journal
+    if journal.not_on_disk and incident.open_one(journal):
+        raise CannotBeDone(SOS_IN_MEMORY.format(journal.not_on_disk))
+
+
 async def restart(hands: Hands, known: KnownCommand) -> NoReturn:
-    """Stop in good order; systemd starts it again."""
+    """Stop in good order; systemd starts it again. Raises CannotBeDone."""
+    _keep_sos(hands)
     os.kill(os.getpid(), signal.SIGTERM)
     await trio.sleep_forever()
 
 
 async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
-    """Leave the order for root's unit. Raises Failed where none takes it."""
+    """Leave the order for root's unit. Raises Failed where none takes it, CannotBeDone."""
+    _keep_sos(hands)
     place = hands.settings.state_directory / REBOOT
     boot = hands.parts.journal.clock.base().boot
     try:

@@ -103,7 +103,10 @@ class JournalFiles:
         log.error("%s. Until then only an SOS is taken, from memory: it is not on disk", why)
 
     def to_memory(self, why: str) -> None:
-        """Go on in memory, with all that is here. Raises OSError, sqlite3.Error."""
+        """Go on in memory, with all that is here, unless it is there already: two who find the disk
+        full at one moment both order it. Raises OSError, sqlite3.Error."""
+        if self.not_on_disk:
+            return
         copy = _folder() / self._home.name
         try:
             copy_whole(self.reader, copy)

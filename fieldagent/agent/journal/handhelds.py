@@ -174,13 +174,15 @@ def is_key(key: str) -> bool:
 
 
 def find_again(db: sqlite3.Connection) -> None:
-    """Note the packets whose Package was stored just before power failed."""
+    """Note the packets whose Package was stored just before power failed, and who is in an incident
+    by that."""
     rows = db.execute(
-        "SELECT sequence, idempotency_key, accepted FROM package"
+        "SELECT sequence, idempotency_key, accepted, incident FROM package"
+        " LEFT JOIN incident_item USING (sequence)"
         " WHERE idempotency_key LIKE 'mesh %' AND sequence NOT IN"
         " (SELECT sequence FROM handheld_said WHERE sequence IS NOT NULL)"
     ).fetchall()
-    for sequence, key, accepted in rows:
+    for sequence, key, accepted, in_need in rows:
         # A program's own key may begin like that, too.
         if found := _KEY.fullmatch(key):
             db.execute(
@@ -188,6 +190,11 @@ def find_again(db: sqlite3.Connection) -> None:
                 " VALUES (?, ?, ?, ?)",
                 (found[1], int(found[2]), accepted, sequence),
             )
+            if in_need is not None:
+                db.execute(
+                    "INSERT OR IGNORE INTO handheld_sos VALUES (?, ?, ?, 0)",
+                    (in_need, found[1], int(in_need == sequence)),
+                )
 
 
 def spent(journal: Journal, day: str, handle: str, number: int) -> int:
@@ -276,14 +283,16 @@ def settle(number: int, **changed: object) -> Operation[None]:
     return store
 
 
-def arrived(number: int) -> Operation[None]:
-    """The person's radio has all of it; who has answered a part meanwhile has read it."""
+def arrived(number: int) -> Operation[bool]:
+    """The person's radio has all of it, which is no news of who has answered a part meanwhile, and
+    so read it; return whether it is."""
 
-    def store(db: sqlite3.Connection) -> None:
-        db.execute(
+    def store(db: sqlite3.Connection) -> bool:
+        cursor = db.execute(
             "UPDATE handheld_post SET state = 'on radio' WHERE number = ? AND state = 'waiting'",
             (number,),
         )
+        return cursor.rowcount == 1
 
     return store
 

@@ -46,21 +46,22 @@ def keep(
     )
 
 
-def kept(journal: Journal, *, since: float) -> list[tuple[bytes, float]]:
-    """Return what was kept of items that came since that lived time, and when, the oldest first."""
+def kept(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, float]]:
+    """Return what was kept of items that came since that lived time, the fingerprint of the item in
+    it, and when it came, the oldest first."""
     rows = journal.read(
-        "SELECT on_air, at FROM arrived WHERE on_air IS NOT NULL AND at > ?"
+        "SELECT on_air, digest, at FROM arrived WHERE on_air IS NOT NULL AND at > ?"
         " ORDER BY sos DESC, at DESC LIMIT ?",
         since,
         KEPT_ITEMS,
     )
     found, taken = [], 0
-    for envelope, at in rows:
+    for envelope, identity, at in rows:
         taken += len(envelope)
         if taken > KEPT_BYTES:
             break
-        found.append((bytes(envelope), float(at)))
-    return sorted(found, key=lambda each: each[1])
+        found.append((bytes(envelope), bytes(identity), float(at)))
+    return sorted(found, key=lambda each: each[2])
 
 
 def forget_kept(*, before: float) -> Operation[None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fieldagent.agent.journal import high_water, lived, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
-from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL
+from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL, UNSOUND
 from fieldagent.agent.journal.untouched import use_note
 from fieldagent.store.sqlite import connect, reader
 from fieldagent.store.trouble import is_damage, unusable
@@ -70,6 +70,7 @@ def damage(path: Path) -> str:
     try:
         with closing(reader(path)) as looker:
             _look_through(looker)
+            _see_that_all_is_sound(looker)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
@@ -90,6 +91,8 @@ def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connecti
         connection = connect(path, JOURNAL, checked=True)
         try:
             _see_that_all_is_there(connection)
+            if not as_left:
+                _see_that_all_is_sound(connection)
         except BaseException:
             connection.close()
             raise
@@ -186,6 +189,14 @@ def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
             columns = f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{name}')"
             if ours.execute(columns).fetchall() != connection.execute(columns).fetchall():
                 raise DamageFound(f"the table {name} is not as it was made")
+
+
+def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
+    for table, unsound in UNSOUND.items():
+        if connection.execute(f"SELECT 1 FROM {table} WHERE {unsound} LIMIT 1").fetchall():
+            raise DamageFound(f"the table {table} holds what nobody has written")
+    if alone := connection.execute("PRAGMA foreign_key_check").fetchone():
+        raise DamageFound(f"the table {alone[0]} holds what belongs to nothing")
 
 
 def _mend(path: Path, mark: HighWater, why: str) -> None:

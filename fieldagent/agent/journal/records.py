@@ -28,6 +28,10 @@ class DamagedPackage(Exception):
         self.sequence = sequence
 
 
+RELAYED = b"relayed "
+"""In what has arrived, before the fingerprint of an item: not that it came, but that it was
+relayed."""
+
 DAMAGED = Leg(Status.ERROR, "damaged")
 """How it ends."""
 

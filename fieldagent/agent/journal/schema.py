@@ -9,8 +9,10 @@ a view of that name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from fieldagent.package.package import Channel, CommandOutcome, Said, Status
+from fieldagent.package.reach import Rung
 from fieldagent.store.schema import Schema
 
 OUTBOUND = """
@@ -554,3 +556,32 @@ TABLES = "".join((
 STEPS: Mapping[int, str] = {}
 """SQL from each version to the next; 0.1.0 has 23. What a step adds stands in the tables, too."""
 JOURNAL = Schema(23, TABLES, STEPS)
+
+
+def _none_of(column: str, words: Iterable[object]) -> str:
+    return f"{column} NOT IN ({', '.join(repr(word) for word in words)})"
+
+
+_CHANNEL = _none_of("channel", map(str, Channel))
+_RUNG = _none_of("rung", map(int, Rung))
+UNSOUND = {
+    "package": _none_of("status", map(str, Status)),
+    "leg": f"{_CHANNEL} OR {_none_of('status', map(str, Status))}",
+    "story": _CHANNEL,
+    "intent": f"{_CHANNEL} OR NOT json_valid(pieces)",
+    "inbound": "NOT json_valid(body)",
+    "handover": _none_of("state", ("waiting", "handed", "dead")),
+    "dead_letter": _CHANNEL,
+    "incident": _none_of("state", map(str, Said)),
+    "incident_word": _none_of("says", map(str, Said)),
+    "reached": _RUNG,
+    "rung_owed": _RUNG,
+    "station_owed": _RUNG,
+    "command": f"{_CHANNEL} OR {_none_of('outcome', map(int, CommandOutcome))}"
+    f" OR {_none_of('state', ('accepted', 'begun', 'owed', 'answered'))}",
+    "person": "NOT (json_valid(handles) AND json_valid(members))",
+    "budget_day": "date(day) IS NULL",
+    "tally": f"what = 'latency' AND {_none_of('result', map(str, (0, *LATENCY_BOUNDS)))}",
+}
+"""Which rows of a table are of no program's. SQLite itself finds no flipped bit in a text: the one
+who reads it would fail over it, at every start."""

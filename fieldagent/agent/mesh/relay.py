@@ -12,13 +12,21 @@ from collections.abc import Collection
 
 from fieldagent.agent.journal import inbound, outbound, spending
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, Spent
+from fieldagent.agent.journal.records import RELAYED, Accepted, Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import day_at
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Item, Package, Parcel
+from fieldagent.package.package import (
+    SOS_PRIORITY,
+    Channel,
+    IncidentWord,
+    Item,
+    Location,
+    Package,
+    Parcel,
+)
 from fieldagent.package.reading import KINDS
-from fieldagent.package.writing import canonical, kind_of
+from fieldagent.package.writing import canonical, kind_of, sound
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.seldom import Seldom
@@ -30,8 +38,6 @@ log = logging.getLogger(__name__)
 WAITING_MAX = 200
 FOR_OTHERS = "others"
 """The channel under which the journal books credits that were promised to neighbours."""
-_RELAYED = b"relayed "
-"""Before the fingerprint of an item: not that it came, but that it was relayed."""
 
 
 class _Unpaid(NamedTuple):
@@ -112,7 +118,7 @@ class Relay:
             return None
         # Of the entry, as a neighbour without its journal uses its numbers anew.
         identity = fingerprint(entry)
-        request = _RELAYED + identity
+        request = RELAYED + identity
         if inbound.was_seen(db, -station, entry.sequence, request):
             return None
         channels = self._affordable(db, entry, now)
@@ -124,7 +130,7 @@ class Relay:
         inbound.mark_arrived(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)][1]
         package = Package(
-            item=item,
+            item=sound(item) if isinstance(item, Location) else item,
             channels=frozenset(channels),
             priority=priority,
             to=entry.to,

@@ -23,7 +23,17 @@ from fieldagent.agent.outbound.piggyback import Repeat
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback, goes_down
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Ack, Entry, Introduction, RelayRequest, SentBy, Source, decode
+from fieldagent.wire.envelope import (
+    Ack,
+    Entry,
+    Introduction,
+    RelayRequest,
+    SentBy,
+    Source,
+    decode,
+    fingerprint,
+)
+from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +106,12 @@ class Repeating:
     def _add_kept(self, lived: float) -> None:
         """What others sent before this kit was started anew: whoever was off is given it."""
         now = trio.current_time()
-        for envelope, came in on_air.kept(self._journal, since=lived - KEPT):
-            mark, entry = decode(envelope).entries
-            if not isinstance(mark.content, SentBy):
+        for envelope, identity, came in on_air.kept(self._journal, since=lived - KEPT):
+            found = _whole(envelope, identity)
+            if found is None:
                 continue
-            station, hops = mark.content.station, mark.content.transmissions
+            mark, entry = found
+            station, hops = mark.station, mark.transmissions
             if station == self._station:
                 # Of another kit under our number.
                 continue
@@ -216,3 +227,14 @@ class Repeating:
         lived = self._clock()
         for accepted in await self._journal.persist(lambda db: self._parcels.tell(db, lived)):
             self._intake.queue_relayed(accepted)
+
+
+def _whole(envelope: bytes, identity: bytes) -> tuple[SentBy, Entry] | None:
+    """Return how an item came, and it; None where it is not what came: the disk has damaged it."""
+    try:
+        match decode(envelope).entries:
+            case (Entry(content=SentBy() as mark), entry) if fingerprint(entry) == identity:
+                return mark, entry
+    except RemoteProtocolError:
+        pass
+    return None

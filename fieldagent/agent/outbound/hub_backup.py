@@ -163,31 +163,32 @@ def _dropped(journal: Journal) -> tuple[int, int]:
 
 
 def _got(journal: Journal, after: int) -> Inventory:
-    rows = tuple(
-        InventoryRow(
-            number,
-            # Nobody is 0: of one that is damaged nothing is asked for, and what is behind it is.
-            0 if (whole := _whole(copy)) is None else whole.origin,
-            sequence,
-            bytes(digest)[:DIGEST_BYTES],
-            max(0, int(journal.clock.date(received))),
-        )
-        for number, sequence, digest, copy, received in journal.read(
+    rows: list[InventoryRow] = []
+    place = max(after, _since(journal)[1])
+    while len(rows) < PAGE:
+        some = journal.read(
             "SELECT number, sequence, digest, copy, received FROM inbound"
             " WHERE copy IS NOT NULL AND number > ? ORDER BY number LIMIT ?",
-            *(max(after, _since(journal)[1]), PAGE),
+            *(place, PAGE - len(rows)),
         )
-    )
-    return Inventory(Direction.GOT, after, rows)
+        if not some:
+            break
+        place = some[-1][0]
+        for number, sequence, digest, copy, received in some:
+            if (envelope := _whole(copy)) is not None:
+                at = max(0, int(journal.clock.date(received)))
+                told = envelope.origin, sequence, bytes(digest)[:DIGEST_BYTES], at
+                rows.append(InventoryRow(number, *told))
+    return Inventory(Direction.GOT, after, tuple(rows))
 
 
 def _whole(copy: bytes) -> Envelope | None:
-    """Return what was kept of something that came; None where the disk has spoiled it."""
+    """None where the disk has damaged it: the link to the hub is not to end over that."""
     try:
-        found = decode(bytes(copy))
+        envelope = decode(bytes(copy))
     except RemoteProtocolError:
         return None
-    return found if found.entries else None
+    return envelope if envelope.entries and not envelope.not_understood else None
 
 
 _Copier = Callable[[Journal, int], Copy]
@@ -222,10 +223,9 @@ def _copy_got(journal: Journal, place: int) -> Copy:
     if place <= _since(journal)[1] or not rows:
         return Copy(place, b"")
     body = bytes(rows[0][0])
-    whole = _whole(body)
-    if whole is None:
+    if (envelope := _whole(body)) is None:
         return Copy(place, b"")
-    entry, *beside = whole.entries
+    entry, *beside = envelope.entries
     for each in beside:
         if isinstance(each.content, Source):
             whose = each.content

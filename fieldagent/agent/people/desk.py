@@ -26,7 +26,6 @@ Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that 
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import re
 import zlib
@@ -68,8 +67,8 @@ from fieldagent.package.package import (
     Person,
     Waypoint,
 )
-from fieldagent.package.reading import INT32, ITEMS, InvalidPackage, read_package
-from fieldagent.package.writing import canonical
+from fieldagent.package.reading import INT32
+from fieldagent.package.writing import sound
 from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
@@ -182,7 +181,7 @@ class Desk:
 
     async def _take_position(self, heard: FromHandheld, placed: Located) -> None:
         before = handhelds.handheld(self.journal, heard.handle)
-        where = _sound(placed.where)
+        where = sound(placed.where)
         now = self.journal.clock.date(self.journal.clock.now())
         fixed = where.timestamp.timestamp() if where.timestamp else now
         if before.fixed is not None and fixed < before.fixed <= now:
@@ -271,9 +270,9 @@ class Desk:
 
     async def _note_read(self, handle: str, packet: int) -> None:
         request = handhelds.answered(self.journal, handle, packet)
-        if request is not None and await self.journal.persist(handhelds.read(request)):
-            name = self.who(handle).name
-            await reading.mark(self.journal, self.inbox, request, name, waits=True)
+        if request is not None:
+            is_news, name = handhelds.read(request), self.who(handle).name
+            await reading.mark(self.journal, self.inbox, request, name, waits=True, once=is_news)
 
     async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
         text = said.text.strip()
@@ -321,7 +320,6 @@ class Desk:
         person = self.who(heard.handle)
         found = handhelds.handheld(self.journal, heard.handle)
         text = DISTRESS.sub("", said.text, count=1).strip()
-        is_first = incident.open_one(self.journal) is None
         radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
         # A tracker's position is on no incident's map: words say it.
         place = _in_words(found) if self.caveat else _roughly(found)
@@ -331,6 +329,7 @@ class Desk:
         standing = await self.intake.accept(package, _key(heard))
         number = incident.incident_of(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
+        is_first = number == standing.sequence
         if (where := _exactly(found)) is not None:
             position = _placed(person, where, priority=SOS_PRIORITY)
             # Taken back meanwhile, it is over: a position alone raises no other.
@@ -352,7 +351,6 @@ class Desk:
         elif key and said.key != key:
             await self._reply(heard, UNPROVED)
         else:
-            await self.journal.persist(handhelds.leave_sos(found.number, heard.handle))
             others = [each for each in there if each.handle != heard.handle]
             is_theirs = any(each.raised for each in there)
             over = is_theirs and all(each.called_off for each in others)
@@ -361,6 +359,8 @@ class Desk:
                 # Another's SOS may be heard next: no session is waited for.
                 ending = self.cancellation, self.intake, self.proof_keys, found.number
                 await call_off(self.journal, *ending, within=0.0)
+            # Last: where power fails before it is over, they may say so once more.
+            await self.journal.persist(handhelds.leave_sos(found.number, heard.handle))
             await self._reply(heard, CALLED_OFF if over else STAYS)
         await self._know(heard, None)
 
@@ -419,19 +419,6 @@ def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
 def _number(text: str) -> int:
     """Return a collapseKey that stands for it."""
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
-
-
-def _sound(where: Location) -> Location:
-    """Return a position without what no Package may hold, as the heights and years that a receiver
-    without a fix tells: what is read from the disk would be taken for damaged by them."""
-    try:
-        read_package(json.loads(canonical(Package(where))))
-    except InvalidPackage as wrong:
-        members = ITEMS["location"][2]
-        names = [each.pointer.rpartition("/")[2] for each in wrong.faults]
-        without: dict[str, Any] = {members[name].attribute: None for name in names}
-        return replace(where, **without)
-    return where
 
 
 def _exactly(found: Handheld) -> Location | None:

@@ -336,7 +336,9 @@ class MeshcorePeople:
             await self.say(heard.handle, why, self.new_number(), heard.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        return await self.say(handle, f"{sign} {words}", number)
+        # A reason may be long, and what the radio refuses would be tried before all else for ever.
+        text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
+        return await self.say(handle, text, number)
 
     async def _say(self, handle: str, key: bytes, text: str) -> TextOutcome:
         """By the path that the radio knows and, where nobody acknowledges that, to everybody."""

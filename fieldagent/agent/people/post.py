@@ -206,11 +206,14 @@ class Postman:
                     await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
                 return False
             await self.journal.persist(handhelds.settle(post.number, part=place + 1))
-        await self.journal.persist(handhelds.arrived(post.number))
-        if not post.request_id.startswith(OWN_WORDS):
-            name = self.who(post.handle).name
-            request = post.request_id.partition(" ")[0]
-            await reading.mark(self.journal, self.inbox, request, name, Rung.RADIO, waits=True)
+        is_there = handhelds.arrived(post.number)
+        if post.request_id.startswith(OWN_WORDS):
+            await self.journal.persist(is_there)
+            return True
+        name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]
+        # In one commit: nobody would be told later.
+        whose = self.journal, self.inbox, request, name
+        await reading.mark(*whose, Rung.RADIO, waits=True, once=is_there)
         return True
 
     def _note(self, handle: str, found: TextOutcome) -> bool:

@@ -231,7 +231,8 @@ class SmsCarrier:
         if not urgent and not self._affords(urgent=False):
             return False
         await self._outbox.fix_dates()
-        transmission = self._outbox.load(ENVELOPE_BYTES)
+        # The link may have come back meanwhile: nobody would give this back before it ends again.
+        transmission = self._outbox.load(ENVELOPE_BYTES) if self._ours else None
         if transmission is None:
             return False
         if transmission.urgent and transmission.tries and not self._affords(urgent=True):
@@ -259,6 +260,10 @@ class SmsCarrier:
         under_way = self._under_way[tag]
         await self._seat.purse.spend(1)
         self._show()
+        if self._under_way.get(tag) is not under_way:
+            # The link has come back: what it carries is not paid for.
+            await self._seat.purse.spend(-1)
+            return False
         sent = await modem.send(self._message(under_way.text))
         here = self._under_way.get(tag) is under_way  # the link may have come back meanwhile
         if sent.outcome is Outcome.NOT_SENT:

@@ -4,9 +4,11 @@ is asked for until the hub has it."""
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 from math import inf
 from pathlib import Path
@@ -198,6 +200,36 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
             assert on_air_journal.kept(late.journal, since=late.words.clock() - KEPT)
             await trio.sleep(KEPT)
             assert on_air_journal.kept(late.journal, since=late.words.clock() - KEPT) == []
+
+
+@pytest.mark.parametrize("damaged", ["x'ff'", "CAST(replace(on_air, 'full', 'fuel') AS BLOB)"])
+async def test_what_the_disk_has_damaged_of_others_is_given_to_nobody(
+    tmp_path: Path, clock: Any, damaged: str
+) -> None:
+    """What it was kept beside goes round all the same: nothing of this kit's had been repeated."""
+    async with on_air(tmp_path, count=3) as sky:
+        sky.nodes.unplug(sky.nodes.sockets[2])
+        async with AsyncExitStack() as stack:
+            kits = await team(stack, tmp_path, 2)
+            await kits[0].outcome(await kits[0].post(message={"content": "the hut is full"}))
+            await sos(kits[0])
+            await until(lambda: {"the hut is full", "help"} <= {*kits[1].messages()})
+            await kits[1].journal.commit(partial(spoil, damaged=damaged))
+        sky.nodes.plug(sky.nodes.sockets[2])
+        async with (
+            station(tmp_path, 2, tmp_path / "node-2"),
+            station(tmp_path, 3, tmp_path / "node-3") as late,
+        ):
+            await until(lambda: "help" in late.messages(), 600)
+            await trio.sleep(600)
+            assert not [each for each in late.messages() if each.startswith("the hut")]
+
+
+def spoil(db: sqlite3.Connection, damaged: str) -> None:
+    changed = db.execute(
+        f"UPDATE arrived SET on_air = {damaged} WHERE instr(on_air, CAST('hut' AS BLOB))"
+    )
+    assert changed.rowcount == 1
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -68,6 +68,59 @@ def test_a_damaged_row_is_never_transmitted(tmp_path: Path, column: str) -> None
         assert journal.execute("SELECT packages FROM loss").fetchall() == [(1,)]
 
 
+FIRST = "sequence = (SELECT number + 1 FROM beginning)"
+OF_NOBODY = {
+    "how it ended": f"UPDATE package SET status = 'Deliveref' WHERE {FIRST}",
+    "how it ended on a channel": f"UPDATE leg SET status = 'Deliveref' WHERE {FIRST}",
+    "the channel": f"UPDATE leg SET channel = 'Satellitg' WHERE {FIRST}",
+    "the channel in its history": "UPDATE story SET channel = 'Satellitg'",
+    "what is under way": "INSERT INTO intent VALUES ('Satellite', x'00', 0, 0, '[[1,0}]', 'm', 1)",
+    "how far it came": "INSERT INTO reached SELECT sequence, 0, 77, '', 1.0 FROM package",
+    "what is owed": "INSERT INTO rung_owed VALUES (0, 5, 77, '', 1, x'00000000')",
+    "what was said of an SOS": "INSERT INTO incident_word VALUES (1, 0, 5, 'ceen', '', '', 1.0, 1)",
+    "whose it is": "INSERT INTO incident_item VALUES (7, 5)",
+    "how long it took": "INSERT INTO tally VALUES ('latency', 'Satellite', 'q', 1, 1.0)",
+    "a dead letter": "INSERT INTO dead_letter (channel, body, reason, received)"
+    " VALUES ('Satellitg', x'00', '', 1.0)",
+    "a person": "INSERT INTO person VALUES ('user', 9, 'Anna', '[', '[]')",
+    "a command": "INSERT INTO command (number, verb, arguments, channel, came, state)"
+    " VALUES (3, 1, x'80', 'Satellite', 1.0, 'ansvered')",
+    "what came": "INSERT INTO inbound (request_id, sender, body, received)"
+    " VALUES ('r', '1', '{\"requestId\":\"r\"]', 1.0)",
+}
+"""A bit of a text has flipped that SQLite's own check passes over."""
+
+
+@pytest.mark.parametrize("what", OF_NOBODY)
+def test_a_word_that_nobody_has_written_stops_neither_the_start_nor_a_list(
+    tmp_path: Path, what: str
+) -> None:
+    accepted(tmp_path, "first", "second", "third")
+    with closing(sqlite3.connect(tmp_path / JOURNAL)) as journal:
+        when = f"(SELECT accepted FROM package WHERE {FIRST})"
+        for table in ("leg", "package"):
+            ends = f"UPDATE {table} SET status = 'Delivered', ended = {when} WHERE {FIRST}"
+            journal.execute(ends)
+        journal.execute(
+            "INSERT INTO story (sequence, channel, event, detail, at)"
+            f" SELECT sequence, channel, 'sent', '', 1.0 FROM leg WHERE {FIRST}"
+        )
+        journal.execute(OF_NOBODY[what])
+        journal.commit()
+    for _ in range(2):
+        with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+            listed = {
+                each["id"]: each for each in kit.call("GET", "/api/packages").body["packages"]
+            }
+            assert [listed[id_]["status"] for id_ in (1, 2, 3)] == ["Delivered", None, None]
+            for path in ("/api/package/1", "/api/sos", "/api/people", "/api/inbound", "/metrics"):
+                assert kit.call("GET", path).status == 200
+            assert kit.call("GET", "/api/commands").status == 200
+            (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
+            assert "holds what" in loss["text"] and loss["packages"] == 0
+            kit.kill()
+
+
 @pytest.mark.parametrize("bit", range(32))
 def test_a_flipped_bit_of_its_version_costs_nothing(tmp_path: Path, bit: int) -> None:
     """A later version is what a program of it has written beside the journal, too."""

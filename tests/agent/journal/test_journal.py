@@ -65,6 +65,40 @@ async def test_sixteen_callers_share_their_syncs(journal: Journal) -> None:
     assert journal.commits <= 320 / 8
 
 
+async def test_what_finds_no_room_while_it_is_in_memory_does_not_leave_it_there(
+    tmp_path: Path,
+) -> None:
+    """Two SOS at one moment find the disk full: the second is in memory already, and moved the
+    journal once more, from where it never came back to the disk."""
+    path = tmp_path / "journal.sqlite3"
+    journal = Journal(path, may_leave_disk=True)
+
+    def no_room_at_first(text: str) -> Callable[[sqlite3.Connection], None]:
+        tries: list[str] = []
+
+        def store(db: sqlite3.Connection) -> None:
+            tries.append(text)
+            if len(tries) == 1:
+                raise StoreFull("the disk is full")
+            remember(text)(db)
+
+        return store
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        for text in ("first", "second"):
+            await journal.commit_urgent(no_room_at_first(text))
+            assert journal.not_on_disk == "the disk is full"
+        await journal.return_to_disk(idle=lambda: True)
+        assert journal.not_on_disk == "" and journal.path == path
+        await journal.commit(remember("third"))
+        nursery.cancel_scope.cancel()
+    with closing(sqlite3.connect(path)) as disk:
+        rows = disk.execute("SELECT request_id FROM inbound ORDER BY number").fetchall()
+    assert rows == [("first",), ("second",), ("third",)]
+    journal.close()
+
+
 async def test_one_that_fails_does_not_take_the_others_with_it(journal: Journal) -> None:
     failures = []
 
@@ -305,7 +339,7 @@ async def main():
         for number in range(int(sys.argv[3])):
             await journal.commit(lambda db: db.execute(
                 "INSERT INTO inbound (request_id, sender, body, received)"
-                " VALUES (?, '1', ?, 0)", (str(number), "x" * 200)))
+                " VALUES (?, '1', ?, 0)", (str(number), '"' + "x" * 200 + '"')))
             print(number, flush=True)
         sys.stdin.read()
 trio.run(main)

@@ -6,9 +6,15 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.high_water import HighWater
+from fieldagent.agent.journal.records import RELAYED
 from fieldagent.agent.journal.rescue.mending import mend
 from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.agent.mesh.relay import enter
+from fieldagent.package.package import Channel, Message, Package
 from fieldagent.store.sqlite import connect
 
 
@@ -29,3 +35,35 @@ def test_an_sos_that_waits_belongs_to_the_incident_that_it_raised_though_that_is
     with closing(sqlite3.connect(new)) as saved:
         assert saved.execute("SELECT * FROM incident_item").fetchall() == [(7, 7)]
         assert saved.execute("SELECT number, state FROM incident").fetchall() == [(7, "closed")]
+
+
+NEIGHBOUR, RAISED, NUMBER = 77, 40, 42
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known: bool) -> None:
+    """The row that says whose it is is lost. Where nothing else tells that, it ends, and goes once
+    more when its kit asks again."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    package = Package(Message("help"), channels=frozenset({Channel.SATELLITE}), priority=100)
+    with closing(connect(old, JOURNAL, checked=True)) as db:
+        entered = enter(db, package, b"identity", 1.0, None, 1.0)
+        outbound.enter_relayed(db, entered.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)
+        db.execute("DELETE FROM carried")
+        db.execute(
+            "INSERT INTO heard_incident VALUES (?, ?, 'open', 1, 1, '')", (NEIGHBOUR, RAISED)
+        )
+        if is_known:
+            inbound.mark_arrived(db, -NEIGHBOUR, NUMBER, RELAYED + b"identity", 1.0, sos=True)
+    said = mend(old, new, HighWater(entered.sequence), "a row is lost", "old.bad")
+    with closing(sqlite3.connect(new)) as saved:
+        carried = saved.execute("SELECT * FROM carried").fetchall()
+        ends = saved.execute("SELECT status, reason FROM leg").fetchall()
+        assert saved.execute("SELECT * FROM incident").fetchall() == []
+        assert saved.execute("SELECT * FROM incident_item").fetchall() == []
+    if is_known:
+        assert carried == [(entered.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)]
+        assert ends == [(None, "")]
+    else:
+        assert (carried, ends) == ([], [("Error", "damaged")])
+        assert f"damaged and not sent: {-entered.sequence}" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from functools import partial
 from pathlib import Path
 
@@ -114,19 +115,24 @@ async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
         assert whole.entries[1].content == Contact(phone="+41791234567")
 
 
-async def test_what_the_disk_has_spoiled_keeps_back_nothing_behind_it(tmp_path: Path) -> None:
-    """A link that broke at it would break at each question."""
+async def test_a_copy_that_the_disk_has_damaged_costs_that_alone(tmp_path: Path) -> None:
+    """The link had ended over it, and as often as the hub asked."""
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.holding()
-        for number in (9, 10):
+        for number in range(1, PAGE + 3):
             await get(k, number)
-        spoil = "UPDATE inbound SET copy = x'ff00' WHERE sequence = 9"
-        await k.journal.persist(lambda db: db.execute(spoil))
-        spoiled, whole = (await listed(backup, GOT)).rows
-        assert (spoiled.origin, whole.origin) == (0, 5)
-        assert await copy_of(backup, GOT, spoiled.place) == b""
-        assert decode(await copy_of(backup, GOT, whole.place)).origin == 5
+
+        def spoil(db: sqlite3.Connection) -> None:
+            for place, copy in ((2, "x'ff'"), (3, "substr(copy, 1, 9)"), (4, "x'8500'")):
+                db.execute(f"UPDATE inbound SET copy = {copy} WHERE number = {place}")
+
+        await k.journal.commit(spoil)
+        first = await listed(backup, GOT)
+        assert [row.number for row in first.rows] == [1, *range(5, PAGE + 3)]
+        for place in (2, 3, 4):
+            assert await copy_of(backup, GOT, place) == b""
+        assert await copy_of(backup, GOT, 5)
 
 
 async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:

@@ -574,6 +574,39 @@ async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) ->
         assert [(each.handle, each.number) for each in handhelds.told_of(journal)] == [(ADA, 5)]
 
 
+async def test_an_sos_that_was_stored_as_power_failed_is_taken_back_by_who_raised_it(
+    tmp_path: Path,
+) -> None:
+    """That it is theirs is another commit: they were told that none of theirs is open."""
+    async with bench(tmp_path) as there:
+        await there.say("SOS fallen")
+        journal = there.kit.journal
+        await journal.persist(lambda db: db.execute("DELETE FROM handheld_said") and None)
+        await journal.persist(lambda db: db.execute("DELETE FROM handheld_sos") and None)
+        await journal.persist(handhelds.find_again)
+        await there.say("SOS CANCEL")
+        assert incident.open_one(journal) is None
+        assert there.answers()[-1].startswith("Your SOS is called off")
+
+
+async def test_who_takes_it_back_may_say_so_again_where_power_failed_before_it_was_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut(*_: Any) -> None:
+        raise NotOnDisk("cut")
+
+    async with bench(tmp_path) as there:
+        await there.say("SOS fallen")
+        with monkeypatch.context() as broken:
+            broken.setattr("fieldagent.agent.outbound.cancel.Cancellation.call_off", cut)
+            with pytest.raises(NotOnDisk):
+                await there.say("SOS CANCEL")
+        assert incident.open_one(there.kit.journal) is not None
+        await there.say("SOS CANCEL")
+        assert incident.open_one(there.kit.journal) is None
+        assert there.answers()[-1].startswith("Your SOS is called off")
+
+
 @pytest.mark.parametrize("key", ["mesh bridge", "mesh bridge 7b", "MESH"])
 async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, key: str) -> None:
     """A start looks through them: the part that serves people's radio had failed at each."""

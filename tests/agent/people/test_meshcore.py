@@ -260,6 +260,18 @@ async def test_a_sign_is_a_text(tmp_path: Path) -> None:
         assert there.radio(ADA)._stored[-1].text == "📥 on the kit's disk («hello»)"
 
 
+async def test_a_sign_with_a_long_reason_is_cut_to_what_the_radio_takes(tmp_path: Path) -> None:
+    """It was refused each time, and all that was for the same person waited behind it."""
+    reason = "адресата немає в каталозі"
+    async with bench(tmp_path) as there, opened(there) as people:
+        words = f"given up: Satellite: {', '.join([reason] * 5)} («привіт»)"
+        outcome = await people.react(there.radio(ADA).key.hex(), 1, "❌", words)
+        assert outcome == TextOutcome(True, "")
+        text = there.radio(ADA)._stored[-1].text
+        assert text.startswith(f"❌ given up: Satellite: {reason}")
+        assert wire.TEXT_BYTES - 4 < len(text.encode()) <= wire.TEXT_BYTES
+
+
 async def test_a_reply_that_is_lost_is_tried_with_the_same_time(
     tmp_path: Path, hasty: None
 ) -> None:

@@ -10,9 +10,12 @@ import pytest
 import trio
 
 from fieldagent.agent.journal import handhelds, inbound
-from fieldagent.agent.people.contract import PeopleRadio, TextOutcome
+from fieldagent.agent.people.contract import FromHandheld, PeopleRadio, Spoken, TextOutcome
+from fieldagent.agent.people.desk import Desk
 from fieldagent.agent.people.directory import Holder
 from fieldagent.agent.people.post import Absence, Postman
+from fieldagent.agent.people.toll import Toll
+from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.package.package import Message
 from fieldagent.package.reach import Rung
 from fieldagent.store.group import StoreFull
@@ -95,6 +98,47 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
             nursery.cancel_scope.cancel()
         (owed,) = inbound.rungs_owed(kit.journal)
         assert (owed.rung, owed.text) == (Rung.RADIO, ADA)
+
+
+@pytest.mark.parametrize("rung", [Rung.RADIO, Rung.READ])
+async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rung: Rung
+) -> None:
+    """That the text arrived, or was read, was noted before: who sent it was told never more."""
+
+    async def once_more(kit: kits.Kit) -> None:
+        if rung is Rung.RADIO:
+            postman = Postman(kit.journal, kit.inbox, of_nobody, Absence())
+            await postman.run(cast(PeopleRadio, Radio(TextOutcome(True, ""))))
+        else:
+            await kit.journal.persist(handhelds.note_packet(1, 77))
+            sign = Spoken("👍", direct=True, answers=77, reaction=True)
+            others = kit.journal, kit.intake, kit.cancellation, kit.inbox
+            desk = Desk(
+                *others, Toll(kit.journal, kit.outboxes), PeopleSettings(port="nowhere"), []
+            )
+            await desk.take(FromHandheld(ADA, next(numbers), sign))
+
+    def cut(*what: Any) -> bool:
+        raise RuntimeError("power fails")
+
+    numbers = count(1)
+    async with kits.kit(tmp_path) as kit:
+        await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
+        ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
+        await kit.journal.persist(handhelds.post(ADA, request, "hello", 0.0, 1e12))
+        with monkeypatch.context() as broken:
+            broken.setattr(inbound, "owe_rung", cut)
+            with pytest.raises((RuntimeError, BaseExceptionGroup)):
+                await once_more(kit)
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
+            nursery.start_soon(once_more, kit)
+            while not inbound.rungs_owed(kit.journal):
+                await kit.journal.news()
+            nursery.cancel_scope.cancel()
+        (owed,) = inbound.rungs_owed(kit.journal)
+        assert (owed.rung, owed.text) == (rung, ADA)
 
 
 def is_left(journal: Any) -> bool:

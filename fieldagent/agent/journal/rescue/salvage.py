@@ -15,9 +15,10 @@ from dataclasses import field
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.records import DAMAGED, LANE, crc_of
+from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, crc_of
+from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.package.delivery import Leg, terminal_status
-from fieldagent.package.package import SOS_PRIORITY, Channel, Said, Status
+from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
 from fieldagent.package.reading import InvalidPackage, read_package
 from fieldagent.store.pages import Pages, Row, Value
 from fieldagent.system.lazy_dataclass import dataclass
@@ -115,6 +116,9 @@ class _Table:
                 return None
             row[name] = value
         allowed = STATES.get(self.name, {})
+        if self.name == found.table == "package" and row["status"] not in allowed["status"]:
+            # How it stands on its channels tells how it ended.
+            row["status"] = None
         return row if all(row[name] in values for name, values in allowed.items()) else None
 
 
@@ -173,6 +177,7 @@ class _Salvage:
     def mend(self, before: HighWater, saved: Saved) -> None:
         """Make one of what was found, and tell what could not be."""
         db = self._db
+        self._drop_unsound()
         known = {sequence for (sequence,) in db.execute("SELECT sequence FROM package")}
         saved.packages = len(known)
         orphans = {
@@ -184,20 +189,33 @@ class _Salvage:
             saved.damaged.append(self._end(sequence))
         self._mend_legs(known)
         self._mend_payloads(saved)
-        for table in (
-            "leg",
-            "receipt",
-            "story",
-            "incident_item",
-            "carried",
-            "fragment_held",
-            "undated",
-        ):
-            db.execute(f"DELETE FROM {table} WHERE sequence NOT IN (SELECT sequence FROM package)")
+        self._mend_carried(saved)
+        self._drop_orphans()
         self._mend_incident()
         self._number_on(before, saved)
         waiting = "SELECT count(DISTINCT sequence) FROM leg WHERE status IS NULL"
         ((saved.waiting,),) = db.execute(waiting)
+
+    def _drop_unsound(self) -> None:
+        for table, unsound in UNSOUND.items():
+            if table == "package":
+                continue
+            gone = self._db.execute(f"DELETE FROM {table} WHERE {unsound}").rowcount
+            if table == "person" and gone:
+                # The hub tells it anew to who has none.
+                self._db.execute("DELETE FROM directory")
+
+    def _drop_orphans(self) -> None:
+        db = self._db
+        for table in self._tables:
+            for _, _, parent, column, *_ in db.execute(
+                f"PRAGMA foreign_key_list({table})"
+            ).fetchall():
+                columns = db.execute(f"PRAGMA table_info({parent})").fetchall()
+                (key,) = (name for _, name, *_, is_key in columns if is_key)
+                db.execute(
+                    f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
+                )
 
     def _end(self, sequence: int) -> int:
         """A Package of which too little is left; what is left is kept for a look."""
@@ -223,11 +241,7 @@ class _Salvage:
             self._db.execute(
                 "INSERT OR IGNORE INTO leg (sequence, channel) VALUES (?, ?)", (sequence, channel)
             )
-        self._db.execute(
-            "UPDATE leg SET status = ?, reason = ?, ended = ? WHERE sequence = ?"
-            " AND status IS NULL",
-            (DAMAGED.status, DAMAGED.reason, self._now, sequence),
-        )
+        self._end_damaged(sequence)
         return id_
 
     def _mend_legs(self, known: set[int]) -> None:
@@ -252,22 +266,70 @@ class _Salvage:
             " AND sequence IN (SELECT sequence FROM package WHERE status IS NOT 'Error')"
         )
         over = db.execute(
-            "SELECT sequence FROM package WHERE status IS NULL AND sequence NOT IN"
-            " (SELECT sequence FROM leg WHERE status IS NULL)"
+            "SELECT sequence FROM package WHERE status IS NULL AND sequence IN"
+            " (SELECT sequence FROM leg WHERE status IS NOT NULL)"
         ).fetchall()
         for (sequence,) in over:
             rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
-            status = terminal_status(Leg(Status(each)) for (each,) in rows)
+            status = terminal_status(Leg(each and Status(each)) for (each,) in rows)
             db.execute(
-                "UPDATE package SET status = ?, ended = ? WHERE sequence = ?",
-                (status, self._now, sequence),
+                "UPDATE package SET status = ?, ended = coalesce(ended, ?) WHERE sequence = ?",
+                (status, None if status is None else self._now, sequence),
+            )
+
+    def _mend_carried(self, saved: Saved) -> None:
+        """Whose a neighbour's is, stands also where it was noted that it is relayed. As our own it
+        would say that this kit is in need: what tells no more whose it is ends, and goes once more
+        when its kit asks again."""
+        db = self._db
+        marks = {
+            bytes(digest)[len(RELAYED) :]: (-station, number)
+            for station, number, digest in db.execute(
+                "SELECT origin, sequence, digest FROM arrived WHERE substr(digest, 1, ?) = ?",
+                (len(RELAYED), RELAYED),
+            )
+        }
+        lost = db.execute(
+            "SELECT sequence, digest, body, status FROM package WHERE id = -sequence AND crc <> 0"
+            " AND sequence NOT IN (SELECT sequence FROM carried)"
+        ).fetchall()
+        for sequence, digest, body, status in lost:
+            package = read_package(json.loads(body))
+            if digest in marks:
+                station, number = marks[digest]
+                raised = self._raised_by(station, number) if package.sos else number
+                db.execute(
+                    "INSERT INTO carried VALUES (?, ?, ?, ?)",
+                    (sequence, station, number, number - raised),
+                )
+            elif _leads_to_hub(package):
+                saved.damaged += [-sequence] if status is None else []
+                self._end_damaged(sequence)
+
+    def _raised_by(self, station: int, number: int) -> int:
+        """Return the number of the item that raised the incident of another's item."""
+        ((raised,),) = self._db.execute(
+            "SELECT max(number) FROM heard_incident WHERE station = ? AND number <= ?",
+            (station, number),
+        )
+        return number if raised is None else int(raised)
+
+    def _end_damaged(self, sequence: int) -> None:
+        ended = {"status": DAMAGED.status, "at": self._now, "sequence": sequence}
+        told = {"leg": ", reason = :reason", "package": ""}
+        for table, reason in told.items():
+            self._db.execute(
+                f"UPDATE {table} SET status = :status, ended = :at{reason}"
+                " WHERE sequence = :sequence AND status IS NULL",
+                ended | {"reason": DAMAGED.reason},
             )
 
     def _mend_incident(self) -> None:
         """What waits as an SOS belongs to one, though the row that says so is lost."""
         waits = self._db.execute(
             "SELECT sequence FROM leg WHERE status IS NULL AND priority >= ? AND sequence NOT IN"
-            " (SELECT sequence FROM incident_item UNION SELECT sequence FROM carried)"
+            " (SELECT sequence FROM incident_item UNION SELECT sequence FROM package"
+            " WHERE id = -sequence)"
             " GROUP BY sequence ORDER BY sequence",
             (SOS_PRIORITY,),
         ).fetchall()
@@ -320,6 +382,12 @@ class _Salvage:
             "INSERT INTO forgotten VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET id = max(id, ?1)",
             (before.id,),
         )
+
+
+def _leads_to_hub(package: Package) -> bool:
+    """Return whether one that nobody here has posted is a neighbour's: what goes down to one goes
+    by radio, and a parcel is a kit's own answer as often."""
+    return package.channels != frozenset({Channel.RADIO}) and not isinstance(package.item, Parcel)
 
 
 TOLD = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "expires", "dated")

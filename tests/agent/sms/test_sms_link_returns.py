@@ -1,0 +1,116 @@
+"""The IP link comes back at one moment or other while an SMS is made ready."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.contract import (
+    ChannelLink,
+    LinkState,
+    Outbox,
+    Reception,
+    Transmission,
+)
+from fieldagent.agent.channels.ip_turn import IpTurn
+from fieldagent.agent.sms.arrivals import Found
+from fieldagent.agent.sms.carrier import SmsCarrier, SmsSeat
+from fieldagent.agent.sms.contract import SmsModem
+from fieldagent.agent.sms.settings import SmsSettings
+from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.sms_modem import Sent
+from fieldagent.wire.sms_pdu import Submit
+from tests.processes import PATIENCE
+
+
+class OneToSend:
+    """An outbox with one Package, a purse, and a modem; the link comes back at `moment`."""
+
+    def __init__(self, moment: str) -> None:
+        self.moment, self.turn = moment, IpTurn()
+        self.waits, self.spent_on, self.sent = 1, 0, 0
+
+    async def _pass(self, moment: str) -> None:
+        if moment == self.moment:
+            self.turn.note(linked=True)
+            self.moment = ""
+        await trio.testing.wait_all_tasks_blocked()
+
+    # As an outbox.
+
+    def fit(self, carriage: Any) -> None:
+        pass
+
+    async def ready(self, *, urgent: bool = False) -> None:
+        if urgent or not self.waits:
+            await trio.sleep_forever()
+
+    async def fix_dates(self) -> None:
+        await self._pass("its date is fixed")
+
+    def load(self, capacity: int) -> Transmission | None:
+        self.waits -= 1
+        return Transmission(1, b"envelope", urgent=False, tries=0)
+
+    async def release(self, *_: object, **__: object) -> None:
+        self.waits += 1
+
+    # As a purse.
+
+    def left(self, *, urgent: bool = False) -> int | None:
+        return None
+
+    def spent(self) -> int:
+        return self.spent_on
+
+    async def spend(self, count: int) -> None:
+        self.spent_on += count
+        await self._pass("it is booked")
+
+    # As a modem.
+
+    look_soon, arrived, lost, crowded = 30.0, False, None, False
+    news = trio.Event()
+
+    async def send(self, message: Submit) -> Sent:
+        self.sent += 1
+        return Sent(Outcome.SENT)
+
+    async def stored(self) -> Found:
+        return Found([], [])
+
+    async def look(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("moment", ["its date is fixed", "it is booked"])
+async def test_what_the_link_can_carry_is_given_back_and_not_paid_for(
+    tmp_path: Path, moment: str
+) -> None:
+    one = OneToSend(moment)
+    link = ChannelLink()
+    link.state = LinkState.READY
+    seat = SmsSeat(
+        SmsSettings(hub_number="+41790000001", after=0),
+        bytes(32),
+        cast(Outbox, one),
+        cast(Reception, None),
+        ChannelLink(),
+        one.turn,
+        one,
+        tmp_path,
+        link,
+    )
+    carrier = SmsCarrier(seat)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(carrier.give_way)
+        nursery.start_soon(carrier.work, cast(SmsModem, one))
+        with trio.fail_after(PATIENCE):
+            await one.turn.changed()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert (one.waits, one.spent_on, one.sent) == (1, 0, 0)
