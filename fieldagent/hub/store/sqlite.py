@@ -242,7 +242,7 @@ class SqliteStore:
     def back_up(self, target: Path) -> None:
         """A copy as of one moment, whole on its disk before it has that name, also while a hub
         writes. Raises OSError, sqlite3.Error."""
-        new = target.with_name(f"{target.name}.new")
+        new = target.parent / f"{target.name}.new"
         try:
             copy_whole(self._reader, new)
             os.link(new, target)  # unlike a rename, it replaces nothing
