@@ -104,7 +104,7 @@ def _check_sources(addresses: Sequence[str]) -> None:
         try:
             with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probing:
                 probing.bind((address, 0))
-        except OSError:
+        except (OSError, UnicodeError):
             raise _NotBegun(f"--source {address} is no address of this machine", USAGE) from None
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from math import inf
 from random import Random
 
+from fieldagent.simulator.base_camp import BaseCamp
+from fieldagent.simulator.companion import SimulatedCompanion
+from fieldagent.simulator.gateway import SimulatedGateway
+from fieldagent.simulator.imt_modem import SimulatedImtModem
 from fieldagent.simulator.lora import LoraAir
 from fieldagent.simulator.meshtastic import EU_868, SimulatedMeshtastic
+from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.simulator.rnode import SimulatedRnode
+from fieldagent.wire import meshcore_companion as companion
 from fieldagent.wire import meshtastic, rnode
+from fieldagent.wire.meshcore_companion import CompanionCommand
 from fieldagent.wire.rnode import RnodeCommand, RnodeError
 
 SET = (
@@ -50,3 +57,24 @@ def test_a_radio_whose_region_is_taken_away_goes_on_once_it_is_back() -> None:
     radio.receive_data(who, 1.0)
     radio.tick(radio.deadline)
     assert len(air.flights) == 1
+
+
+def test_a_name_that_is_too_long_is_cut_as_the_firmware_does() -> None:
+    air = LoraAir(Random(1))
+    radio = SimulatedCompanion(1, air, air.random)
+    long = "Grüße vom Gipfel " * 20
+    for command, body in (
+        (CompanionCommand.SET_NAME, long.encode()),
+        (CompanionCommand.APP_START, bytes(7)),
+    ):
+        frame = companion.frame(bytes([command]) + body[:290], companion.TO_RADIO)
+        radio.receive_data(frame, 0.0)
+    assert radio.data_to_send().endswith("Grüße vom Gipfel Grüße vom ".encode())
+
+
+def test_a_9704_answers_a_request_that_lacks_a_member() -> None:
+    gateway = SimulatedGateway(lambda line: None, MtQueue(), BaseCamp(print, MtQueue()))
+    modem = SimulatedImtModem(gateway)
+    for body in ("{}", "[]", '{"active_version": 1}'):
+        modem.receive_data(f"PUT apiVersion {body}\r".encode())
+    assert modem.data_to_send().count(b"407 apiVersion") == 2
