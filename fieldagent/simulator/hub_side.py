@@ -112,7 +112,7 @@ class HubSide:
         try:
             with trio.move_on_after(PATIENCE):
                 request = read_mobile_terminated(await receive(stream))
-            with trio.move_on_after(PATIENCE + self.faults.late):
+            with waits.move_on_after(PATIENCE + self.faults.late):
                 await self._answer(rung, stream, request)
         except (trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"an MT request could not be read: {error}")
