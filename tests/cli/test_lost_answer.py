@@ -8,11 +8,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from fieldagent.kit.local_http import explain
-from tests.processes import MODULE, PATIENCE, free_port
+from tests.processes import MODULE, PATIENCE, agent, free_port
 
 
 @contextmanager
@@ -70,3 +71,12 @@ def test_an_error_in_somebody_elses_form_is_told(errors: object) -> None:
     """As a proxy or a gateway before the hub answers."""
     body = json.dumps({"detail": "no upstream", "errors": errors}).encode()
     assert explain(502, body) == "no upstream"
+
+
+@pytest.mark.parametrize("named", ["ä", "a b", "../packages", "x?y", "\udcff", "a\nb"])
+def test_what_is_no_request_id_is_unknown_to_the_agent(tmp_path: Path, named: str) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        for words in (("inbound", "read", named), ("inbound", "replay", named)):
+            done = fieldagent(kit.port, *words)
+            assert (done.returncode, done.stdout) == (65, "")
+            assert "gives no answer" not in done.stderr and "Traceback" not in done.stderr
