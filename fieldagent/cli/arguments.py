@@ -23,7 +23,10 @@ from fieldagent.cli.subcommand import (
     command,
     count,
     duration,
+    port,
     positive,
+    seconds,
+    whole,
 )
 from fieldagent.system.exit_codes import MEANINGS, USAGE
 
@@ -101,7 +104,7 @@ def _add_config(parser: CommandParser) -> None:
 
 
 def _add_local(parser: CommandParser) -> None:
-    parser.add_argument("--port", type=int, default=9091, help="port of the agent (9091)")
+    parser.add_argument("--port", type=port, default=9091, help="port of the agent (9091)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -115,14 +118,16 @@ def _add_demo(commands: Subparsers) -> None:
     demo = command(
         commands, "demo", ("cli.demo", "demo"), "simulated modem, agent and a printing hook in one"
     )
-    demo.add_argument("--port", type=int, default=9091, help="port of the agent (9091)")
+    demo.add_argument("--port", type=port, default=9091, help="port of the agent (9091)")
     demo.add_argument("--hub", action="store_true", help="a hub with a console, too")
     demo.add_argument(
         "--team", type=_team, metavar="N", help="2 to 8 kits that hear each other, instead"
     )
-    demo.add_argument("--loss", type=int, default=10, help="of a team: per cent of packets (10)")
-    demo.add_argument("--hub-port", type=int, default=9443, help="its port (9443)")
-    demo.add_argument("--latency", type=float, default=2.0, help="seconds a session takes (2)")
+    demo.add_argument(
+        "--loss", type=whole(0, 99), default=10, help="of a team: per cent of packets (10)"
+    )
+    demo.add_argument("--hub-port", type=port, default=9443, help="its port (9443)")
+    demo.add_argument("--latency", type=seconds, default=2.0, help="seconds a session takes (2)")
     demo.add_argument("-v", "--verbose", action="store_true", help="log every step")
 
 
@@ -230,15 +235,13 @@ def _add_track(commands: Subparsers) -> None:
     track.add_argument(
         "--gpsd", default="127.0.0.1:2947", metavar="HOST:PORT", help="(127.0.0.1:2947)"
     )
-    for name, seconds, what in (
+    for name, unless, what in (
         ("interval", 1800.0, "seconds between two positions at rest"),
         ("moving-interval", 300.0, "seconds between two in motion"),
         ("distance", 500.0, "metres after which another is due"),
         ("satellite-factor", 4.0, "how many times coarser while only satellite is up"),
     ):
-        track.add_argument(
-            f"--{name}", type=positive, default=seconds, help=f"{what} ({seconds:g})"
-        )
+        track.add_argument(f"--{name}", type=positive, default=unless, help=f"{what} ({unless:g})")
     track.add_argument(
         "--collapse-key", type=int, default=2947, help="a newer position replaces (2947)"
     )
@@ -438,10 +441,10 @@ def _add_trial(parser: CommandParser) -> None:
     _add_place(parser, "--config", "/etc/fieldagent/agent.properties", "settings of the agent")
     _add_place(parser, "--state", "/var/lib/fieldagent-update", "folder of what is tried")
     parser.add_argument(
-        "--within", type=float, default=15, metavar="MINUTES", help="for all to work again (15)"
+        "--within", type=positive, default=15, metavar="MINUTES", help="for all to work again (15)"
     )
     parser.add_argument(
-        "--steady", type=float, default=30, metavar="SECONDS", help="to run in one piece (30)"
+        "--steady", type=seconds, default=30, metavar="SECONDS", help="to run in one piece (30)"
     )
     parser.add_argument(
         "--go-on", action="store_true", help="for the unit: take what steps are left"

@@ -12,7 +12,7 @@ from fieldagent.system.log_lines import complain
 def ask_password(what: str = "Password") -> str:
     """On a terminal twice, and a line of standard input elsewhere."""
     if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
+        return sys.stdin.readline().rstrip("\r\n")
     first = getpass.getpass(f"{what}: ")
     if first != getpass.getpass("Again: "):
         complain("the two are not the same")

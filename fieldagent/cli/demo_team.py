@@ -17,7 +17,8 @@ import trio
 from fieldagent.agent import agent
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.cli.kit.run import ended
-from fieldagent.system.log_lines import start_logging
+from fieldagent.system.exit_codes import USAGE
+from fieldagent.system.log_lines import complain, start_logging
 from fieldagent.system.signals import Asks
 from fieldagent.system.terminal import escaped
 
@@ -40,6 +41,10 @@ Ctrl-C ends the team.
 def demo_team(given: argparse.Namespace) -> int:
     """Run `given.team` kits on one air over UDP, in a folder that is removed at the end, until
     stopped."""
+    most = 65_536 - given.team
+    if given.port > most:
+        complain(f"--port: {given.team} kits take as many ports from that on: {most} at the most")
+        return USAGE
     start_logging(given.verbose)
     air = f"udp://127.255.255.255:{_free_port()}"
     with tempfile.TemporaryDirectory(prefix="fieldagent-team-") as directory:

@@ -53,7 +53,7 @@ def _plans(path: Path, given: argparse.Namespace) -> list[tuple[str, DrillPlan]]
         if given.against:
             plans.append((given.against, read_plan(changed(values, given.against))))
     except OSError as error:
-        raise _NotRun(f"{path}: {reason_of(error)}", MISSING) from None
+        raise _NotRun(reason_of(error), MISSING) from None
     except UnicodeDecodeError:
         raise _NotRun(f"{path}: it is no text", USAGE) from None
     except BadPlan as bad:
@@ -103,4 +103,4 @@ def _tell(given: argparse.Namespace, drills: list[tuple[str, list[Run]]]) -> Non
     try:
         given.out.write_text(text)
     except OSError as error:
-        raise _NotRun(f"--out {given.out}: {reason_of(error)}", IO_FAILED) from None
+        raise _NotRun(f"--out {reason_of(error)}", IO_FAILED) from None

@@ -8,12 +8,13 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import trio
 
+from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.commands import BadCommand, Bench, obey
 from fieldagent.simulator.gateway import SimulatedGateway
@@ -23,9 +24,12 @@ from fieldagent.simulator.imt_commands import obey as obey_imt
 from fieldagent.simulator.imt_modem import SimulatedImtModem
 from fieldagent.simulator.imt_port import ImtPort
 from fieldagent.simulator.mt_queue import MtQueue
-from fieldagent.simulator.pty_port import PtyPort
+from fieldagent.simulator.pty_port import NoLine, PtyPort
 from fieldagent.simulator.sbd_modem import SimulatedModem
-from fieldagent.system.exit_codes import OK, USAGE
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.exit_codes import OK, TAKEN, USAGE
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import WrongProperty, endpoint
 from fieldagent.system.terminal import escaped
 from fieldagent.wire import imt
 from fieldagent.wire.credit import by_bytes
@@ -52,20 +56,32 @@ def satellite(given: argparse.Namespace) -> int:
         link = given.link or Path(directory) / "modem"
         masters = [bytes.fromhex(given.key)] if given.key else []
         if given.kind == "imt":
-            trio.run(_run_imt, build_imt(link, given.imei, given.latency, masters))
-            return OK
+            imt_bench = build_imt(link, given.imei, given.latency, masters)
+            return until_stopped(partial(_run_imt, imt_bench))
         hub = _endpoint(given.hub) if given.hub else None
         bench = build(link, given.imei, given.latency, masters, hub)
-        trio.run(_run, bench, given.mt_port)
-    return OK
+        return until_stopped(partial(_run, bench, given.mt_port))
+
+
+def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
+    """Run it; where a port of its cannot be there, say why and return an exit code."""
+    try:
+        trio.run(simulate)
+    except* (NoLine, ListenFailed) as group:
+        error = first_error(group)
+        complain(escaped(str(error)))
+        code = TAKEN if isinstance(error, PortTaken) else USAGE
+    else:
+        code = OK
+    return code
 
 
 def _endpoint(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
-        print(f"fieldagent: --hub takes HOST:PORT, not {text!r}", file=sys.stderr)
-        raise SystemExit(USAGE)
-    return host, int(port)
+    try:
+        return endpoint(text)
+    except WrongProperty as wrong:
+        complain(escaped(f"--hub {wrong}"))
+        raise SystemExit(USAGE) from None
 
 
 def build(

@@ -84,7 +84,9 @@ def _tokens(given: argparse.Namespace) -> list[str]:
     try:
         tokens = read_tokens(given.tokens.read_text())
     except (NoTokens, OSError, UnicodeDecodeError) as error:
-        why = "it is no text" if isinstance(error, UnicodeDecodeError) else reason_of(error)
+        if isinstance(error, OSError):
+            raise _NotBegun(f"--tokens {reason_of(error)}", USAGE) from None
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
         raise _NotBegun(f"--tokens {given.tokens}: {why}", USAGE) from None
     wanted = len(tokens) - given.first + 1 if given.kits is None else given.kits
     chosen = tokens[given.first - 1 :][: max(0, wanted)]
@@ -102,7 +104,7 @@ def _check_sources(addresses: Sequence[str]) -> None:
         try:
             with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probing:
                 probing.bind((address, 0))
-        except OSError:
+        except (OSError, UnicodeError):
             raise _NotBegun(f"--source {address} is no address of this machine", USAGE) from None
 
 

@@ -6,16 +6,16 @@ import argparse
 import re
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import trio
 
-from fieldagent.cli.simulate import typed
-from fieldagent.simulator.commands import BadCommand
+from fieldagent.cli.simulate import typed, until_stopped
+from fieldagent.simulator.commands import BadCommand, number_in
 from fieldagent.simulator.gsm_modem import SimulatedGsmModem, shown
 from fieldagent.simulator.pty_port import open_pty
-from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.sms_pdu import Part
@@ -52,8 +52,7 @@ def gsm(given: argparse.Namespace) -> int:
     """Simulate a modem until stopped; without `--link` its port is in a folder that is removed
     then."""
     with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
-        trio.run(_run, GsmPort(given.link or Path(directory) / "gsm"))
-    return OK
+        return until_stopped(partial(_run, GsmPort(given.link or Path(directory) / "gsm")))
 
 
 class GsmPort:
@@ -140,10 +139,10 @@ def obey(port: GsmPort, line: str) -> str:
             return _part(port.modem, rest)
         case "report":
             return _report(port.modem, rest)
-        case "later" if rest.isdecimal():
-            port.ahead += 3_600 * int(rest)
-        case "refuse" if rest.isdecimal():
-            faults.refuse.append(int(rest))
+        case "later":
+            port.ahead += 3_600 * number_in(rest, 0, 100_000, "hours")
+        case "refuse":
+            faults.refuse.append(number_in(rest, 0, 65_535, "an error"))
         case "lose":
             faults.lose_reply += 1
         case "garble":

@@ -6,16 +6,17 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TypeAlias
 
 import trio
 
-from fieldagent.cli.simulate import typed
+from fieldagent.cli.simulate import typed, until_stopped
 from fieldagent.simulator import companion
 from fieldagent.simulator.air import BadTopology, Impairments, SharedAir, read_topology
-from fieldagent.simulator.commands import BadCommand
+from fieldagent.simulator.commands import BadCommand, number_in
 from fieldagent.simulator.companion import SimulatedCompanion
 from fieldagent.simulator.lora import LoraAir
 from fieldagent.simulator.meshcore import SimulatedMeshcore
@@ -23,7 +24,7 @@ from fieldagent.simulator.meshtastic import EU_868, SimulatedMeshtastic, acquain
 from fieldagent.simulator.node import SimulatedNode
 from fieldagent.simulator.nodes import Nodes, RadioKind, SimulatedRadio, Socket
 from fieldagent.simulator.rnode import SimulatedRnode
-from fieldagent.system.exit_codes import OK, USAGE
+from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.terminal import escaped
 
 Kind: TypeAlias = "tuple[RadioKind, SharedAir]"
@@ -94,8 +95,7 @@ def node(given: argparse.Namespace) -> int:
         nodes = Nodes(air, _links(folder, given.nodes, given.tcp_port), say, kind)
         _introduce([socket.node for socket in nodes.sockets], given.crowd)
         say(f"seed {seed}")
-        trio.run(_run, nodes)
-    return OK
+        return until_stopped(partial(_run, nodes))
 
 
 def _links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
@@ -228,9 +228,9 @@ def _battery(nodes: Nodes, rest: list[str]) -> str:
     board = _socket(nodes, rest).node
     if not isinstance(board, SimulatedMeshcore):
         raise BadCommand("only a meshcore-kiss board has a battery that can be set")
-    if len(rest) != 2 or not rest[1].isdecimal():
+    if len(rest) != 2:
         raise BadCommand("battery N and its millivolts, such as 3300")
-    board.millivolts = min(int(rest[1]), 0xFFFF)
+    board.millivolts = number_in(rest[1], 0, 0xFFFF, "millivolts")
     return f"the battery of node {rest[0]} has {board.millivolts} mV"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fieldagent.cli.subcommand import Subparsers, command, count, positive
+from fieldagent.cli.subcommand import Subparsers, command, count, port, positive, seconds, whole
 
 
 def add_simulate(commands: Subparsers) -> None:
@@ -28,13 +28,15 @@ def add_simulate(commands: Subparsers) -> None:
         "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
     )
     satellite.add_argument("--imei", default="300234010000001", help="15 digits")
-    satellite.add_argument("--latency", type=float, default=2.0, help="seconds a session takes (2)")
+    satellite.add_argument(
+        "--latency", type=seconds, default=2.0, help="seconds a session takes (2)"
+    )
     satellite.add_argument("--key", help="the kit's satellite-key")
     satellite.add_argument(
         "--hub", metavar="HOST:PORT", help="bring MO messages to a hub's directip-listen"
     )
     satellite.add_argument(
-        "--mt-port", type=int, default=0, help="port where the hub brings MT messages (any)"
+        "--mt-port", type=port, default=0, help="port where the hub brings MT messages (any)"
     )
     gsm = command(
         kinds,
@@ -62,7 +64,7 @@ def _add_simulated_radios(kinds: Subparsers) -> None:
         default="node",
         help="which radios, by their radio-protocol or mesh-protocol (node)",
     )
-    node.add_argument("--nodes", type=_several, default=2, help="how many (2)")
+    node.add_argument("--nodes", type=whole(1, 100), default=2, help="how many (2)")
     node.add_argument(
         "--link", type=Path, metavar="FOLDER", help="make the ports reachable as FOLDER/node-1 …"
     )
@@ -74,14 +76,14 @@ def _add_simulated_radios(kinds: Subparsers) -> None:
     )
     node.add_argument(
         "--tcp-port",
-        type=int,
+        type=port,
         metavar="PORT",
         help="reach the others than node 1 by TCP, at 127.0.0.1 from this port on (0: any), as an"
         " app does",
     )
     node.add_argument(
         "--crowd",
-        type=int,
+        type=whole(0, 10_000),
         default=0,
         metavar="N",
         help="meshtastic and meshcore: N more that each knows (0)",
@@ -92,10 +94,10 @@ def _add_simulated_radios(kinds: Subparsers) -> None:
         ("bit-errors", "that a bit is turned over; the radio drops such packets"),
     ):
         node.add_argument(f"--{name}", type=_chance, default=0.0, help=f"chance {what} (0)")
-    node.add_argument("--delay", type=float, default=0.0, help="seconds it takes at most (0)")
+    node.add_argument("--delay", type=seconds, default=0.0, help="seconds it takes at most (0)")
     node.add_argument("--bitrate", type=positive, default=9600.0, help="bits per second (9600)")
     node.add_argument(
-        "--packet-bytes", type=_packet, default=255, help="most bytes that each takes (255)"
+        "--packet-bytes", type=whole(1, 255), default=255, help="most bytes that each takes (255)"
     )
     node.add_argument("--seed", type=int, help="the same seed, the same chances")
 
@@ -164,25 +166,13 @@ def add_drill(commands: Subparsers) -> None:
 
 
 def _pace(value: str) -> float:
-    seconds = positive(value)
-    if seconds < 1:
+    every = positive(value)
+    if every < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is too often: once a second at most")
-    return seconds
-
-
-def _several(value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value[:4]) <= 100:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 100")
-    return int(value)
+    return every
 
 
 def _chance(value: str) -> float:
     if not 0 <= float(value) <= 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a chance from 0 to 1")
     return float(value)
-
-
-def _packet(value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value[:8]) <= 255:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 to 255")
-    return int(value)

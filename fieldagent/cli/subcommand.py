@@ -79,11 +79,35 @@ def command(
     return parser
 
 
-def count(text: str) -> int:
-    """Raises ArgumentTypeError."""
-    if not text.isdecimal() or not 1 <= int(text[:8]) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000")
-    return int(text[:8])
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Return a reader of a whole number from `low` to `high`, both included; it raises
+    ArgumentTypeError."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from {low} to {high}")
+        return number
+
+    return read
+
+
+count = whole(1, 1_000_000)
+port = whole(0, 65_535)
+
+
+def seconds(text: str) -> float:
+    """Read how many, from 0 on. Raises ArgumentTypeError."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of seconds, such as 2.5")
+    return number
 
 
 def positive(value: str) -> float:
@@ -133,7 +157,7 @@ def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
     picture.add_argument("file", help="JPEG, PNG, WebP, AVIF or GIF; - reads standard input")
     picture.add_argument(
         "--bytes",
-        type=int,
+        type=whole(1, 10_000_000),
         metavar="N",
         dest="most_bytes",
         help="scale it to at most so many, as WebP; needs Pillow",

@@ -15,6 +15,11 @@ from fieldagent.system.wording import reason_of
 TIMEOUT = 150.0
 """Seconds; longer than a session, for whose end a cancel call waits."""
 
+UNKNOWN = (
+    ". Whether it has done this is not known: before you call again, look with `fieldagent status`"
+    " and `fieldagent sent`"
+)
+
 
 class CallFailed(Exception):
     """A call had no success; `code` is how the command ends."""
@@ -37,16 +42,27 @@ def call(
     *,
     timeout: float = TIMEOUT,
 ) -> Answer:
-    """Ask the agent. Raises CallFailed where there is none, or where it refuses."""
+    """Ask the agent. Raises CallFailed where there is none, where it refuses, and where no answer
+    came: what was asked for may have been done then."""
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     content = None if body is None and method == "GET" else json.dumps(body or {}).encode()
     headers = {"Content-Type": "application/json"} if content is not None else {}
     try:
-        reply = exchange(connection, method, path, content, headers)
-    except (OSError, HTTPException) as error:
+        connection.connect()
+    except OSError as error:
         raise CallFailed(
             f"no agent answers on 127.0.0.1:{port} ({reason_of(error)}); start one with"
             " `fieldagent run` or `fieldagent demo`, or name its port with --port",
+            UNAVAILABLE,
+        ) from None
+    try:
+        reply = exchange(connection, method, path, content, headers)
+    except (OSError, HTTPException) as error:
+        # It may have been on the disk, and on its way, before the answer was lost.
+        unknown = "" if method == "GET" else UNKNOWN
+        raise CallFailed(
+            f"the agent on 127.0.0.1:{port} gives no answer ({reason_of(error)}): it hangs, or has"
+            f" ended meanwhile{unknown}",
             UNAVAILABLE,
         ) from None
     answer = Answer(reply.status, _parsed(reply.body))
@@ -77,7 +93,12 @@ def explain(status: int, body: bytes) -> str:
 def _told(status: int, document: Any) -> str:
     problem = document if isinstance(document, dict) else {}
     lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
+    faults = problem.get("errors")
+    # What stands between may answer in a form of its own.
+    named = [each for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
     lines += [
-        escaped(f"  {fault['pointer']}: {fault['detail']}") for fault in problem.get("errors", [])
+        escaped(f"  {fault['pointer']}: {fault['detail']}")
+        for fault in named
+        if {"pointer", "detail"} <= fault.keys()
     ]
     return "\n".join(lines)

@@ -45,7 +45,9 @@ def load_document(
             sentence("the body is not JSON: {msg}{where}", msg=error.msg, where=where)
         ) from None
     except ValueError as error:
-        raise NotJson(sentence("the body is not usable JSON: {error}", error=error)) from None
+        # Of a number with thousands of digits Python says how a program would allow them.
+        why = str(error).partition("; use sys.")[0]
+        raise NotJson(sentence("the body is not usable JSON: {error}", error=why)) from None
 
 
 def _is_small(text: str) -> bool:

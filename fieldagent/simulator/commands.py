@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from fieldagent.package.package import Data, Location, Message, Waypoint
+from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.simulator.base_camp import BaseCamp
 from fieldagent.simulator.hub_side import HubSide
 from fieldagent.simulator.mt_queue import MtQueue
@@ -16,6 +16,7 @@ from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.simulator.sbd_state import NextStatus
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
+from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.sbd_status import SessionVerdict, mo_status
 
 
@@ -83,21 +84,28 @@ def _queued(bench: Home, parts: int) -> str:
     return f"queued in {counted(parts, 'MT message')}; the modem rings"
 
 
+def _send(bench: Home, item: Item, *, sos: bool = False) -> str:
+    try:
+        return _queued(bench, bench.home.send(item, sos=sos))
+    except LocalProtocolError as error:
+        raise BadCommand(f"nothing was sent: {error}; send less") from None
+
+
 def _mt(bench: Home, rest: str) -> str:
     if not rest:
         raise BadCommand("say what to send: mt TEXT")
-    return _queued(bench, bench.home.send(Message(rest)))
+    return _send(bench, Message(rest))
 
 
 def _mt_sos(bench: Home, rest: str) -> str:
     if not rest:
         raise BadCommand("say what to send: mt-sos TEXT")
-    return _queued(bench, bench.home.send(Message(rest), sos=True))
+    return _send(bench, Message(rest), sos=True)
 
 
 def _mt_location(bench: Home, rest: str) -> str:
     latitude, longitude = _position(rest.split())
-    return _queued(bench, bench.home.send(Location(latitude, longitude, datetime.now(UTC))))
+    return _send(bench, Location(latitude, longitude, datetime.now(UTC)))
 
 
 def _mt_waypoint(bench: Home, rest: str) -> str:
@@ -105,12 +113,11 @@ def _mt_waypoint(bench: Home, rest: str) -> str:
     if len(words) != 3:
         raise BadCommand("mt-waypoint LATITUDE LONGITUDE NAME")
     latitude, longitude = _position(words[:2])
-    item = Waypoint(latitude, longitude, words[2], datetime.now(UTC))
-    return _queued(bench, bench.home.send(item))
+    return _send(bench, Waypoint(latitude, longitude, words[2], datetime.now(UTC)))
 
 
 def _mt_data(bench: Home, rest: str) -> str:
-    return _queued(bench, bench.home.send(Data(_bytes(rest, "mt-data"))))
+    return _send(bench, Data(_bytes(rest, "mt-data")))
 
 
 def _bytes(rest: str, command: str) -> bytes:
@@ -149,7 +156,7 @@ def _position(words: list[str]) -> tuple[float, float]:
 
 def number_in(text: str, low: int, high: int, what: str) -> int:
     """Read a number from `low` to `high`, both included; `what` names it. Raises BadCommand."""
-    if not text.isdecimal() or not low <= int(text) <= high:
+    if not text.isdecimal() or len(text) > 9 or not low <= int(text) <= high:
         raise BadCommand(f"{what} is a number from {low} to {high}, not {text!r}")
     return int(text)
 

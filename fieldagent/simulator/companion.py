@@ -41,6 +41,8 @@ STORED = 16
 CONTACTS_MAX, CHANNELS_MAX = 100, 8
 TEXT_MAX = 160
 """Bytes of a text to a contact."""
+NAME_MAX = 31
+"""Bytes of a radio's name."""
 BOOT_TIME = 1_715_770_351
 """What its clock shows that nobody has set: it has no battery of its own."""
 SEEN = 128
@@ -228,7 +230,7 @@ class SimulatedCompanion(LoraBoard):
                 self._clock, self._clock_at = wanted, now
             self._done(CompanionError.ILLEGAL if backwards else None)
         elif command == CompanionCommand.SET_NAME:
-            self.name = body.decode("utf-8", "replace")
+            self.name = body[:NAME_MAX].decode("utf-8", "ignore")
             self._done()
         elif command == CompanionCommand.SET_POSITION:
             self.position = wire.read_position(body)

@@ -14,6 +14,7 @@ from math import inf
 
 import trio
 
+from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.operator.directip import receive
 from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.system import waits
@@ -101,15 +102,17 @@ class HubSide:
         task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Take MT messages on loopback, for ever; started with the port. `rung` is called when one
-        has come for the modem."""
-        (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
-        task_status.started(int(listener.socket.getsockname()[1]))
+        has come for the modem. Raises ListenFailed."""
+        (listening,) = open_listeners(port, ["127.0.0.1"])
+        task_status.started(port_of([listening]))
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         await trio.serve_listeners(partial(self._serve_one, rung), [listener])
 
     async def _serve_one(self, rung: Callable[[], None], stream: trio.SocketStream) -> None:
         try:
             with trio.move_on_after(PATIENCE):
                 request = read_mobile_terminated(await receive(stream))
+            with waits.move_on_after(PATIENCE + self.faults.late):
                 await self._answer(rung, stream, request)
         except (trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"an MT request could not be read: {error}")

@@ -187,7 +187,11 @@ class SimulatedImtModem:
         elif verb == "GET" and target in _TOLD:
             self._say(200, target, _TOLD[target](self))
         elif verb == "PUT" and target in _SET:
-            _SET[target](self, body)
+            try:
+                _SET[target](self, body)
+            except (KeyError, TypeError, ValueError):
+                # A member is missing, or is of another type.
+                self._say(407, target, {})
         else:
             self._say(404, target, {})
 

@@ -76,6 +76,11 @@ class LoraTransmitter:
 
     def tick(self, now: float) -> list[bool]:
         """Return of each packet that has ended whether it was sent; if not, it was given up."""
+        if self.number not in self.air.radios:
+            # Its radio was turned off meanwhile: nothing of what it had leaves.
+            lost = len(self._queue) + self.is_transmitting
+            self.reboot()
+            return [False] * lost
         ended = []
         if self._ends_at <= now:
             self._ends_at = inf

@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol, TypeAlias
 
 import trio
 
+from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.simulator.air import SharedAir
 from fieldagent.simulator.node import SimulatedNode
 from fieldagent.simulator.pty_port import open_pty
@@ -136,8 +137,9 @@ class Nodes:
         self, socket: Socket, port: int, task_status: trio.TaskStatus[None]
     ) -> NoReturn:
         """Whoever connects takes the place of the host that is there."""
-        (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
-        socket.link = listener.socket.getsockname()[1]
+        (listening,) = open_listeners(port, ["127.0.0.1"])
+        socket.link = port_of([listening])
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         async with listener, trio.open_nursery() as nursery:
             task_status.started()
             present = trio.CancelScope()

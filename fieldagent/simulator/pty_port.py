@@ -37,18 +37,37 @@ async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
             yield line
 
 
+class NoLine(Exception):
+    """There can be no serial line of that name; the text says why, and what to do."""
+
+
 @contextmanager
 def _pty(name: Path) -> Iterator[int]:
+    """Raises NoLine."""
     ours, theirs = os.openpty()
+    line = os.ttyname(theirs)
     try:
         tty.setraw(theirs)
-        name.parent.mkdir(parents=True, exist_ok=True)
-        name.unlink(missing_ok=True)
-        name.symlink_to(os.ttyname(theirs))
+        _name(line, name)
         yield ours
     finally:
-        name.unlink(missing_ok=True)
+        # Not the line of another simulator, which took the name meanwhile.
+        if name.is_symlink() and name.readlink() == Path(line):
+            name.unlink(missing_ok=True)
         os.close(theirs)
+
+
+def _name(line: str, name: Path) -> None:
+    """Raises NoLine."""
+    try:
+        name.parent.mkdir(parents=True, exist_ok=True)
+        # One that was killed has left its name.
+        if name.is_symlink():
+            name.unlink(missing_ok=True)
+        name.symlink_to(line)
+    except OSError as error:
+        why = error.strerror.lower() if error.strerror else str(error)
+        raise NoLine(f"{name} cannot be the name of a port ({why}): choose another") from None
 
 
 def is_understood(line: trio.lowlevel.FdStream, baud: int | None) -> bool:

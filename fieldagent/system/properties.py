@@ -81,7 +81,12 @@ def url_parts(value: str, *schemes: str) -> SplitResult | None:
         port = parts.port
     except ValueError as error:
         raise WrongProperty(f"is not a URL: {error}") from None
-    return None if parts.scheme not in schemes or not parts.hostname or port == 0 else parts
+    if any(character <= " " for character in value):
+        raise WrongProperty(f"is not a URL: there is a blank in {value!r}")
+    if parts.scheme not in schemes or not parts.hostname or port == 0:
+        return None
+    _check_host(parts.hostname)
+    return parts
 
 
 def url(value: str) -> str:
@@ -96,7 +101,22 @@ def endpoint(value: str) -> tuple[str, int]:
     host, _, port = value.rpartition(":")
     if not host:
         raise WrongProperty(f"must be HOST:PORT, not {value!r}")
+    _check_host(host)
     return host.strip("[]"), whole(0, 65535, "port")(port)
+
+
+def _check_host(host: str) -> None:
+    """Refuse a name that nobody can even be asked for: Python raises UnicodeError for it, and not
+    OSError as for one that is unknown. Raises WrongProperty."""
+    try:
+        # The codec takes memory that an agent with plain names does not need.
+        name = host if host.isascii() else host.encode("idna").decode()
+        *labels, last = name.split(".")
+        is_host = all(0 < len(label) < 64 for label in labels) and len(last) < 64
+    except UnicodeError:
+        is_host = False
+    if not is_host:
+        raise WrongProperty(f"must name a host, and {host[:80]!r} is none")
 
 
 def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:

@@ -512,6 +512,11 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
         cancel.click()
         shown.locator("#conversation .fault", has_text="does not answer").wait_for()
         shown.locator("[id^='cancel-1@']:enabled").wait_for()
+        # It is said once, however often somebody presses.
+        for _ in range(2):
+            cancel.click()
+            shown.locator("[id^='cancel-1@']:enabled").wait_for()
+        assert shown.locator("#conversation .fault").count() == 1
         shown.unroute("**/api/package/1**")
         kit.kill()
         shown.locator("#away", has_text="does not answer since").wait_for()

@@ -125,3 +125,39 @@ def test_a_message_of_nothing_is_refused(words: tuple[str, ...], typed: str | No
     )
     assert done.returncode == 2
     assert "says nothing: give its text" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "hub",
+    [
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:port",
+        "http://[::1",
+        "http://hub example",
+        f"https://{'a' * 70}.example.org",
+        "ftp://hub.example.org",
+    ],
+)
+def test_an_address_that_is_none_is_refused_at_once(hub: str) -> None:
+    done = push(hub)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fieldagent: --hub ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", [*KNOWN])
+@pytest.mark.parametrize("value", ["key\r", "key\nx-other: 1", "ключ"])
+def test_a_secret_that_was_copied_with_more_is_named(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KNOWN, name, value)
+    done = push("http://127.0.0.1:9")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"fieldagent: {name} holds a character that no header can have")
+
+
+def test_a_password_may_have_any_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KNOWN, "FIELDAGENT_TOKEN", "Gänse füßchen")
+    with overloaded(0) as hub:
+        done = push(hub, "--username", "ada@example.org")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -180,3 +180,25 @@ def test_a_port_that_is_taken_has_a_code_of_its_own(tmp_path: Path) -> None:
         )
     assert second.returncode == 75
     assert f"port {running.port} on 127.0.0.1 is in use by another program" in second.stderr
+
+
+@pytest.mark.parametrize("secret", ["", "\n", "\r\n"])
+def test_a_password_that_nobody_gave_is_none(database: str, secret: str) -> None:
+    """As where a script's variable is not set: with an empty one everybody would be Olga."""
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Olga")
+    for words in (("user", "password", "Olga"), ("user", "add", "Ben", "--password")):
+        with pytest.raises(AssertionError, match="no password was given, and nothing was changed"):
+            administer(database, *words, secret=secret)
+    told = {each["name"]: each["password"] for each in administer(database, "user", "list")}
+    assert told == {"push": False, "Olga": False}
+
+
+def test_when_a_kit_is_due_is_told_as_a_time(database: str) -> None:
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    administer(database, "device", "add", "kit-ada", "--user", "Ada")
+    route = ["--kit", "kit-ada", "--to", "45.91,7.61,300", "--by", "2036-11-26T18:00+01:00"]
+    command = [*MODULE, "hub", "route", "add", *route, "--database", database]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines()[1] == "due: 2036-11-26T17:00:00Z"

@@ -274,6 +274,42 @@ def sign_in_as_olga(shown: Any) -> None:
     shown.get_by_text("No SOS is open.").wait_for()
 
 
+EACH_MINUTE = """
+const every = window.setInterval;
+window.setInterval = (act, wait) => every(act, wait === 60000 ? 500 : wait);
+"""
+
+
+def test_who_has_read_an_item_is_shown_without_a_reload(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    pushing = administer(database, "init", "Alps")
+    ada = administer(database, "user", "add", "Ada")["id"]
+    mail = ("--email", "olga@example.org", "--password")
+    administer(database, "user", "add", "Olga", *mail, secret=SECRET)
+    administer(database, "user", "role", "Olga", "dispatcher")
+    token = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]
+    proof = {"x-api-key": pushing["apiKey"], "Authorization": f"Bearer {pushing['token']}"}
+    push = {"sourceUserId": pushing["sourceUserId"], "workspaceId": pushing["workspaceId"]}
+    asked = {"targetUserId": ada, "receipt": "read", "message": {"content": "Are you there?"}}
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        shown.add_init_script(EACH_MINUTE)
+        shown.reload()
+        sign_in_as_olga(shown)
+        settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
+        with agent(tmp_path, settings) as kit:
+            assert call(running, "POST", "/api/package", {**push, **asked}, **proof)[0] == 200
+            line = shown.locator("#items > li", has_text="Are you there?")
+            line.wait_for()
+            until(lambda: kit.call("GET", "/api/inbound").body["payloads"])
+            (came,) = kit.call("GET", "/api/inbound").body["payloads"]
+            kit.call("POST", f"/api/inbound/{came['requestId']}/read", {"by": "Ada"})
+            line.filter(has_text="read by Ada").wait_for()
+
+
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
 def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: str) -> None:
     database = str(tmp_path / "hub.sqlite3")

@@ -15,6 +15,8 @@ import trio
 from fieldagent.hub.records import sos
 from fieldagent.hub.service import incident_log
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Message
+from fieldagent.wire.envelope import Entry
 from tests.hub.field import field_of
 from tests.hub.test_console import settle_in
 from tests.hub.test_contacts import kit_of
@@ -62,6 +64,15 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 def test_each_step_has_a_line_of_its_own(lines: list[str], step: str) -> None:
     (line,) = [each for each in lines if re.search(STEPS[step], each)]
     assert line
+
+
+async def test_whose_kit_has_heard_it_is_said_with_one_by(store: Store) -> None:
+    async with field_of(store) as field:
+        await field.sends(1, Entry(1, Message("leg broken"), int(field.now), sos=True))
+        ((item,),) = await field.rows("SELECT id FROM item")
+        await store.commit(lambda db: sos.note_stored(db, item, 2, field.now))
+        steps = await store.read(lambda db: incident_log._behind(db, 0, 10))
+    assert [each.line for each in steps][-1] == "SOS 1 of kit 1: heard by Ben"
 
 
 async def test_a_step_that_another_hub_commits_late_is_not_skipped(

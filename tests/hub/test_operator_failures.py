@@ -32,12 +32,14 @@ from fieldagent.hub.operator.failures import (
 )
 from fieldagent.hub.operator.rockblock import ROCKBLOCK
 from fieldagent.hub.records import operator_trouble, sos
+from fieldagent.hub.records.owed import owe_word
 from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
-from fieldagent.package.package import Message
+from fieldagent.package.package import IncidentWord, Message, Said
 from fieldagent.wire.directip import Confirmation, read_mobile_terminated, write
+from fieldagent.wire.envelope import Entry
 from fieldagent.wire.outcome import Outcome
 from tests.hub.claiming import claim
 from tests.hub.field import GRACE, Field, collect, field_of, said
@@ -53,6 +55,37 @@ FAILURES = [
     not_set_up("directip"),
 ]
 ALL = Caller(1, "", 1, frozenset(), 2, "User", "Ben", DISPATCHER, may_push=False)
+
+
+@pytest.mark.parametrize("failure", [unreachable("127.0.0.1:1"), not_set_up("directip"), None])
+async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_does(
+    store: Store, failure: Failure | None
+) -> None:
+    """Answered while the kit had no link; it has one again, and its operator refuses still, or has
+    it and the modem sees no sky."""
+    async with field_of(store) as alps:
+        await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
+        (found,) = await alarms(alps)
+        await alps.store.commit(lambda db: owe_word(db, found, Said.SEEN, "Olga", "", alps.now))
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, failure)] * 9 if failure else []
+        await alps.satellite()
+        assert alps.sky.calls
+        words = []
+        for _ in range(2):
+            mailbox = alps.mailbox(1)
+            await mailbox.greeted(1)
+            words += [
+                entry.content.says
+                for envelope in await collect(mailbox)
+                for entry in envelope.entries
+                if isinstance(entry.content, IncidentWord)
+            ]
+        assert words == [Said.SEEN], "not at each link that is opened"
+        # It is not paid for besides, once the operator works.
+        alps.sky.verdicts, alps.now = [], alps.now + 2 * HOURLY
+        await alps.satellite()
+        taken = [imei for imei, _ in alps.sky.taken].count("300000000000001")
+        assert taken == (0 if failure else 1)
 
 
 async def told(alps: Field, place: int = 1) -> tuple[str, str]:

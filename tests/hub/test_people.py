@@ -17,7 +17,7 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Data, Message, Person
 from fieldagent.package.reach import Rung
-from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of
+from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of, encode
 from tests.hub.field import GRACE, START, Field, collect, field_of, read, said
 
 ADA, BEN, CLEO = 1, 2, 3
@@ -143,6 +143,20 @@ async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
         heard = Receipt(ADA, digest_of(sent), Rung.READ, "Ben")
         await field.sends(BEN, Entry(7, heard, TIME))
         assert (7, replace(heard, by=BEN)) in await receipts(field, ADA)
+
+
+async def test_a_rung_of_what_its_sender_has_not_brought_is_no_trouble(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Read at a kit that heard it by radio, while its sender's own link is away."""
+    async with field_of(store) as field:
+        sent = message(7, BEN, asks=True)
+        entries = [Entry(7, Receipt(ADA, digest_of(sent), Rung.READ, "Ben"), TIME)]
+        hub = field.mobile_originated()
+        await hub.take_in(field.device(BEN), encode(entries), Bearer.IP)
+        assert (hub.mismatches, caplog.messages) == (0, [])
+        await field.sends(ADA, sent)
+        assert await field.rows("SELECT text FROM reached") == []
 
 
 @pytest.mark.parametrize("digest", [b"abcd", b""])

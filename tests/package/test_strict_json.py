@@ -37,6 +37,7 @@ ARRAY = f"more than {MEMBERS_MAX} members in the array at line"
         ('{"x": "' + "\\" * 100_001, "Unterminated string"),
         ('\\"' * 100_000, "Expecting value at line 1, column 1$"),
         ("}" * 50 + "]" * 50, "Expecting value"),
+        ('{"id": ' + "9" * 5000 + "}", "value has 5000 digits$"),
     ],
 )
 def test_what_is_too_large_in_structure_is_refused_with_its_place(body: str, said: str) -> None:

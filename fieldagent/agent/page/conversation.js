@@ -208,17 +208,28 @@ function cancel(each, key) {
   const button = element("button", {
     type: "button", id: `cancel-${key}`, "aria-label": say("Cancel Package {id}", { id: each.id }),
   }, say("Cancel"));
-  button.onclick = async () => {
-    button.disabled = true;
+  pressed(button, async () => {
     try {
       await call("POST", `/api/package/${each.id}/cancel`, {});
+    } finally {
+      lookAt(each.id).catch(() => {});
+    }
+  });
+  return button;
+}
+
+/** What a press of `button` does. Why it failed stands beside it until the next press. */
+function pressed(button, act) {
+  button.onclick = async () => {
+    if (button.nextElementSibling?.matches(".fault")) button.nextElementSibling.remove();
+    button.disabled = true;
+    try {
+      await act();
     } catch (error) {
       button.after(element("span", { class: "fault", role: "alert" }, error.message));
     }
     button.disabled = false;
-    await lookAt(each.id).catch(() => {});
   };
-  return button;
 }
 
 /** Every try and its cost, asked for when somebody opens it. */
@@ -267,17 +278,11 @@ function read(payload, key) {
     return element("p", { class: "hint" }, payload.readBy
       ? say("read by {who}; its sender is told", { who: payload.readBy }) : say("read; its sender is told"));
   const button = element("button", { type: "button", id: `read-${key}` }, say("I have read it"));
-  button.onclick = async () => {
+  pressed(button, async () => {
     const question = asked;
-    button.disabled = true;
-    try {
-      await call("POST", `/api/inbound/${payload.requestId}/read`, {});
-      if (question === asked) learn([{ ...payload, readBy: "" }]);
-    } catch (error) {
-      button.after(element("span", { class: "fault", role: "alert" }, error.message));
-      button.disabled = false;
-    }
-  };
+    await call("POST", `/api/inbound/${payload.requestId}/read`, {});
+    if (question === asked) learn([{ ...payload, readBy: "" }]);
+  });
   return element("div", { class: "actions" }, button);
 }
 

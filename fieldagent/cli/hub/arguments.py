@@ -22,6 +22,7 @@ from fieldagent.cli.subcommand import (
     command,
     count,
     duration,
+    seconds,
 )
 from fieldagent.wire.command import VERBS
 
@@ -371,7 +372,7 @@ def _add_command(actions: Subparsers) -> None:
     )
     order.add_argument("--yes", action="store_true", help="agree to what it costs over satellite")
     order.add_argument(
-        "--wait", type=float, default=0.0, metavar="SECONDS", help="for the answer (0)"
+        "--wait", type=seconds, default=0.0, metavar="SECONDS", help="for the answer (0)"
     )
     order.add_argument("--limit", type=count, default=20, help="of those that are listed (20)")
 
@@ -549,7 +550,7 @@ def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser.add_argument("--username", help="for Basic; FIELDAGENT_TOKEN holds the password then")
     parser.add_argument("--ca-file", type=Path, help="PEM file of a private authority")
     parser.add_argument(
-        "--patience", type=float, default=300.0, help="seconds to try again for, at most (300)"
+        "--patience", type=seconds, default=300.0, help="seconds to try again for, at most (300)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = "FIELDAGENT_API_KEY and FIELDAGENT_TOKEN hold what proves who calls."

@@ -15,6 +15,8 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import is_postgres
 from fieldagent.system import scrypt
+from fieldagent.system.exit_codes import USAGE
+from fieldagent.system.log_lines import complain
 
 
 def init(given: argparse.Namespace) -> int:
@@ -53,7 +55,7 @@ def workspace_list(given: argparse.Namespace) -> int:
 
 def user_add(given: argparse.Namespace) -> int:
     """Add a user and print their number; a password is asked for, before the database is opened."""
-    hashed = scrypt.hash_password(ask_password()) if given.password else None
+    hashed = _new_password() if given.password else None
 
     def add(db: Db, now: float) -> int:
         id_ = directory.add_user(
@@ -113,9 +115,18 @@ def user_role(given: argparse.Namespace) -> int:
     return once(given, change)
 
 
+def _new_password() -> str:
+    """Ask for one, and return its hash. With an empty one everybody would be that user."""
+    password = ask_password()
+    if not password:
+        complain("no password was given, and nothing was changed: type one, or pipe a line of it")
+        raise SystemExit(USAGE)
+    return scrypt.hash_password(password)
+
+
 def user_password(given: argparse.Namespace) -> int:
     """Set a user's password, which is asked for before the database is opened."""
-    hashed = scrypt.hash_password(ask_password())
+    hashed = _new_password()
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, given.workspace)

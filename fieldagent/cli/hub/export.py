@@ -38,11 +38,11 @@ def write(given: argparse.Namespace) -> int:
     def carry_out(_: HubSettings, store: Store) -> int:
         named = given.workspace if given.what == "workspace" else given.named
         found = store.once(lambda db: subject.find(db, given.what, given.workspace, named))
-        if target.exists():
-            complain(f"{target} is there already: name a folder that is not")
-            return REFUSED
-        made = target.with_name(f"{target.name}.unfinished")
+        made = target.parent / f"{target.name}.unfinished"
         try:
+            if target.exists():
+                complain(f"{target} is there already: name a folder that is not")
+                return REFUSED
             counts = _write(store, found, made)
             made.rename(target)
             sync_folder(target.absolute().parent)

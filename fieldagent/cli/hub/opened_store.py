@@ -22,7 +22,7 @@ from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.package.writing import clock_time
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
 from fieldagent.system.as_owner import become_owner_of
-from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, REFUSED, UNAVAILABLE
+from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped
@@ -59,6 +59,10 @@ def with_store(
     except Refused as refused:
         complain(escaped(str(refused)))
         return REFUSED
+    except UnicodeEncodeError:
+        # Python hands over as halves of a character what is no UTF-8.
+        complain("a word that was typed is not in UTF-8, and nothing was changed: see `locale`")
+        return USAGE
     except NOT_STORED as error:
         complain(str(error))
         return IO_FAILED

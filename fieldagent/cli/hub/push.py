@@ -24,6 +24,7 @@ from fieldagent.http.date import read_delay
 from fieldagent.http.exchange import RawAnswer, exchange
 from fieldagent.kit.local_http import CallFailed, explain
 from fieldagent.system.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
+from fieldagent.system.properties import WrongProperty, url
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted, reason_of
 
@@ -71,6 +72,7 @@ def _push(
         }
         content = json.dumps({name: value for name, value in body.items() if value is not None})
         headers = _headers(given)
+        _check_address(given.hub)
         attempts, location = _send_until_accepted(given, content.encode(), headers)
     except CallFailed as failed:
         return report(failed)
@@ -82,6 +84,13 @@ def _push(
     }
     show(given, told, "accepted")
     return OK
+
+
+def _check_address(hub: str) -> None:
+    try:
+        url(hub)
+    except WrongProperty as wrong:
+        raise CallFailed(f"--hub {wrong}", USAGE) from None
 
 
 def _headers(given: argparse.Namespace) -> dict[str, str]:
@@ -97,6 +106,13 @@ def _headers(given: argparse.Namespace) -> dict[str, str]:
     if given.username is not None:
         pair = base64.b64encode(f"{given.username}:{token}".encode()).decode()
         authorization = f"Basic {pair}"
+    for name, value in (("FIELDAGENT_API_KEY", key), ("FIELDAGENT_TOKEN", authorization)):
+        if not (value.isascii() and value.isprintable()):
+            raise CallFailed(
+                f"{name} holds a character that no header can have, such as the end of a line: copy"
+                " it anew",
+                USAGE,
+            )
     return {
         "Content-Type": "application/json",
         "x-api-key": key,
@@ -169,8 +185,7 @@ def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) ->
 
 def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:
     where = urlsplit(given.hub)
-    if where.scheme not in ("http", "https") or not where.hostname:
-        raise CallFailed(f"--hub must be https://HOST or https://HOST:PORT, not {given.hub}", USAGE)
+    assert where.hostname
     connection: HTTPConnection
     if where.scheme == "http":
         connection = HTTPConnection(where.hostname, where.port, timeout=TIMEOUT)

@@ -16,6 +16,7 @@ from fieldagent.hub.places.shape import WrongShape
 from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import WrongValue, read_timestamp
+from fieldagent.package.writing import clock_time
 from fieldagent.system.span import span
 
 DAY = 86_400.0
@@ -36,7 +37,8 @@ def add(given: argparse.Namespace) -> int:
         name = given.name or f"{place.latitude:g} {place.longitude:g}"
         plan = RoutePlan(device, name, place, due_of(given.by, now), given.margin)
         route = routes.add(db, workspace, plan, now)
-        return show(given, {"id": route, "due": plan.due, "margin": span(plan.margin)})
+        due = plan.due if given.json else clock_time(plan.due)
+        return show(given, {"id": route, "due": due, "margin": span(plan.margin)})
 
     return once(given, change)
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
+from urllib.parse import quote
 
 from fieldagent.cli.kit.answer import report, show
 from fieldagent.cli.kit.check_in import check_in_line
@@ -297,11 +298,15 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
     return [escaped(line) for line in lines]
 
 
+def _in_path(request_id: str) -> str:
+    return quote(request_id, safe="", errors="replace")
+
+
 @_calls
 def inbound_read(given: argparse.Namespace) -> int:
     """Note that a payload was read; its sender is told."""
     body = {"by": given.by} if given.by else {}
-    answer = call(given.port, "POST", f"/api/inbound/{given.request_id}/read", body).body
+    answer = call(given.port, "POST", f"/api/inbound/{_in_path(given.request_id)}/read", body).body
     show(given, answer, "its sender is told with the next that goes to the hub")
     return OK
 
@@ -318,6 +323,6 @@ def inbound_replay(given: argparse.Namespace) -> int:
         print("fieldagent: name a requestId (see `inbound list`), or --dead", file=sys.stderr)
         return USAGE
     for request_id in wanted:
-        call(given.port, "POST", f"/api/inbound/{request_id}/replay")
+        call(given.port, "POST", f"/api/inbound/{_in_path(request_id)}/replay")
     show(given, {"replayed": wanted}, f"{len(wanted)} handed over again")
     return OK

@@ -8,7 +8,7 @@ import { judge, kitOf, lookAtKit, pause, setUpFleet, showFleet } from "./fleet.j
 import { showFigures } from "./figures.js";
 import { lookAtHands, setUpHands, showHands } from "./hands.js";
 import { call, me, SignedOut, trouble } from "./hub.js";
-import { came, loadTalk, lookAtTalk, lookHowFar, setUpTalk } from "./talk.js";
+import { came, loadTalk, lookAtTalk, lookHowFar, lookWhoHas, setUpTalk } from "./talk.js";
 import { offerPasskey, showPasskeys, signInByPasskey } from "./passkey.js";
 import { offerNotifications, offerRinging, setUpSound, showSound, stopRinging, wake } from "./ring.js";
 import { setUpHistory } from "./history.js";
@@ -199,5 +199,5 @@ setUpFleet();
 setUpHands();
 setUpWatch();
 setUpPlace(went);
-setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), loadPeople(), showHands(), showWatch(), showFigures()]).catch(trouble), 60000);
+setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), lookWhoHas(), loadPeople(), showHands(), showWatch(), showFigures()]).catch(trouble), 60000);
 offerPasskey().catch(trouble).finally(begin);

@@ -141,10 +141,27 @@ export async function lookHowFar() {
   for (const item of items) item.tell?.();
 }
 
+/** Asks who has what the newest say: that somebody has read an item is no event of the stream. */
+export async function lookWhoHas() {
+  const kit = here().kit, text = searched;
+  const told = await call("GET", newest(kit, text));
+  if (kit !== here().kit || text !== searched) return;
+  const reached = new Map(told.items.map(each => [each.id, each.reached]));
+  for (const item of items.filter(each => reached.has(each.id))) {
+    const asked = asksMe(item);
+    item.reached = reached.get(item.id);
+    if (asked === asksMe(item)) item.tell?.();
+    else lines.delete(item.id);
+  }
+  draw();
+}
+
+const newest = (kit, text) => `/api/items?limit=50&text=${encodeURIComponent(text)}${kit ? `&device=${kit}` : ""}`;
+
 async function look(more) {
   const kit = here().kit, text = searched, came = new Set();
   loading.add(came);
-  const told = await call("GET", more || `/api/items?limit=50&text=${encodeURIComponent(text)}${kit ? `&device=${kit}` : ""}`)
+  const told = await call("GET", more || newest(kit, text))
     .finally(() => loading.delete(came));
   if (!more) lookHowFar().catch(trouble);
   // Meanwhile another may have been chosen, or something else searched for.

@@ -202,6 +202,21 @@ def forgo(db: Db, call: OperatorCall) -> None:
     announce_answer(db, call.device)
 
 
+def take_back_words(db: Db, device: int) -> None:
+    """The device has a link: what is said to it in messages that its operator has not taken, or
+    that its modem may lack, goes there. It must not wait for an operator that refuses, or a sky; a
+    message of such words alone that was not taken is dropped, and never paid for."""
+    mt_copies.send_words_by_link(db, device)
+    whose = "device = ? AND receipts <> '[]'"
+    rows = db.execute(f"SELECT receipts FROM mobile_terminated WHERE {whose}", device)
+    if not rows:
+        return
+    alone = f"{whose} AND pieces = '[]' AND state = 'ready'"
+    db.execute(f"DELETE FROM mobile_terminated WHERE {alone}", device)
+    among, these = one_of(db, [receipt for (listed,) in rows for receipt in json.loads(listed)])
+    db.execute(f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {among}", *these)
+
+
 def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> None:
     if count > 1:
         db.execute(

@@ -144,6 +144,9 @@ def _take_rung(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> N
             " WHERE delivery.device = ? AND delivery.sequence = ?",
             *(brought.device.id, entry.sequence),
         )
+    if receipt.by and not rows:
+        # Heard by radio of a kit that has not brought it here: its sender is told by radio.
+        return
     for item, body in rows:
         if receipt.digest == digest_of(replace(stored_entry(body), sequence=entry.sequence)):
             at = min(float(entry.time), brought.now)

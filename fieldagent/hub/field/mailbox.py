@@ -10,7 +10,7 @@ import trio
 
 from fieldagent.hub.access import people
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
-from fieldagent.hub.field import parcels, update_offers
+from fieldagent.hub.field import calling_in, parcels, update_offers
 from fieldagent.hub.field.envelope_packing import (
     LOOK_AT,
     Load,
@@ -102,6 +102,7 @@ class IpMailbox:
             earshot.forget(db, device)
             contact.note(db, device, Bearer.IP, now)
             contact.note_version(db, device, self._version)
+            calling_in.take_back_words(db, device)
 
         await self._store.commit(meet)
 

@@ -118,6 +118,21 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
     return len(again) + len(lost)
 
 
+def send_words_by_link(db: Db, device: int) -> None:
+    """The device has a link: what people said to it that its modem may not have yet, under a roof
+    or behind a ridge, goes there too. A kit knows what it was told before."""
+    told = [each for each in _of(db, device) if each.receipts]
+    for each in told:
+        for receipt in each.receipts:
+            db.execute(
+                "UPDATE receipt SET state = 'waiting', again = again + 1 WHERE id = ?"
+                " AND state = 'sent' AND says <> '' AND again < ?",
+                *(receipt, AGAIN_MAX),
+            )
+        if not each.items:
+            db.execute("DELETE FROM mt_copy WHERE id = ?", each.id)
+
+
 def _lost_by_a_modem_without_a_copy(
     db: Db, device: int, now: float, waiting: Collection[int]
 ) -> list[MtCopy]:

@@ -91,5 +91,7 @@ def _line(db: Db, number: int, device: str) -> str:
 
 
 def _by(event: dict[str, Any]) -> str:
-    who = f" by {event['by']['name']}" if event["by"] and event["by"]["name"] else ""
+    who = event["by"]["name"] if event["by"] else ""
+    if who:
+        who = f" {who}" if event["event"].endswith(" by") else f" by {who}"
     return f"{who}: {event['detail']}" if event["detail"] else who

@@ -30,7 +30,7 @@ _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 def back_up(source: sqlite3.Connection, target: Path) -> None:
     """Make a copy as of one moment, whole on its disk before it has that name, also while a hub
     writes. Raises OSError, sqlite3.Error."""
-    new = target.with_name(f"{target.name}.new")
+    new = target.parent / f"{target.name}.new"
     try:
         copy_whole(source, new)
         with closing(sqlite3.connect(new)) as copy:

@@ -411,7 +411,10 @@ def _note_failed(db: Db, end: End) -> str:
             f"webhook {webhook} did not take {len(post.items)} items together: {result.reason};"
             " each is tried by itself now"
         )
-    return "" if post.early else f"webhook {webhook}: {result.reason}; tried again in {wait:.0f} s"
+    if post.early:
+        return ""
+    # One that is down is asked sooner, and given all that waits once it takes something.
+    return f"webhook {webhook}: {result.reason}; tried again within {wait:.0f} s"
 
 
 def give_back(db: Db, posts: Sequence[WebhookPost]) -> None:

@@ -1,0 +1,82 @@
+"""An agent that takes a call and ends, or is another program: what a person is told then."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fieldagent.kit.local_http import explain
+from tests.processes import MODULE, PATIENCE, agent, free_port
+
+
+@contextmanager
+def ends_with_the_call() -> Iterator[int]:
+    """Something that takes a call whole, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def take() -> None:
+            caller, _ = listener.accept()
+            with caller:
+                caller.settimeout(PATIENCE)
+                read = b""
+                while b"\r\n\r\n" not in read:
+                    read += caller.recv(65_536)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        yield int(listener.getsockname()[1])
+        thread.join(PATIENCE)
+
+
+def fieldagent(port: int, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*MODULE, *words, "--port", str(port)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("send", "message", "hut"), ("sos", "--yes"), ("sos", "--cancel"), ("cancel", "7")],
+    ids=" ".join,
+)
+def test_what_may_have_been_done_is_not_denied(words: tuple[str, ...]) -> None:
+    with ends_with_the_call() as port:
+        done = fieldagent(port, *words)
+    assert (done.returncode, done.stdout) == (69, "")
+    assert f"the agent on 127.0.0.1:{port} gives no answer (" in done.stderr
+    assert "Whether it has done this is not known: before you call again, look" in done.stderr
+
+
+def test_a_question_without_an_answer_has_done_nothing() -> None:
+    with ends_with_the_call() as port:
+        done = fieldagent(port, "status")
+    assert done.returncode == 69
+    assert "gives no answer (" in done.stderr and "not known" not in done.stderr
+
+
+def test_where_nothing_listens_nothing_was_done() -> None:
+    done = fieldagent(free_port(), "send", "message", "hut")
+    assert done.returncode == 69
+    assert "no agent answers on" in done.stderr and "not known" not in done.stderr
+
+
+@pytest.mark.parametrize("errors", [None, "down", ["down"], [{"message": "down"}], {"a": 1}])
+def test_an_error_in_somebody_elses_form_is_told(errors: object) -> None:
+    """As a proxy or a gateway before the hub answers."""
+    body = json.dumps({"detail": "no upstream", "errors": errors}).encode()
+    assert explain(502, body) == "no upstream"
+
+
+@pytest.mark.parametrize("named", ["ä", "a b", "../packages", "x?y", "\udcff", "a\nb"])
+def test_what_is_no_request_id_is_unknown_to_the_agent(tmp_path: Path, named: str) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        for words in (("inbound", "read", named), ("inbound", "replay", named)):
+            done = fieldagent(kit.port, *words)
+            assert (done.returncode, done.stdout) == (65, "")
+            assert "gives no answer" not in done.stderr and "Traceback" not in done.stderr

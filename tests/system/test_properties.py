@@ -1,0 +1,34 @@
+"""What a setting may be that names a place in a network."""
+
+from __future__ import annotations
+
+import pytest
+
+from fieldagent.system.properties import WrongProperty, endpoint, url
+
+NAMES = ["a..b", ".example.org", "x" * 64 + ".org", "."]
+"""Python cannot ask the system for these: it raises UnicodeError."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_host_can_have_is_refused(name: str) -> None:
+    for read, value in ((endpoint, f"{name}:2947"), (url, f"http://{name}/inbound")):
+        with pytest.raises(WrongProperty):
+            read(value)
+
+
+@pytest.mark.parametrize("name", ["localhost", "example.org.", "my_broker", "münchen.example"])
+def test_a_name_that_a_host_can_have_is_taken(name: str) -> None:
+    assert endpoint(f"{name}:2947") == (name, 2947)
+    assert url(f"https://{name}/in") == f"https://{name}/in"
+
+
+def test_an_address_is_taken() -> None:
+    assert endpoint("[::1]:2947") == ("::1", 2947)
+    assert endpoint("192.0.2.1:80") == ("192.0.2.1", 80)
+
+
+@pytest.mark.parametrize("value", ["http://hub example/", "https://hub.example.org/in bound"])
+def test_a_url_with_a_blank_is_refused(value: str) -> None:
+    with pytest.raises(WrongProperty, match="blank"):
+        url(value)
