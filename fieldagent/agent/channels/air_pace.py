@@ -26,6 +26,9 @@ PAUSE = 1.0
 """Seconds, at random up to this, of quiet before a packet."""
 CROWD = 10
 """Stations in earshot from which on the pause is all of that; fewer need less of it."""
+ON_CALL = 3
+"""About so many of a crowd say, or repeat, what any of them could: of all who could, some would not
+hear that another did."""
 SLOWER = 0.25
 """The pause on a slow air, as a share of what a packet takes there."""
 AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
@@ -54,6 +57,24 @@ def backoff(share: float, most: float, crowd: int) -> float:
 def ack_within(crowd: int) -> float:
     """Seconds in which one of a crowd says that what is no SOS has come."""
     return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD))
+
+
+def drawn(share: float, crowd: int) -> float:
+    """Return a share from 0 to 1 where this kit is one of those that speak for all, else more: up
+    to `CROWD` all do, of more about `ON_CALL`."""
+    return share * max(1.0, (crowd - CROWD + ON_CALL) / ON_CALL)
+
+
+def alone_after(share: float, crowd: int) -> float:
+    """Seconds until one of those in earshot says by itself that what is no SOS has come. In a crowd
+    that is the second half of the time, as it mostly rides in what somebody sends before, and what
+    many hear some hear not: inf where this kit is none of those who speak for all."""
+    share, most = drawn(share, crowd), ack_within(crowd)
+    if share >= 1:
+        return inf
+    if crowd <= CROWD:
+        return backoff(share, most, crowd)
+    return most / 2 + backoff(share, most / 2, ON_CALL)
 
 
 class AirTurn(NamedTuple):

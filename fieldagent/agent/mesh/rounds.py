@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from math import inf
 
-from fieldagent.agent.channels.air_pace import CROWD, backoff
+from fieldagent.agent.channels.air_pace import CROWD, backoff, drawn
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.outbound.piggyback import Repeat
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
@@ -40,10 +40,9 @@ AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 WAIT, WAIT_LEAST = 0.5, 2.0
 """Seconds for each station in earshot, and at the least: so long at most we wait before we repeat
 what somebody lacks, as others have it too."""
-ON_CALL, ON_CALL_FOR = 3, 30.0
-"""About so many of a crowd repeat what is asked for, drawn anew after so many seconds: of all who
-have it, some would not hear that another did. What is asked for again after that anybody repeats.
-"""
+ON_CALL_FOR = 30.0
+"""Seconds after which those who repeat for a crowd are drawn anew. What is asked for again after
+that anybody repeats."""
 JUST_NOW = 2.0
 """Seconds after an item was on the air in which nobody can have said yet that it came."""
 PRODS_MAX = 3
@@ -134,8 +133,7 @@ class OnCall:
         if crowd <= CROWD:
             return True
         if now >= self._until:
-            self._drawn = share * (crowd - CROWD + ON_CALL) < ON_CALL
-            self._until = now + ON_CALL_FOR
+            self._drawn, self._until = drawn(share, crowd) < 1, now + ON_CALL_FOR
         return self._drawn
 
 
@@ -194,6 +192,8 @@ class Rounds:
             self._words.leave(known.station, known.entry.sequence)
             # Who lacked it where it goes no further may have it by this.
             known.stopped.pop(self.station, None)
+            if again.hops > 1:
+                self._let_gather(now)
         known.hops = min(known.hops, again.hops)
         if not again.asks:
             return
@@ -205,6 +205,11 @@ class Rounds:
             known.tells, known.tell_due = 0, min(known.tell_due, now + 1 + 4 * self._random())
         elif not known.brought_by and known.hub_tries >= PRODS_MAX:
             known.hub_tries, known.hub_due = 0, now + 2 + 4 * self._random()
+
+    def _let_gather(self, now: float) -> None:
+        """Another of a crowd has repeated what lacks: what lacks next is soon a packet full."""
+        if self._ordinary_at <= now and len(self.neighbours.in_earshot()) > CROWD:
+            self._ordinary_at = now + APART * (1 + self._random())
 
     def want(self, station: int, sequence: int, by: int, now: float) -> None:
         """The station `by` lacks that item of a station, which is no SOS."""

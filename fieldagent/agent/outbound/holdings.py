@@ -26,6 +26,9 @@ INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 ASK_AFTER = 40.0
 """Seconds, half of them more or less, until we say that something lacks here: whoever lacks the
 same and hears it keeps silent."""
+PUT_OFF_MAX = 300.0
+"""Seconds from beacon to beacon in a crowd, at the most, where what they would say rides in what is
+sent anyway."""
 SLOWER_MAX = 3.0
 """How many times as long a beacon waits in a crowd, at the most."""
 ASKS_MAX = 8
@@ -109,6 +112,8 @@ class Holdings:
         self._slower = 1.0
         """How many times as long a beacon waits."""
         self._due = inf
+        self._latest = -inf
+        """Until then the next beacon is put off where what it would say has left otherwise."""
         self._beacon: list[int] = []
         """Stations of which the beacon is still to tell."""
 
@@ -190,7 +195,7 @@ class Holdings:
     def begin(self, now: float) -> None:
         """The beacon is due."""
         asks = False
-        self._beacon = []
+        self._beacon, self._latest = [], now + PUT_OFF_MAX
         for number, each in self._stations.items():
             asks |= each.asks()
             if now < each.fresh_until and self._is_news(each):
@@ -208,13 +213,21 @@ class Holdings:
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
         found = self._beacon
         if beside:
-            ride = (n for n, each in known.items() if each.changed and n not in found)
+            ride = (n for n, each in known.items() if self._rides(each) and n not in found)
             found = [*found, *sorted(ride, key=lambda n: not known[n].asks())][:RIDES]
         return [*found]
 
+    def _rides(self, each: _OfStation) -> bool:
+        """In a crowd not what another has told."""
+        return each.changed and (self._slower == 1 or each.asks() or not each.told)
+
+    def _is_news(self, each: _OfStation) -> bool:
+        return self._still_asks(each) or not each.told
+
     @staticmethod
-    def _is_news(each: _OfStation) -> bool:
-        return (each.asks() and not each.asked) or not each.told
+    def _still_asks(each: _OfStation) -> bool:
+        """Return whether something of it lacks here, and nobody has said that it lacks the same."""
+        return each.asks() and not each.asked
 
     def said(self, station: int, now: float) -> None:
         """Its holding has left."""
@@ -226,6 +239,9 @@ class Holdings:
             for number in known.lacking:
                 known.lacking[number] += 1
         self._beacon = [each for each in self._beacon if each != station]
+        if self._slower > 1 and not any(map(self._still_asks, self._stations.values())):
+            later = now + ASK_AFTER * self._slower * (0.5 + self._random())
+            self._due = max(self._due, min(self._latest, later))
 
     def holding(self, station: int) -> Entry | None:
         """Return what is here of it; None where nothing is, and nothing is known to lack."""
@@ -254,6 +270,7 @@ class Holdings:
             if self._interval <= INTERVAL_MIN and self._due < inf:
                 return
             self._interval = within
+            within *= self._slower
         self._due = min(self._due, now + within * (0.5 + self._random() * (within < INTERVAL_MIN)))
 
 

@@ -9,7 +9,7 @@ from math import inf
 from random import Random
 
 from fieldagent import __version__
-from fieldagent.agent.channels.air_pace import ack_within, backoff
+from fieldagent.agent.channels.air_pace import alone_after
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
@@ -158,7 +158,7 @@ class RadioPiggyback:
             twice, alone = twice or before.twice, alone or before.alone
         wait = 0.0
         if together and crowd > 1:
-            wait = backoff(self._random(), ack_within(crowd), crowd)
+            wait = alone_after(self._random(), crowd)
         self._acks[key] = _DueAck(ack, together, twice, alone, self.clock() + wait)
         while len(self._acks) > ACKS_MAX:
             del self._acks[next(iter(self._acks))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from fieldagent.agent.channels.air_pace import (
     CROWD,
     LATELY,
     LEAST,
+    ON_CALL,
     PATIENCE,
     PAUSE,
     PRODS,
@@ -21,6 +24,7 @@ from fieldagent.agent.channels.air_pace import (
     AirPace,
     AirTurn,
     ack_within,
+    alone_after,
 )
 
 SHARES = st.floats(0, 1)
@@ -129,3 +133,18 @@ def test_where_many_answer_later_the_answer_is_waited_for(crowd: int) -> None:
     assert pace.patience(0, part=False) - soon == pytest.approx(ack_within(crowd) - ACK_WITHIN)
     assert (ack_within(crowd) > ACK_WITHIN) == (crowd > CROWD)
     assert ack_within(crowd) <= ACK_MOST
+
+
+@pytest.mark.parametrize("crowd", [1, CROWD, CROWD + 1, 30, 100])
+def test_a_few_of_a_crowd_say_by_themselves_that_it_has_come(crowd: int) -> None:
+    """And in its second half, so that it may ride in what somebody sends before."""
+    moments = [alone_after(number / crowd, crowd) for number in range(crowd)]
+    alone = [each for each in moments if each < inf]
+    assert all(0 <= each <= ack_within(crowd) for each in alone)
+    if crowd <= CROWD:
+        assert len(alone) == crowd
+    else:
+        assert ON_CALL <= len(alone) < crowd
+        assert min(alone) >= ack_within(crowd) / 2
+    if crowd >= 30:
+        assert len(alone) <= 2 * ON_CALL

@@ -1,11 +1,18 @@
-"""What a packet with a number far ahead does to what is known of a station, and for how long."""
+"""What a packet with a number far ahead does to what is known of a station, and for how long; when
+beacons go."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
+
+from fieldagent.agent.channels.air_pace import CROWD
 from fieldagent.agent.outbound.holdings import (
     ASK_AFTER,
     ASKS_MAX,
     FRESH,
+    PUT_OFF_MAX,
     Holdings,
     confirmed_by,
     numbers_of,
@@ -89,3 +96,45 @@ def test_claims_take_bounded_room() -> None:
         now += ASK_AFTER
         holdings.said(OTHER, now)
     assert said(holdings) == [1]
+
+
+def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[float]:
+    """Return when they begin, of a kit that lacks something new each 20 seconds."""
+    holdings, begun = with_items(1), [0.0]
+    holdings.note_crowd(crowd)
+    for now in range(seconds):
+        if now % 20 == 0:
+            number = 2 + now // 20
+            holdings.hear(holding(1, number), now)
+            if now > 60:
+                holdings.note(OTHER, number - 3, DIGEST, now)
+        if now % speaks_every == 1:
+            for station in holdings.to_tell(beside=True):
+                holdings.said(station, now)
+        if holdings.due() <= now:
+            holdings.begin(now)
+            begun.append(now)
+            for station in holdings.to_tell(beside=False):
+                holdings.said(station, now)
+    return begun
+
+
+@pytest.mark.parametrize("crowd", [CROWD, 3 * CROWD])
+@pytest.mark.parametrize("speaks_every", [60, 10_000])
+def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every: float) -> None:
+    begun = beacons(crowd, speaks_every=speaks_every)
+    pauses = [after - before for before, after in pairwise(begun)]
+    assert max(pauses) <= PUT_OFF_MAX + 1, "none waits for what never rides"
+    put_off = crowd > CROWD and speaks_every == 60
+    assert (min(pauses[1:]) >= PUT_OFF_MAX - ASK_AFTER) == put_off, pauses
+
+
+@pytest.mark.parametrize(("crowd", "rides"), [(CROWD, True), (3 * CROWD, False)])
+def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool) -> None:
+    holdings = with_items(1, 2)
+    holdings.note_crowd(crowd)
+    assert holdings.to_tell(beside=True) == [OTHER]
+    holdings.hear(holding(1, 1, 2), 1.0)
+    assert bool(holdings.to_tell(beside=True)) == rides
+    holdings.hear(holding(1, 1, 2, 3), 2.0)
+    assert holdings.to_tell(beside=True) == [OTHER], "it asks"
