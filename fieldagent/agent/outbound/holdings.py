@@ -26,7 +26,7 @@ INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 ASK_AFTER = 40.0
 """Seconds, half of them more or less, until we say that something lacks here: whoever lacks the
 same and hears it keeps silent."""
-PUT_OFF_MAX = 300.0
+PUT_OFF_MAX = 600.0
 """Seconds from beacon to beacon in a crowd, at the most, where what they would say rides in what is
 sent anyway."""
 SLOWER_MAX = 3.0
@@ -206,20 +206,24 @@ class Holdings:
         waits = min(INTERVAL_MAX, self._interval * self._slower)
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
-    def to_tell(self, *, beside: bool) -> list[int]:
+    def to_tell(self, now: float, *, beside: bool) -> list[int]:
         """Stations of which a packet tells: of the beacon, and `beside` something else of those
         where news are that nobody has told."""
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
         found = self._beacon
         if beside:
-            ride = (n for n, each in known.items() if self._rides(each) and n not in found)
+            ride = (n for n, each in known.items() if self._rides(each, now) and n not in found)
             found = [*found, *sorted(ride, key=lambda n: not known[n].asks())][:RIDES]
         return [*found]
 
-    def _rides(self, each: _OfStation) -> bool:
-        """In a crowd not what another has told."""
-        return each.changed and (self._slower == 1 or each.asks() or not each.told)
+    def _rides(self, each: _OfStation, now: float) -> bool:
+        """In a crowd not what another has told, and what lacks as often as a beacon would ask."""
+        if self._slower == 1:
+            return each.changed
+        if each.asks():
+            return each.changed or now - each.asked_at >= ASK_AFTER * self._slower
+        return each.changed and not each.told
 
     def _is_news(self, each: _OfStation) -> bool:
         return self._still_asks(each) or not each.told

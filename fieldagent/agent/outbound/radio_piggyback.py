@@ -226,7 +226,7 @@ class RadioPiggyback:
         acks = any(due.due <= self.clock() for due in self._acks.values())
         says = acks or self._repeats or self._presents_itself
         says = says or self.readings.is_due(self.clock())
-        tells = self.holdings.to_tell(beside=False) or self.ways.to_say(beside=False)
+        tells = self.holdings.to_tell(self.clock(), beside=False) or self.ways.to_say(beside=False)
         return bool(says or tells)
 
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
@@ -253,7 +253,8 @@ class RadioPiggyback:
         if way is not None and draft.add(Entry(0, way), capacity):
             self.ways.said(way)
         self._fill_acks(draft, capacity)
-        for station in self.holdings.to_tell(beside=not urgent and bool(items or words.introduced)):
+        beside = not urgent and bool(items or words.introduced)
+        for station in self.holdings.to_tell(self.clock(), beside=beside):
             self._fill_holding(station, draft, capacity)
         if not urgent:
             _fill_readings(self.readings, self._journal, draft, capacity, self.clock())

@@ -13,6 +13,7 @@ from fieldagent.agent.outbound.holdings import (
     ASKS_MAX,
     FRESH,
     PUT_OFF_MAX,
+    SLOWER_MAX,
     Holdings,
     confirmed_by,
     numbers_of,
@@ -109,12 +110,12 @@ def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[flo
             if now > 60:
                 holdings.note(OTHER, number - 3, DIGEST, now)
         if now % speaks_every == 1:
-            for station in holdings.to_tell(beside=True):
+            for station in holdings.to_tell(now, beside=True):
                 holdings.said(station, now)
         if holdings.due() <= now:
             holdings.begin(now)
             begun.append(now)
-            for station in holdings.to_tell(beside=False):
+            for station in holdings.to_tell(now, beside=False):
                 holdings.said(station, now)
     return begun
 
@@ -131,10 +132,13 @@ def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every
 
 @pytest.mark.parametrize(("crowd", "rides"), [(CROWD, True), (3 * CROWD, False)])
 def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool) -> None:
-    holdings = with_items(1, 2)
+    holdings, now = with_items(1, 2), 1.0
     holdings.note_crowd(crowd)
-    assert holdings.to_tell(beside=True) == [OTHER]
+    assert holdings.to_tell(now, beside=True) == [OTHER]
     holdings.hear(holding(1, 1, 2), 1.0)
-    assert bool(holdings.to_tell(beside=True)) == rides
+    assert bool(holdings.to_tell(now, beside=True)) == rides
     holdings.hear(holding(1, 1, 2, 3), 2.0)
-    assert holdings.to_tell(beside=True) == [OTHER], "it asks"
+    assert holdings.to_tell(now, beside=True) == [OTHER], "it asks"
+    holdings.said(OTHER, now)
+    assert holdings.to_tell(now, beside=True) == []
+    assert bool(holdings.to_tell(now + SLOWER_MAX * ASK_AFTER, beside=True)) == (not rides)
