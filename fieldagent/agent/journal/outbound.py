@@ -301,12 +301,14 @@ def accept(
     priority: int,
     is_sos: bool,
     joins: int | None = None,
+    calls_off: int | None = None,
     check_in: CheckIn | None = None,
 ) -> Operation[int]:
     """Store a new Package, told by its `canonical` text; its sequence number on air comes back.
 
     Without an id it is a neighbour's, and gets one below zero, where callers' seldom are. An SOS
-    that `joins` an incident raises IncidentOver where that is over.
+    that `joins` an incident raises IncidentOver where that is over. What `calls_off` an incident of
+    this kit's ends it.
     """
     ended = None if status is None else accepted
 
@@ -339,6 +341,8 @@ def accept(
             dating.mark(db, sequence)
         if is_sos:
             incident.join(db, sequence, accepted, joins)
+        if calls_off is not None:
+            incident.call_off(db, calls_off, accepted)
         if check_in is not None:
             asked.note(db, sequence, check_in.within, accepted)
         return sequence

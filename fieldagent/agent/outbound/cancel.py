@@ -51,6 +51,13 @@ class Cancellation:
             await self._call_off_unsaid(stands.sequence)
         return standing_of(self._journal, stands.sequence)
 
+    def may_have_left(self, number: int) -> bool:
+        """Return whether anything of that incident may be on its way, or somebody has it."""
+        of_it = {*incident.items(self._journal, number)}
+        if any(of_it & queue.taken() for queue in self._queues.values()):
+            return True
+        return any(history.may_have_left(self._journal, each) for each in of_it)
+
     async def call_off(self, number: int) -> list[trio.Event]:
         """End the open incident: what of it has not left is withdrawn, nothing is repeated any
         more. Return what is set once it is known of the rest whether it left."""

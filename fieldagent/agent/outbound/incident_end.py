@@ -49,13 +49,19 @@ async def call_off(
     """End the open incident, and tell whoever may have got it by the same channels; return whether
     anybody may. Where what of it is in flight turns out `within` so many seconds to have left
     nowhere, the word is taken back. Raises what the journal raises."""
-    in_flight = await cancellation.call_off(number)
-    if not _may_be_known(journal, number):
-        return False
     word = IncidentWord(number, Said.CALLED_OFF)
-    said = prove(word, proof_keys[0]) if proof_keys else word
-    # Before it is known whether the last of it left: power may fail until then.
-    told = await intake.accept(Package(said, priority=SOS_PRIORITY - 1))
+    said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
+    told = None
+    if cancellation.may_have_left(number):
+        # It ends by that word, in one commit: power may fail at any moment, and the hub would ring
+        # on for an SOS of which its kit says no more.
+        told = await intake.accept(said)
+    in_flight = await cancellation.call_off(number)
+    if told is None:
+        if not _may_be_known(journal, number):
+            return False
+        # It was given to a modem meanwhile.
+        told = await intake.accept(said)
     await settled(in_flight, within)
     if _may_be_known(journal, number):
         return True

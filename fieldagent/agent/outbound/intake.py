@@ -13,7 +13,7 @@ from functools import cached_property
 
 import trio
 
-from fieldagent.agent.journal import directory, history, listing, outbound
+from fieldagent.agent.journal import directory, history, incident, listing, outbound
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Accepted, EndedLeg, Known
@@ -23,7 +23,7 @@ from fieldagent.agent.outbound.head_start import GATHERS, Begin, head_starts
 from fieldagent.agent.outbound.standing import Standing, standing_of
 from fieldagent.package.delivery import FanOut, Leg, legs_of, terminal_status
 from fieldagent.package.forecast import PAST, Steps, steps_of
-from fieldagent.package.package import Channel, CheckIn, Package, Status
+from fieldagent.package.package import Channel, CheckIn, IncidentWord, Package, Said, Status
 from fieldagent.package.writing import canonical, digest
 from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import lasting
@@ -150,6 +150,7 @@ class Intake:
             priority=package.priority,
             is_sos=package.sos,
             joins=joins,
+            calls_off=_called_off_by(package),
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
         with self._held(id_), self._replacing(package, id_, legs) as replaced:
@@ -304,6 +305,14 @@ def _with_reasons(
         return sequence
 
     return both
+
+
+def _called_off_by(package: Package) -> int | None:
+    """Return the incident of this kit's that ends by the word of its person."""
+    word = package.item
+    if not isinstance(word, IncidentWord) or word.station != incident.OWN:
+        return None
+    return word.incident if word.says is Said.CALLED_OFF else None
 
 
 def _replaced_by(id_: int) -> Leg:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -25,6 +26,7 @@ from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode
 from fieldagent.wire.incident_proof import proof_key, prove
 from fieldagent.wire.outcome import Outcome
+from tests.cut import PowerCut
 from tests.kit import START, Kit, kit
 
 REPEAT = 600.0
@@ -195,6 +197,39 @@ async def test_that_it_is_called_off_is_on_disk_while_a_session_goes_on(
         await k.outbox.settle(in_session, Outcome.SENT)
         (said,) = await k.send()
         assert said.content == word.package.item
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["sent", "in-session"])
+async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_told(
+    tmp_path: Path, clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, *, left: bool
+) -> None:
+    """Of one that its kit has ended in silence the hub would ring on."""
+    async with in_distress(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        if left:
+            await k.send()
+        else:
+            k.load()
+        commits = 0
+
+        def counted(commit: Any) -> Any:
+            async def cut(*given: Any, **named: Any) -> Any:
+                nonlocal commits
+                found = await commit(*given, **named)
+                commits += 1
+                if commits == 1:
+                    raise PowerCut
+                return found
+
+            return cut
+
+        for name in ("commit", "commit_urgent", "persist"):
+            monkeypatch.setattr(k.journal, name, counted(getattr(k.journal, name)))
+        with pytest.raises(PowerCut):
+            await call_off_of(k)
+        word = outbound.package(k.journal, k.sequence() + 1)
+        assert incident.open_one(k.journal) is None and word is not None
+        assert word.package.item == IncidentWord(k.sequence(), Said.CALLED_OFF)
 
 
 async def test_nobody_is_told_of_the_end_of_what_has_not_left(
