@@ -253,6 +253,10 @@ class Board:
                 raise Failed(f"{command}: never, within {seconds:g} s: {output}\n{log}")
             time.sleep(1)
 
+    def until_active(self, *units: str, seconds: float = ANSWER) -> None:
+        """All of them: asked together, systemctl is content with any."""
+        self.until(" && ".join(f"systemctl is-active {unit}" for unit in units), seconds)
+
     def cut(self) -> None:
         """The power: at once, whatever it does."""
         if self._qemu is not None:

@@ -57,7 +57,7 @@ def recorded(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     board.card = card
     try:
         board.boot()
-        board.until("systemctl is-active ssh fieldagent && fieldagent status")
+        board.until_active("ssh", "fieldagent")
         board.run("sync")
     finally:
         board.close()
@@ -135,7 +135,7 @@ def on_a_board(recorded: Recorded, boot: Path, kept: Path, folder: Path) -> None
     shutil.copy(recorded.key, board.share / "key")
     try:
         board.boot()
-        board.until("systemctl is-active ssh fieldagent", BOOT)
+        board.until_active("ssh", "fieldagent", seconds=BOOT)
         board.run("install -m 600 /mnt/key /tmp/key")
         reach = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no -i /tmp/key root@127.0.0.1"
         assert "fieldagent" in board.run(f"{reach} fieldagent status")

@@ -68,7 +68,7 @@ def test_it_knows_its_name_its_zone_and_its_address(board: Board) -> None:
 
 def test_a_phone_joins_the_network_it_gives(board: Board) -> None:
     board.run("modprobe mac80211_hwsim radios=2 && ip netns add phone")
-    board.until("systemctl is-active hostapd dnsmasq nftables", BOOT)
+    board.until_active("hostapd", "dnsmasq", "nftables", seconds=BOOT)
     board.run("iw phy phy1 set netns name phone")
     start = "wpa_supplicant -B -i wlan1 -c /mnt/join.conf"
     board.run(f"{PHONE} {start} && {PHONE} ip link set lo up")
