@@ -25,7 +25,7 @@ from fieldagent.http.exchange import RawAnswer, exchange
 from fieldagent.kit.local_http import CallFailed, explain
 from fieldagent.system.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.properties import WrongProperty, url
-from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.terminal import escaped, escaped_lines
 from fieldagent.system.wording import counted, reason_of
 
 TIMEOUT = 30.0
@@ -89,8 +89,9 @@ def _push(
 def _check_address(hub: str) -> None:
     try:
         url(hub)
-    except WrongProperty as wrong:
-        raise CallFailed(f"--hub {wrong}", USAGE) from None
+    except WrongProperty:
+        must_be = "must be https://HOST or https://HOST:PORT"
+        raise CallFailed(escaped(f"--hub {must_be}, not {hub!r}"), USAGE) from None
 
 
 def _headers(given: argparse.Namespace) -> dict[str, str]:
