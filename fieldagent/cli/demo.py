@@ -6,8 +6,10 @@ from __future__ import annotations
 import argparse
 import secrets
 import shutil
+import signal
 import tempfile
 import time
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,13 +134,16 @@ def _emit(line: str) -> None:
 
 
 async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks) -> None:
-    async with trio.open_nursery() as nursery:
+    async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
         await nursery.start(bench.port.run)
         if hub is not None:
             from fieldagent.hub import hub as cloud
 
             serve = partial(cloud.run, guest=hub.guest)
-            await nursery.start(serve, hub.settings, hub.store, _emit, asks)
+            # Each signal is told once, and that to the agent: the hub ends with it.
+            silent, nothing = trio.open_memory_channel[signal.Signals](0)
+            stack.enter_context(silent)
+            await nursery.start(serve, hub.settings, hub.store, _emit, nothing)
         async with trio.open_nursery() as inner:
             port = await inner.start(_run_agent, settings, asks, inner.cancel_scope)
             without_curl = "" if shutil.which("curl") else WITHOUT_CURL.format(port=port)

@@ -1,10 +1,13 @@
-"""`./demo --hub`: press SOS on the left, and it rings on the right."""
+"""`./demo --hub`: press SOS on the left, and it rings on the right; it ends as a whole."""
 
 from __future__ import annotations
 
 import re
+import signal
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
+
+import pytest
 
 from tests import browser
 from tests.hub.test_console_sound import HEARD, heard
@@ -58,3 +61,15 @@ def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None
 
         assert status("GET", link) == 410, "it works once"
         context.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("more", [[], ["--hub", "--hub-port", "0"]], ids=["kit", "with-a-hub"])
+def test_one_signal_ends_all_of_it(more: list[str], number: signal.Signals) -> None:
+    """It is told once: one of the two had taken it, and the other went on."""
+    ports = [str(free_port()) if each == "0" else each for each in more]
+    with Running([*MODULE, "demo", "--port", "0", *ports], "Ctrl-C ends the demo") as demo:
+        if more:
+            demo.expect("Later on sign in")
+        demo.process.send_signal(number)
+        assert demo.wait() == 0
