@@ -9,7 +9,6 @@ import shutil
 import signal
 import tempfile
 import time
-from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,7 +133,7 @@ def _emit(line: str) -> None:
 
 
 async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks) -> None:
-    async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
         await nursery.start(bench.port.run)
         if hub is not None:
             from fieldagent.hub import hub as cloud
@@ -142,7 +141,7 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks
             serve = partial(cloud.run, guest=hub.guest)
             # Each signal is told once, and that to the agent: the hub ends with it.
             silent, nothing = trio.open_memory_channel[signal.Signals](0)
-            stack.enter_context(silent)
+            silent.close()
             await nursery.start(serve, hub.settings, hub.store, _emit, nothing)
         async with trio.open_nursery() as inner:
             port = await inner.start(_run_agent, settings, asks, inner.cancel_scope)

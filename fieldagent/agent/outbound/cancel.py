@@ -61,7 +61,9 @@ class Cancellation:
     async def call_off(self, number: int) -> list[trio.Event]:
         """End the open incident: what of it has not left is withdrawn, nothing is repeated any
         more. Return what is set once it is known of the rest whether it left."""
-        await self._end(number)
+        if incident.open_one(self._journal) is not None:
+            # Else the word of it has ended it, in its own commit.
+            await self._end(number)
         # From here on nothing joins it.
         return await self._take_out(incident.items(self._journal, number), None)
 

@@ -121,6 +121,10 @@ class Holdings:
         """So many are in earshot, and say the same."""
         self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD))
 
+    @property
+    def _in_crowd(self) -> bool:
+        return self._slower > 1
+
     def note(self, station: int, number: int, digest: bytes, now: float) -> None:
         """That item is here: it came, or it is ours and has left."""
         known = self._of(station)
@@ -164,7 +168,7 @@ class Holdings:
             known.asked = False
             # In a crowd something new lacks every few seconds: a beacon that is near will do.
             within = ASK_AFTER * self._slower
-            if self._slower == 1 or self._due > now + 1.5 * within:
+            if not self._in_crowd or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
         elif (asks := known.open()) and first <= min(asks) and not numbers.intersection(asks):
             known.asked = True
@@ -219,7 +223,7 @@ class Holdings:
 
     def _rides(self, each: _OfStation, now: float) -> bool:
         """In a crowd not what another has told, and what lacks as often as a beacon would ask."""
-        if self._slower == 1:
+        if not self._in_crowd:
             return each.changed
         if each.asks():
             return each.changed or now - each.asked_at >= ASK_AFTER * self._slower
@@ -243,7 +247,7 @@ class Holdings:
             for number in known.lacking:
                 known.lacking[number] += 1
         self._beacon = [each for each in self._beacon if each != station]
-        if self._slower > 1 and not any(map(self._still_asks, self._stations.values())):
+        if self._in_crowd and not any(map(self._still_asks, self._stations.values())):
             later = now + ASK_AFTER * self._slower * (0.5 + self._random())
             self._due = max(self._due, min(self._latest, later))
 
