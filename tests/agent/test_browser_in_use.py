@@ -21,6 +21,14 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield running
 
 
+EVENT = {"type": "Message", "content": "come down"}
+RECEIVED: dict[str, Any] = {
+    "requestId": "1f", "received": 1, "asks": True, "readBy": None,
+    "body": {"payloads": [{"identity": {"id": "Ben", "name": "Ben"}, "events": [EVENT]}]},
+}  # fmt: skip
+"""What came in, as the agent lists it, of a sender who wants to know that it is read."""
+
+
 def heard(number: int, name: str) -> dict[str, Any]:
     raised = {"state": "raised", "channel": None, "at": 1, "text": "", "unauthenticated": False}
     told = {"station": number, "number": number, "name": name, "raised": 1, "state": "open"}
@@ -152,6 +160,54 @@ def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
         twice.press(shown.locator("#submit"))
         twice.press(shown.locator("[id^=cancel-]").first)
     kit.call("DELETE", "/api/sos")
+
+
+@pytest.mark.parametrize("which", ["cancel", "read"])
+def test_a_press_that_fails_is_told_whatever_came_meanwhile(
+    chromium: Any, kit: Agent, which: str
+) -> None:
+    """Its row is drawn anew while it is under way, and after that: it stays one press, and told."""
+    reason = ["first"]
+    key = {"cancel": "packages", "read": "payloads"}[which]
+    path = {"cancel": "**/api/packages?*", "read": "**/api/inbound?*"}[which]
+
+    def change(route: Any) -> None:
+        told = route.fetch().json()
+        if key == "packages":
+            told[key] = [{**each, "reason": reason[0]} for each in told[key]]
+        else:
+            told[key] = [
+                {**RECEIVED, "hooks": {"script": {"state": "failed", "reason": reason[0]}}}
+            ]
+        route.fulfill(json=told)
+
+    with page(chromium, kit.port) as shown:
+
+        def drawn_anew(because: str) -> None:
+            reason[0] = because
+            kit.call("POST", "/api/package/async", {"message": {"content": because}})
+            row.get_by_text(because).wait_for()
+
+        shown.route(path, change)
+        kit.call("POST", "/api/package/async", {"message": {"content": "the first of them"}})
+        shown.reload()
+        control = shown.locator(f"[id^={which}-]").last
+        control.wait_for()
+        mine = f"{which}-{control.get_attribute('id').partition('-')[2]}"
+        control = shown.locator(f"[id='{mine}']")
+        row = shown.locator("#conversation li", has=control)
+        held = Held(shown, "**/api/package/*/cancel" if which == "cancel" else "**/read")
+        control.focus()
+        control.press("Enter")
+        held.wait()
+        drawn_anew("second")
+        assert control.is_disabled()
+        held.lose()
+        row.locator(".fault", has_text="does not answer").wait_for()
+        assert control.is_enabled()
+        drawn_anew("third")
+        assert row.locator(".fault", has_text="does not answer").count() == 1
+        assert shown.evaluate("document.activeElement.id") == mine
 
 
 def test_what_was_asked_of_one_list_does_not_come_into_another(chromium: Any, kit: Agent) -> None:

@@ -14,7 +14,7 @@ import pytest
 import utm
 
 from tests.agent.test_browser import hold, raise_sos, sos_texts
-from tests.browser import SCREENS, faults, keep, page
+from tests.browser import SCREENS, close, faults, keep, page
 from tests.processes import Agent, agent, sky, until
 
 LEFT_IN_ENGLISH = """
@@ -158,7 +158,7 @@ def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, 
     far = shown.locator("#conversation li.sent .hint", has_text="Gmail").first
     far.wait_for()
     said = far.inner_text()
-    context.close()
+    close(context, shown)
     found = [each.replace("{who}", "Ada") for each in wanted]
     details = dict(zip(found, ["", "Gmail", "no such address", "", "Bo", ""], strict=True))
     for text, detail in details.items():

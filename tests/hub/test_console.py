@@ -234,14 +234,15 @@ def console(opened: Any, running: Hub, screen: str, **how: Any) -> Iterator[Any]
         "console",
         lambda line: troubles.append(line.text) if browser.is_trouble(line) else None,
     )
-    shown.goto(f"{running.address}/console")
     try:
+        shown.goto(f"{running.address}/console")
         yield shown
+        assert troubles == []
     except BaseException:
         print(shown.locator("body").inner_text())
         raise
-    assert troubles == []
-    context.close()
+    finally:
+        browser.close(context, shown)
 
 
 def press(shown: Any, name: str) -> None:
@@ -496,6 +497,12 @@ class Held:
     def wait(self, many: int = 1) -> None:
         """Until there are as many."""
         until(lambda: self._shown.evaluate("true") and len(self._kept) >= many)
+
+    def lose(self) -> None:
+        """Nobody answers any of them."""
+        self._shown.unroute(self._which)
+        for route in self._kept:
+            route.abort()
 
     def release(self) -> None:
         """Let each go, once the one before it is answered, or given up by the page, which does that

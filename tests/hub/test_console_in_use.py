@@ -367,6 +367,7 @@ def test_two_presses_send_once_in_the_administration(world: World, office: Any) 
         office.locator("#subject li").first.wait_for()
         for fold in office.locator("#subject li > details").all()[:2]:
             fold.locator("summary").first.click()
+            fold.locator("button").first.wait_for()
         ids = office.locator("#subject button:visible").evaluate_all(
             "all => all.map(each => each.id)"
         )

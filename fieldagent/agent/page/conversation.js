@@ -140,6 +140,7 @@ function draw(listed) {
   const list = by("conversation"), place = by("entries");
   const atEnd = place.scrollHeight - place.scrollTop - place.clientHeight < 40;
   const there = new Map([...list.children].map(node => [node.dataset.key, node]));
+  const focused = list.contains(document.activeElement) ? document.activeElement.id : "";
   const nodes = listed.map(each => {
     const key = keyOf(each), text = JSON.stringify(each), old = there.get(key);
     if (old?.said === text) return old;
@@ -147,10 +148,9 @@ function draw(listed) {
     made.dataset.key = key;
     made.said = text;
     made.id = `entry-${key}`;
-    keepOpen(old, made);
+    goOn(old, made);
     return made;
   });
-  const focused = list.contains(document.activeElement) ? document.activeElement.id : "";
   for (const node of [...list.children]) if (!nodes.includes(node)) node.remove();
   // Only what is not in its place is moved: what is read or used stays where it is.
   nodes.forEach((node, at) => {
@@ -160,10 +160,13 @@ function draw(listed) {
   if (atEnd) place.scrollTop = place.scrollHeight;
 }
 
-function keepOpen(old, made) {
+/** What is open, under way or told in a row goes on in its new drawing. */
+function goOn(old, made) {
   const before = old?.querySelector("details[open]");
   const after = made.querySelector("details");
   if (before && after) after.open = true;
+  const button = old?.querySelector(".actions > button"), its = made.querySelector(".actions > button");
+  if (button && its?.id === button.id) its.replaceWith(button, ...[faultOf(button)].filter(Boolean));
 }
 
 function sent(each) {
@@ -221,7 +224,8 @@ function cancel(each, key) {
 /** What a press of `button` does. Why it failed stands beside it until the next press. */
 function pressed(button, act) {
   button.onclick = async () => {
-    if (button.nextElementSibling?.matches(".fault")) button.nextElementSibling.remove();
+    faultOf(button)?.remove();
+    const focused = document.activeElement === button;
     button.disabled = true;
     try {
       await act();
@@ -229,8 +233,12 @@ function pressed(button, act) {
       button.after(element("span", { class: "fault", role: "alert" }, error.message));
     }
     button.disabled = false;
+    // A browser takes the focus from what is disabled: who works by keyboard goes on where they were.
+    if (focused && document.activeElement === document.body) button.focus();
   };
 }
+
+const faultOf = button => button.nextElementSibling?.matches(".fault") ? button.nextElementSibling : null;
 
 /** Every try and its cost, asked for when somebody opens it. */
 function story(each, key) {
@@ -281,7 +289,7 @@ function read(payload, key) {
   pressed(button, async () => {
     const question = asked;
     await call("POST", `/api/inbound/${payload.requestId}/read`, {});
-    if (question === asked) learn([{ ...payload, readBy: "" }]);
+    if (question === asked) learn([{ ...known.get(key), readBy: "" }]);
   });
   return element("div", { class: "actions" }, button);
 }
