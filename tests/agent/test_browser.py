@@ -539,12 +539,12 @@ def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
     """Its connections stay open: what tells is that its sign of life does not come, each 3.75 s."""
     with agent(tmp_path, {"satellite-port": None}) as kit, page(chromium, kit.port) as shown:
         shown.evaluate(SIGN_OF_LIFE)
-        calls: list[str] = []
-        shown.on("request", lambda request: calls.append(urlsplit(request.url).path))
+        given_up: list[str] = []
+        shown.on("requestfailed", lambda call: given_up.append(urlsplit(call.url).path))
         with frozen(kit):
             shown.locator("#away", has_text="does not answer since").wait_for()
-            # It is not a call of its own, for which it has patience for 20 s, that tells.
-            assert set(calls) <= {"/api/events"}
+            # A call has patience for 20 s: it is not what tells.
+            assert set(given_up) <= {"/api/events"}
             # An SOS that is pressed now leaves by itself, once.
             raise_sos(shown, "leg broken")
             shown.locator("#sos-fault", has_text="leave this open").wait_for()
