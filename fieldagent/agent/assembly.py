@@ -400,10 +400,16 @@ def _words(
     links: Mapping[Channel, ChannelLink],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
+    from fieldagent.agent.condition import machine
     from fieldagent.agent.mesh.station import words_of
 
     def asks_for_relay() -> bool:
         linked = links.get(Channel.CELLULAR)
         return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
 
-    return words_of(ours, journal, asks_for_relay=asks_for_relay, clock=clock)
+    def low() -> bool:
+        """Return whether the battery of the machine, or of its radio, is nearly empty."""
+        told = machine.battery(), links[Channel.RADIO].facts.get("battery")
+        return any(isinstance(each, int) and each < machine.BATTERY_LOW for each in told)
+
+    return words_of(ours, journal, asks_for_relay=asks_for_relay, low=low, clock=clock)

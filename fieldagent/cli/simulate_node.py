@@ -225,11 +225,15 @@ def _provisioned(nodes: Nodes, rest: list[str]) -> str:
 
 
 def _battery(nodes: Nodes, rest: list[str]) -> str:
-    board = _socket(nodes, rest).node
-    if not isinstance(board, SimulatedMeshcore):
-        raise BadCommand("only a meshcore-kiss board has a battery that can be set")
+    board = (socket := _socket(nodes, rest)).node
     if len(rest) != 2:
-        raise BadCommand("battery N and its millivolts, such as 3300")
+        raise BadCommand("battery N and its per cent, or of a meshcore-kiss board its millivolts")
+    if isinstance(board, SimulatedNode):
+        percent = number_in(rest[1], 0, 100, "per cent")
+        nodes.drain(socket, percent)
+        return f"the battery of node {rest[0]} has {percent} %"
+    if not isinstance(board, SimulatedMeshcore):
+        raise BadCommand("only a node or a meshcore-kiss board has a battery that can be set")
     board.millivolts = number_in(rest[1], 0, 0xFFFF, "millivolts")
     return f"the battery of node {rest[0]} has {board.millivolts} mV"
 
@@ -257,7 +261,10 @@ COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
     "region": ("region N on|off  set the region of a meshtastic radio, or none", _region),
     "mute": ("mute N on|off  let a meshcore radio say nothing to its host", _mute),
     "provisioned": ("provisioned N on|off  provision an rnode, or undo that", _provisioned),
-    "battery": ("battery N MILLIVOLTS  charge or drain a meshcore-kiss board", _battery),
+    "battery": (
+        "battery N PERCENT  charge or drain a node; of a meshcore-kiss board MILLIVOLTS",
+        _battery,
+    ),
     "loss": ("loss 0..1      lose that share of the packets", _loss),
     "busy": ("busy on|off    no node finds the channel free", _busy),
     "help": ("help           this list", _help),

@@ -67,6 +67,15 @@ class SimulatedNode:
     def start(self, now: float) -> None:
         self.link.open(now)
 
+    def drain(self, percent: int) -> None:
+        """Its battery has so much left; it tells so at once, where somebody is there."""
+        self.battery = percent
+        if self.link.peer is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        self.link.say(node.NodeStatus(signal=4, battery=self.battery, charging=False))
+
     def leave_host(self) -> None:
         """A node keeps its line: the next host begins it anew."""
 
@@ -84,7 +93,7 @@ class SimulatedNode:
             if isinstance(event, node.Send):
                 self._take(event, now)
             elif isinstance(event, node.NodeOpened):
-                self.link.say(node.NodeStatus(signal=4, battery=self.battery, charging=False))
+                self._tell()
         self._say(now)
 
     def data_to_send(self) -> bytes:

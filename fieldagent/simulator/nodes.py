@@ -111,6 +111,12 @@ class Nodes:
     def plug(self, socket: Socket) -> None:
         socket.plugged.set()
 
+    def drain(self, socket: Socket, percent: int) -> None:
+        """Let the battery of a node have so much left."""
+        assert isinstance(socket.node, SimulatedNode)
+        socket.node.drain(percent)
+        self._poke(socket)
+
     def reboot(self, socket: Socket) -> None:
         socket.node.reboot()
         socket.node.start(trio.current_time())

@@ -152,6 +152,8 @@ class Way:
     minutes: int = 0
     cost: int = 0
     """The credits that it takes to bring a short message to the hub."""
+    low: bool = False
+    """The battery of somebody on it, the sender's too, is nearly empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,11 +532,12 @@ def _read_relay_request(station: Any) -> RelayRequest:
     return RelayRequest(station)
 
 
-def _read_way(hops: Any, minutes: Any = None, cost: Any = None) -> Way:
+def _read_way(hops: Any, minutes: Any = None, cost: Any = None, low: Any = None) -> Way:
     expect(in_range(hops, low=0, high=NO_WAY), "hops to the hub")
     expect(minutes is None or in_range(minutes, low=0), "age of a way")
     expect(cost is None or in_range(cost, low=0), "cost of a way")
-    return Way(hops, minutes or 0, cost or 0)
+    expect(low is None or (is_int(low) and low in (0, 1)), "state of a battery known here")
+    return Way(hops, minutes or 0, cost or 0, bool(low))
 
 
 def _read_source(station: Any, sequence: Any) -> Source:
@@ -640,7 +643,11 @@ _UNTIMED: Kinds = {
     13: (RelayRequest, _read_relay_request, lambda asked: [asked.station]),
     14: (Source, _read_source, lambda said: [said.station, said.sequence]),
     15: (Unproved, _read_unproved, lambda said: [0]),
-    33: (Way, _read_way, lambda way: [way.hops, way.minutes or None, way.cost or None]),
+    33: (
+        Way,
+        _read_way,
+        lambda way: [way.hops, way.minutes or None, way.cost or None, int(way.low) or None],
+    ),
     34: (SentBy, _read_sent_by, lambda said: [said.station, said.transmissions]),
     36: (RemoteCommand, read_command, write_command),
     39: (

@@ -62,7 +62,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 def test_a_machine_that_tells_nothing(root: Callable[..., None]) -> None:
     """As a PC in a container is."""
     assert (machine.degrees(), machine.millivolts(), machine.throttled()) == (None, None, None)
-    assert (machine.system(), machine.reset()) == ("", UNKNOWN)
+    assert (machine.system(), machine.reset(), machine.battery()) == ("", UNKNOWN, None)
 
 
 def test_a_raspberry_pi(root: Callable[..., None]) -> None:
@@ -92,6 +92,18 @@ def test_other_machines(root: Callable[..., None]) -> None:
     assert machine.reset() == WATCHDOG
     root(WATCHDOG0, "16\n")
     assert machine.reset() == POWER
+
+
+def test_the_emptiest_battery_counts_and_a_mouse_has_none(root: Callable[..., None]) -> None:
+    """As `Documentation/ABI/testing/sysfs-class-power` of Linux has it; a mains has no capacity."""
+    root("sys/class/power_supply/AC/online", "1\n")
+    assert machine.battery() is None
+    root("sys/class/power_supply/BAT0/capacity", "81\n")
+    root("sys/class/power_supply/BAT0/scope", "System\n")
+    root("sys/class/power_supply/BAT1/capacity", "7\n")
+    root("sys/class/power_supply/hidpp_battery_0/capacity", "3\n")
+    root("sys/class/power_supply/hidpp_battery_0/scope", "Device\n")
+    assert machine.battery() == 7
 
 
 @pytest.mark.parametrize("told", ["", "nonsense\n", "-\n"])

@@ -83,6 +83,25 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
         assert "give that kit the same radio-key" in told(eve, "status")
 
 
+def test_a_way_over_an_empty_battery_is_told(tmp_path: Path) -> None:
+    """As its node tells: at the neighbour's API and in its list."""
+    relays = {"satellite-port": str(tmp_path / "nobody"), "radio-relay": "satellite"}
+    with nodes(tmp_path, "--seed", "7") as air, kit(tmp_path, 1) as ada:
+        air.type("battery 2 19")
+        air.expect("the battery of node 2 has 19 %")
+        with kit(tmp_path, 2, {}, **relays) as ben:
+
+            def has_said() -> bool:
+                radio = ben.call("GET", "/api/status").body["channels"]["Radio"]
+                return bool(radio.get("battery") == 19)
+
+            until(has_said)
+            ben.call("POST", "/api/package/async", {"message": {"content": "I am 2"}})
+            until(lambda: "reaches the hub, a battery there is low" in told(ada, "neighbours"))
+            (heard,) = ada.call("GET", "/api/neighbours").body["neighbours"]
+            assert (heard["hopsToHub"], heard["wayBatteryLow"]) == (0, True)
+
+
 @pytest.mark.long
 def test_who_has_read_it_is_told_over_one_between(tmp_path: Path) -> None:
     """Kits 1 and 3 do not hear each other, nobody has a hub: pressed at the page of 3, told at 1 in

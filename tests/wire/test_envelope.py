@@ -208,6 +208,11 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         None,
     ),
     "the hub is behind two others": ([Entry(0, Way(2, 5))], 5, None),
+    "the hub is behind station 5 and an empty battery": (
+        [Entry(0, Way(1, 0, 0, low=True))],
+        5,
+        None,
+    ),
     "the program of station 5 is": ([Entry(0, Program("0.1.0+12"))], 5, None),
     "message 7 of station 7 again": (
         [Entry(0, SentBy(7, 1), TIME), Entry(7, Message("Camp reached"), TIME)],

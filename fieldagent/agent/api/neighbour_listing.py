@@ -37,8 +37,9 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "inEarshot": number in in_earshot,
             "rssi": each.rssi,
             "snr": each.snr,
-            "hub": None if number not in ways else ways[number] == 0,
-            "hopsToHub": ways.get(number),
+            "hub": None if number not in ways else ways[number].hops == 0,
+            "hopsToHub": None if number not in ways else ways[number].hops,
+            "wayBatteryLow": None if number not in ways else ways[number].low,
             "lacks": _lacks(number, ours) if number in in_earshot else [],
             "radioKey": station.key_change.name_of(each.key),
         }

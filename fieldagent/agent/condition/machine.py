@@ -12,6 +12,8 @@ from fieldagent.wire.kit_condition import POWER, RESET, UNDER_VOLTAGE, UNKNOWN, 
 ROOT = Path("/")
 """Below it are the kernel's files and /etc; tests give another."""
 
+BATTERY_LOW = 20
+"""Below so many per cent a battery is nearly empty."""
 _POWER_ON, _FULL_RESETS = 0x1000, 0x222
 """Of a Raspberry Pi's PM_RSTS, as the kernel's bcm2835_wdt names them: HADPOR; HADSRF, HADWRF and
 HADDRF. The other bits of a reset may be the number of a partition."""
@@ -43,6 +45,17 @@ def millivolts() -> int | None:
         if (found := _number(each)) is not None:
             return found
     return None
+
+
+def battery() -> int | None:
+    """Return what the battery has left that the machine runs from, in per cent, of several the
+    emptiest; None where Linux knows of none. A mouse's, of the scope Device, is none."""
+    found = [
+        _number(each / "capacity")
+        for each in ROOT.glob("sys/class/power_supply/*")
+        if _text(each / "scope") != "Device"
+    ]
+    return min((each for each in found if each is not None), default=None)
 
 
 def throttled() -> int | None:

@@ -115,9 +115,10 @@ def words_of(
     journal: Journal,
     *,
     asks_for_relay: Callable[[], bool],
+    low: Callable[[], bool],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
-    """Return what the station says beside Packages."""
+    """Return what the station says beside Packages. `low`: its battery is nearly empty."""
     me = Identity(str(settings.number), settings.name or f"station {settings.number}", "Device")
     spare = settings.packet_bytes - _introduction_bytes(settings, me)
     if spare < 0:
@@ -131,7 +132,7 @@ def words_of(
             return 0
         return 1 if Channel.SATELLITE in settings.relays_over else None
 
-    ways = Ways(brings, clock, hops=settings.hops)
+    ways = Ways(brings, low, clock, hops=settings.hops)
     text_bytes, chance = _text_bytes(settings), Random().random
     readings = Readings(settings.number, text_bytes=text_bytes, hops=settings.hops, random=chance)
     return RadioPiggyback(

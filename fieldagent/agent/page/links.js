@@ -44,6 +44,7 @@ function neighbours(air, now) {
       each.rssi === null ? "" : `${each.rssi} dBm`,
       each.snr === null ? "" : `SNR ${each.snr} dB`,
       each.hopsToHub === null ? "" : each.hopsToHub ? say("reaches the hub over others") : say("reaches the hub"),
+      each.wayBatteryLow ? say("a battery on that way is low") : "",
       each.lacks.length ? say("lacks {numbers}", { numbers: each.lacks.join(", ") }) : "",
     ]),
     kits(say("Kits beyond earshot"), air.beyond.slice(0, KITS), each => [counted(each.hops, "{n} hop", "{n} hops")]),

@@ -45,7 +45,7 @@ def _line(each: dict[str, Any]) -> str:
         "" if each["hops"] is None else _away(each["hops"]),
         "" if each["rssi"] is None else f"{each['rssi']} dBm",
         "" if each["snr"] is None else f"SNR {each['snr']} dB",
-        _way(each["hopsToHub"]),
+        _way(each["hopsToHub"], each["wayBatteryLow"]),
         f"lacks {', '.join(map(str, each['lacks']))}" if each["lacks"] else "",
         f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
     ]
@@ -56,8 +56,8 @@ def _away(hops: int) -> str:
     return f"{hops} {'transmission' if hops == 1 else 'transmissions'} away"
 
 
-def _way(others: int | None) -> str:
+def _way(others: int | None, low: bool | None) -> str:
     if others is None:
         return ""
     over = f" over {others} {'other' if others == 1 else 'others'}" if others else ""
-    return f"reaches the hub{over}"
+    return f"reaches the hub{over}{', a battery there is low' if low else ''}"

@@ -113,6 +113,7 @@ async def station(
     *,
     keys: tuple[bytes, ...] = (),
     asks_for_relay: Callable[[], bool] = lambda: False,
+    low: Callable[[], bool] = lambda: False,
     relays_over: frozenset[Channel] = frozenset(),
     credits_per_day: int = 10,
     hops: int = 3,
@@ -142,7 +143,7 @@ async def station(
         key_step,
         sealed,
     )
-    words = words_of(settings, journal, asks_for_relay=asks_for_relay, clock=clock)
+    words = words_of(settings, journal, asks_for_relay=asks_for_relay, low=low, clock=clock)
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
     intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)
     outboxes: dict[Channel, ChannelOutbox] = {}

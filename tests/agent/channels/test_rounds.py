@@ -28,11 +28,13 @@ from fieldagent.agent.outbound.incident_status import as_json
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
 from fieldagent.simulator.air import Losses
 from fieldagent.wire.envelope import (
+    NO_WAY,
     Ack,
     Entry,
     RelayRequest,
     SentBy,
     Source,
+    Way,
     decode,
     digest_of,
     digest_of_slices,
@@ -469,6 +471,46 @@ async def test_a_relay_is_found_behind_one_that_has_no_link(
         await trio.sleep(7200)
         assert found.count("no link here") == 1
         assert events().count("sent again") == sent
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("spared", [2, 3])
+async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, spared: int
+) -> None:
+    """Over one in between, that says so: and where there is no other, that one brings it all the
+    same."""
+    only_what_is_posted(monkeypatch)
+    found: dict[int, list[str]] = {2: [], 3: []}
+    asks = {"asks_for_relay": lambda: True}
+    gateway = {"relays_over": frozenset([CELLULAR])}
+    async with (
+        on_air(tmp_path, count=4, topology="1 4\n4 2\n4 3"),
+        station(tmp_path, 1, tmp_path / "node-1", **asks) as ada,  # type: ignore[arg-type]
+        station(tmp_path, 2, tmp_path / "node-2", **gateway, low=lambda: spared == 2) as two,  # type: ignore[arg-type]
+        station(tmp_path, 4, tmp_path / "node-4", **asks) as between,  # type: ignore[arg-type]
+        station(tmp_path, 3, tmp_path / "node-3", **gateway, low=lambda: spared == 3) as three,  # type: ignore[arg-type]
+        trio.open_nursery() as nursery,
+    ):
+        kits = {2: two, 3: three}
+        for number, kit in kits.items():
+            nursery.start_soon(bring, kit, found[number])
+            await kit.post(message={"content": f"here is {number}"}, channels=["Radio"])
+        await until(lambda: {2, 3} <= between.words.ways.known().keys(), 3600)
+        # Both cost nothing, and are as far.
+        assert [between.words.ways.known()[number].low for number in (spared, 5 - spared)] == [
+            True,
+            False,
+        ]
+        await ada.post(message={"content": "no link here"})
+        await until(lambda: "relayed" in [line.event for line in ada.history(1)], 4 * 3600)
+        assert (found[spared], found[5 - spared]) == ([], ["no link here"])
+        await until(lambda: not ada.words.ways.known()[4].low, 3600)
+        # Where there is no other, that one is asked, and what is told of the way says so.
+        for number in (1, 5 - spared):
+            between.words.ways.note(number, Way(NO_WAY))
+        ours = between.words.ways.ours()
+        assert between.words.ways.next_hop() == spared and ours is not None and ours.low
         nursery.cancel_scope.cancel()
 
 
