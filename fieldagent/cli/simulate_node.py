@@ -202,6 +202,18 @@ def _near(nodes: Nodes, rest: list[str]) -> str:
     return f"node {number} is in earshot again"
 
 
+def _between(nodes: Nodes, rest: list[str]) -> str:
+    one, other = (_socket(nodes, rest[place : place + 1]).node.number for place in (0, 1))
+    if one == other or len(rest) != 3:
+        raise BadCommand("between A B 0..1, or between A B off, of two nodes")
+    if rest[2] == "off":
+        nodes.air.move(one, other, None)
+        return f"nodes {one} and {other} do not hear each other"
+    loss = _chance(rest[2:])
+    nodes.air.move(one, other, loss)
+    return f"nodes {one} and {other} lose {loss:.0%} of what is between them"
+
+
 def _region(nodes: Nodes, rest: list[str]) -> str:
     radio = _socket(nodes, rest).node
     if not isinstance(radio, SimulatedMeshtastic):
@@ -258,6 +270,10 @@ COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
     "reboot": ("reboot N       let it start anew, as after a brown-out", _reboot),
     "away": ("away N         carry a node out of everybody's earshot", _away),
     "near": ("near N         bring it back", _near),
+    "between": (
+        "between A B 0..1|off  move two nodes: so much is lost between them, or all",
+        _between,
+    ),
     "region": ("region N on|off  set the region of a meshtastic radio, or none", _region),
     "mute": ("mute N on|off  let a meshcore radio say nothing to its host", _mute),
     "provisioned": ("provisioned N on|off  provision an rnode, or undo that", _provisioned),

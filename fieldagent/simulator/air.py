@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from heapq import heappop, heappush
+from itertools import permutations
 from math import inf
 from random import Random
 
@@ -137,6 +138,17 @@ class SharedAir:
         if station in self.away or listener in self.away:
             return False
         return self.losses is None or (station, listener) in self.losses
+
+    def move(self, one: int, other: int, loss: float | None) -> None:
+        """Let two come nearer or go apart, until so much is lost between them; None: they do not
+        hear each other."""
+        if self.losses is None:
+            self.losses = dict.fromkeys(permutations(self.stations, 2), 0.0)
+        for way in ((one, other), (other, one)):
+            if loss is None:
+                self.losses.pop(way, None)
+            else:
+                self.losses[way] = loss
 
     def busy_until(self, now: float, listener: int) -> float:
         """Return when what a radio notices ends; `now` when the air is free."""

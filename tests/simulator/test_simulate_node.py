@@ -184,6 +184,60 @@ def test_an_sos_reaches_who_was_never_heard(tmp_path: Path) -> None:
         assert "hurt at the hut" in ben.expect("hook: ")
 
 
+MINUTES = 10
+
+
+@pytest.mark.long
+def test_ten_kits_that_move_have_everything_once(tmp_path: Path) -> None:
+    """On an air that loses 30 %: each says something each minute for ten, one of them behind a
+    ridge from the third on, where one other alone hears it, and with all again after the seventh.
+    """
+    names = range(1, 11)
+    behind, near = 10, 9
+
+    def walk(loss: str) -> None:
+        for each in names:
+            if each not in (behind, near):
+                air.type(f"between {each} {behind} {loss}")
+
+    with ExitStack() as stack:
+        how = ("--nodes", str(len(names)), "--loss", "0.3", "--seed", "7")
+        air = stack.enter_context(nodes(tmp_path, *how))
+        kits = {each: stack.enter_context(kit(tmp_path, each)) for each in names}
+        began = time.monotonic()
+        posted = {
+            each: [f"{each} in minute {minute}" for minute in range(MINUTES)] for each in names
+        }
+        for minute in range(MINUTES):
+            if minute in (3, 7):
+                walk("off" if minute == 3 else "0")
+            for name, running in kits.items():
+                message = {"content": posted[name][minute]}
+                answer = running.call("POST", "/api/package/async", {"message": message})
+                assert answer.status == 202
+            while time.monotonic() < began + 60 * (minute + 1):
+                time.sleep(0.1)
+        ends = time.monotonic() + 60 * MINUTES
+        for name, running in kits.items():
+            wanted = sorted(text for other in names if other != name for text in posted[other])
+            while not {*wanted} <= {*texts(running)}:
+                assert time.monotonic() < ends, {*wanted} - {*texts(running)}
+                time.sleep(1)
+            assert sorted(texts(running)) == wanted
+
+
+def texts(of: Agent) -> list[str]:
+    """What came in, of all senders."""
+    found: list[str] = []
+    path = "/api/inbound"
+    while path:
+        page = of.call("GET", path).body
+        events = (each["body"]["payloads"][0]["events"][0] for each in page["payloads"])
+        found += [event["content"] for event in events]
+        path = page["next"]
+    return found
+
+
 @pytest.mark.long
 def test_who_raises_an_sos_sees_where_radio_hops_ends_it(tmp_path: Path) -> None:
     """1-2-3-4, and it may cross one kit: 3 has it, 4 is out of its reach."""
@@ -246,6 +300,11 @@ def test_a_node_is_taken_away_and_put_back(tmp_path: Path) -> None:
         ("loss much", "a chance is a number from 0 to 1"),
         ("busy on", "the channel is never free"),
         ("reboot 2", "has forgotten everything"),
+        ("between 1 2 0.25", "nodes 1 and 2 lose 25% of what is between them"),
+        ("between 2 1 off", "nodes 2 and 1 do not hear each other"),
+        ("between 1 2", "between A B 0..1, or between A B off"),
+        ("between 1 1 off", "of two nodes"),
+        ("between 1", "name a node: 1, 2"),
         ("dance", "'dance' is no command"),
     ],
 )
@@ -264,10 +323,6 @@ def test_bad_arguments_are_told(bad: list[str]) -> None:
 
 def test_who_was_off_is_given_what_others_sent_by_a_kit_that_was_killed(tmp_path: Path) -> None:
     """Ada's kit is off by then: Ben's alone has it, on its disk."""
-
-    def texts(of: Agent) -> list[str]:
-        listed = of.call("GET", "/api/inbound").body["payloads"]
-        return [entry["body"]["payloads"][0]["events"][0]["content"] for entry in listed]
 
     with nodes(tmp_path, "--nodes", "3", "--seed", "7"):
         with kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
