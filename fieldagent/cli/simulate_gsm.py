@@ -80,7 +80,10 @@ class GsmPort:
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED
                     while True:
+                        stuck = self.modem.faults.stuck
                         self.modem.receive_data(await line.receive_some(4096))
+                        if self.modem.faults.stuck < stuck:
+                            say("a Ctrl-Z is not heard")
                         self.poke()
             self.modem.power_off()
 

@@ -89,7 +89,8 @@ def test_the_modem_is_unplugged_in_the_middle_of_a_message(tmp_path: Path) -> No
         reaches(kit, "ready")
         network.modem.type("stuck")
         place = accepted(kit, "half of it")
-        until(lambda: facts(kit)["smsToday"] == 1)
+        network.expect("a Ctrl-Z is not heard")
+        assert facts(kit)["smsToday"] == 1
         network.modem.type("unplug")
         reaches(kit, "absent")
         network.modem.type("plug")
