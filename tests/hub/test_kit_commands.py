@@ -16,7 +16,7 @@ from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import VERBS, RemoteCommand, Verb
 from fieldagent.wire.command_proof import command_key, prove
-from fieldagent.wire.envelope import Entry, decode, derive_key
+from fieldagent.wire.envelope import Entry, decode, derive_key, encode
 from fieldagent.wire.outcome import Outcome
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of
 from tests.wire.test_command import written
@@ -165,3 +165,33 @@ async def test_what_another_device_says_is_no_answer_of_the_kit(store: Store) ->
         await alps.sends(1, answer(number), origin=KIT)
         await alps.sends(1, answer(number))
         assert await state(alps, number) == "waiting"
+
+
+@pytest.mark.parametrize("column", ["body", "number", "outcome"])
+async def test_one_that_is_damaged_holds_up_no_other(store: Store, column: str) -> None:
+    """Neither its kit's others by the link, nor anything that goes over satellite to any kit."""
+    async with field_of(store) as alps:
+        damaged = await give(alps)
+        alps.now += 1
+        whole = await give(alps, command=RemoteCommand(2, (200,)))
+
+        def damage(db: Db) -> None:
+            if column == "outcome":
+                sql = "UPDATE command SET outcome = 77, state = 'answered' WHERE number = ?"
+                db.execute(sql, damaged)
+                return
+            body = encode([Entry(damaged + 5, STATUS)]) if column == "number" else b"\xff\x00"
+            db.execute("UPDATE command SET body = ? WHERE number = ?", body, damaged)
+
+        await store.commit(damage)
+        assert await brought_by_link(alps) == [whole]
+        told = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=9))
+        assert [each["number"] for each in told] == [whole, damaged]
+        assert [each["command"] for each in told] == ["log 200", "status"]
+        if column == "outcome":
+            return
+        assert told[1]["reason"] == "damaged in the hub's database"
+        await store.commit(lambda db: db.execute("UPDATE command SET state = 'waiting'"))
+        await alps.store.commit(lambda db: db.execute("UPDATE command SET satellite_from = 0"))
+        assert whole in await brought_by_satellite(alps)
+        assert await state(alps, damaged) == "expired"

@@ -107,6 +107,8 @@ class SqliteStore:
             set_aside_log_of_another(file)
             self._writer = connect(file, hub_schema(TYPES), marked=True)
             self._reader = reader(file)
+            # What is damaged must not keep a whole commit from what it reads beside that.
+            self._writer.text_factory = self._reader.text_factory
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, WrongVersion):
                 raise OtherVersion(str(unusable(file, error))) from error
