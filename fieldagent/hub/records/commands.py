@@ -59,22 +59,26 @@ def next_number(db: Db, device: int, now: float) -> int:
     return max(int(now), (last or 0) + 1)
 
 
-def give(db: Db, order: GivenCommand, now: float, grace: float) -> None:
-    """Enter it, to be brought. `grace` is how many seconds the link has before a satellite message
-    is paid for."""
+def give(db: Db, order: GivenCommand, now: float, grace: float) -> bool:
+    """Enter it, to be brought; False where its number has been given meanwhile, by another process.
+    `grace` is how many seconds the link has before a satellite message is paid for."""
     from_then = {"ip": None, "satellite": now}.get(order.bearer, now + grace)
-    db.execute(
+    entered = db.execute(
         "INSERT INTO command (device, number, verb, body, bearer, given, expires, satellite_from,"
-        " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting')",
+        " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting') ON CONFLICT DO NOTHING"
+        " RETURNING number",
         *(order.device, order.number, order.command.verb),
         *(encode([Entry(order.number, order.command)]), order.bearer),
         *(now, now + LIFE, from_then),
     )
+    if not entered:
+        return False
     by = f" by {order.bearer}" if order.bearer else ""
     detail = f"{order.device}: {order.number} {in_words(order.command)}{by}"
     audit.note(db, order.workspace, order.actor, "command", detail, now)
     announce_mail(db, order.device)
     db.announce("satellite")
+    return True
 
 
 IS_DUE = (
