@@ -251,6 +251,21 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
             await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now))
 
 
+async def test_one_that_fails_is_listed_with_the_reason_until_it_takes_something(
+    store: Store,
+) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(503)]
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        for reason in ("the receiver answered 503 Service Unavailable", ""):
+            await turn(alps)
+            (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+            assert listed["reason"] == reason
+            assert (listed["failingSince"] is None) is (not reason)
+            alps.now += LONGEST
+        assert listed["disabled"] is None
+
+
 async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
     store: Store,
 ) -> None:

@@ -342,8 +342,8 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]
         if end.post.raises and noted.intersection(end.post.items):
             note_posted(db, end.post.items[0], webhook, end.now)
     db.execute(
-        "UPDATE webhook SET failing_since = NULL, quiet_until = 0 WHERE id = ?"
-        " AND failing_since IS NOT NULL",
+        "UPDATE webhook SET failing_since = NULL, quiet_until = 0, reason = CASE"
+        " WHEN disabled IS NULL THEN '' ELSE reason END WHERE id = ? AND failing_since IS NOT NULL",
         webhook,
     )
     if any(end.up_again for end in ends):
@@ -392,9 +392,10 @@ def _note_failed(db: Db, end: End) -> str:
         return ""
     ((since,),) = db.execute(
         "UPDATE webhook SET failing_since = coalesce(failing_since, ?),"
-        " quiet_until = CASE WHEN quiet_until < ? THEN ? ELSE quiet_until END WHERE id = ?"
+        " quiet_until = CASE WHEN quiet_until < ? THEN ? ELSE quiet_until END,"
+        " reason = CASE WHEN disabled IS NULL THEN ? ELSE reason END WHERE id = ?"
         " RETURNING failing_since",
-        *(now, now + asked, now + asked, webhook),
+        *(now, now + asked, now + asked, result.reason, webhook),
     )
     if gone or (now - since >= PATIENCE and attempts >= TRIES_LEAST):
         return _disable(db, webhook, result.reason, now)
