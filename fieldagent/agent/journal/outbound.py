@@ -14,6 +14,8 @@ from fieldagent.agent.journal import dating, incident
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.records import (
+    DAMAGED,
+    RELAYED,
     Accepted,
     DamagedPackage,
     EndedLeg,
@@ -356,7 +358,8 @@ def _next_sequence(db: sqlite3.Connection) -> int:
 
 
 def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
-    """Record how legs ended, and the Package's own status where that decides it.
+    """Record how legs ended, and the Package's own status where that decides it. What is damaged of
+    a neighbour's is taken from it once more.
 
     A leg ends once; a Package's status never changes.
     """
@@ -380,6 +383,9 @@ def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
                     f" WHERE sequence IN {_AMONG} AND status IS NULL",
                     (status, now, listed),
                 )
+        for (_, leg), sequences in alike.items():
+            for sequence in sequences if leg == DAMAGED else ():
+                ask_anew(db, sequence)
 
     return store
 
@@ -483,6 +489,23 @@ def enter_relayed(
 ) -> None:
     """Mark the Package as a neighbour's."""
     db.execute("INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, back))
+
+
+def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
+    """Have a neighbour's item, which is damaged here and has left by no channel, relayed once more
+    when its kit asks again."""
+    rows = db.execute(
+        "SELECT digest FROM package WHERE sequence = ? AND id = -sequence AND NOT EXISTS"
+        " (SELECT 1 FROM leg WHERE leg.sequence = package.sequence AND leg.status = ?)",
+        (sequence, Status.DELIVERED),
+    ).fetchall()
+    for (identity,) in rows:
+        # Where one of the two is damaged as well, the other tells which it is.
+        db.execute(
+            "DELETE FROM arrived WHERE digest = ? OR (substr(digest, 1, ?) = ? AND (origin,"
+            " sequence) IN (SELECT -origin, origin_sequence FROM carried WHERE sequence = ?))",
+            (RELAYED + bytes(identity), len(RELAYED), RELAYED, sequence),
+        )
 
 
 def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
