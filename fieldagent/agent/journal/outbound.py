@@ -15,13 +15,13 @@ from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.records import (
     DAMAGED,
-    RELAYED,
     Accepted,
     DamagedPackage,
     EndedLeg,
     Known,
     Piece,
     Storage,
+    ask_anew,
     crc_of,
 )
 from fieldagent.package.delivery import Leg, terminal_status
@@ -489,23 +489,6 @@ def enter_relayed(
 ) -> None:
     """Mark the Package as a neighbour's."""
     db.execute("INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, back))
-
-
-def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
-    """Have a neighbour's item, which is damaged here and has left by no channel, relayed once more
-    when its kit asks again."""
-    rows = db.execute(
-        "SELECT digest FROM package WHERE sequence = ? AND id = -sequence AND NOT EXISTS"
-        " (SELECT 1 FROM leg WHERE leg.sequence = package.sequence AND leg.status = ?)",
-        (sequence, Status.DELIVERED),
-    ).fetchall()
-    for (identity,) in rows:
-        # Where one of the two is damaged as well, the other tells which it is.
-        db.execute(
-            "DELETE FROM arrived WHERE digest = ? OR (substr(digest, 1, ?) = ? AND (origin,"
-            " sequence) IN (SELECT -origin, origin_sequence FROM carried WHERE sequence = ?))",
-            (RELAYED + bytes(identity), len(RELAYED), RELAYED, sequence),
-        )
 
 
 def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:

@@ -14,9 +14,8 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Any
 
-from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, crc_of
+from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, crc_of
 from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
@@ -324,7 +323,7 @@ class _Salvage:
                 " WHERE sequence = :sequence AND status IS NULL",
                 ended | {"reason": DAMAGED.reason},
             )
-        outbound.ask_anew(self._db, sequence)
+        ask_anew(self._db, sequence)
 
     def _mend_incident(self) -> None:
         """What waits as an SOS belongs to one, though the row that says so is lost."""
