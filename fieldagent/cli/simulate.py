@@ -30,6 +30,7 @@ from fieldagent.system.error_groups import first_error
 from fieldagent.system.exit_codes import OK, TAKEN, USAGE
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import WrongProperty, endpoint
+from fieldagent.system.signals import Asks, run_heeding
 from fieldagent.system.terminal import escaped
 from fieldagent.wire import imt
 from fieldagent.wire.credit import by_bytes
@@ -64,9 +65,21 @@ def satellite(given: argparse.Namespace) -> int:
 
 
 def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
-    """Run it; where a port of its cannot be there, say why and return an exit code."""
+    """Run it until SIGTERM or Ctrl-C; where a port of its cannot be there, say why. Return the exit
+    code."""
+
+    async def end(asks: Asks, scope: trio.CancelScope) -> None:
+        await asks.receive()
+        scope.cancel()
+
+    async def run(asks: Asks) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end, asks, nursery.cancel_scope)
+            await simulate()
+            nursery.cancel_scope.cancel()
+
     try:
-        trio.run(simulate)
+        run_heeding(run)
     except* (NoLine, ListenFailed) as group:
         error = first_error(group)
         complain(escaped(str(error)))

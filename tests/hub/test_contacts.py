@@ -206,7 +206,8 @@ def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Pa
             relay.mail()
             until(lambda: "told" in {event for event, _, _ in timeline(database)})
             events = [(event, detail) for event, _, detail in timeline(database)]
-            events = [each for each in events if each[0] != "item"]
+            # Who looks at the kits now and then may find meanwhile that nobody is reached.
+            events = [each for each in events if each[0] not in ("item", "nobody reached")]
             assert events[0] == ("raised", "")
             assert events[1][0] == "not told"
             assert "the mail relay 127.0.0.1 answered 451 not now; tried again" in events[1][1]

@@ -12,6 +12,7 @@ from fieldagent.wire.envelope import Entry, Receipt, encode
 from tests.hub.field import START, collect
 from tests.hub.test_webhooks import posting, turn
 
+BESIDE = {"contact": '{"phone":', "estimate": '{"latitudf": 1}', "addressee": "[3"}
 BODIES = [b"", b"\xff\x00", encode([Entry(1, Receipt(3, bytes(8)))])]
 
 
@@ -37,3 +38,32 @@ async def test_webhooks_kits_and_readers_are_told_of_all_others(store: Store, bo
         assert {each.item for each in found} == {Message(DAMAGED), Message("second")}
         waits = "SELECT count(*) FROM delivery WHERE device = 3 AND state = 'waiting'"
         assert await alps.rows(waits) == [(0,)]
+
+
+@pytest.mark.parametrize("how", ["no JSON", "no UTF-8"])
+async def test_what_is_told_beside_an_item_costs_that_alone(store: Store, how: str) -> None:
+    if how == "no UTF-8" and store.shared:
+        return  # PostgreSQL has pages with a checksum, and no such text
+    async with posting(store) as (alps, there):
+        for number, text in enumerate(("first", "second"), 1):
+            await alps.sends(number, Entry(1, Message(text), int(START), sos=number == 1))
+
+        def damage(db: Db) -> None:
+            for column, text in BESIDE.items():
+                if how == "no UTF-8":
+                    sql = f"UPDATE item SET {column} = CAST(x'7bff' AS TEXT) WHERE sender = 1"
+                    db.execute(sql)
+                else:
+                    db.execute(f"UPDATE item SET {column} = ? WHERE sender = 1", text)
+
+        await store.commit(damage)
+        await turn(alps)
+        assert sorted(there.contents()) == ["first", "second"]
+        envelopes = await collect(alps.mailbox(3))
+        contents = [entry.content for each in envelopes for entry in each.entries]
+        said = [each.content for each in contents if isinstance(each, Message)]
+        assert said == ["first", "second"]
+        found = await store.read(lambda db: reading.items(db, [1, 2]))
+        assert [each.as_json()["to"] for each in found] == [None, None]
+        await alps.satellite()
+        assert alps.sky.taken

@@ -274,3 +274,25 @@ def test_a_real_kit_tells_and_a_hub_that_was_down_still_knows(tmp_path: Path) ->
     with hub(tmp_path, {"database": database}) as running:
         (kit,) = ask(running.address, **proof)
         assert kit["status"]["at"] == shown["status"]["at"]
+
+
+@pytest.mark.parametrize(
+    ("column", "damage"), [("status", b"\xff"), ("about", "{"), ("about", '{"cause": 7}')]
+)
+async def test_a_kit_whose_row_is_damaged_keeps_nobody_from_the_fleet(
+    store: Store, column: str, damage: bytes | str
+) -> None:
+    async with field_of(store) as alps:
+        for device in (1, 2):
+            await store.commit(
+                lambda db, device=device: db.execute(  # type: ignore[misc]
+                    "INSERT INTO kit_condition (device, at, way, status, about, about_at)"
+                    " VALUES (?, ?, 'ip', ?, '', 0)",
+                    *(device, START, kit_status.encode(STATUS)),
+                )
+            )
+        await store.commit(
+            lambda db: db.execute(f"UPDATE kit_condition SET {column} = ? WHERE device = 1", damage)
+        )
+        fleet = await store.read(lambda db: view(db, 1, alps.now))
+        assert len(fleet["kits"]) == 3

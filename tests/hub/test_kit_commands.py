@@ -3,22 +3,32 @@ once. On both databases."""
 
 from __future__ import annotations
 
-import pytest
+import threading
+from contextlib import closing
+from dataclasses import replace
 
+import pytest
+import trio
+
+from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Bearer
+from fieldagent.hub.field import command_giving
 from fieldagent.hub.field.command_cost import cost
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import LIFE, GivenCommand
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.wire import answer_text
-from fieldagent.wire.command import VERBS, RemoteCommand, Verb
+from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb
 from fieldagent.wire.command_proof import command_key, prove
-from fieldagent.wire.envelope import Entry, decode, derive_key
+from fieldagent.wire.envelope import Entry, decode, derive_key, encode
 from fieldagent.wire.outcome import Outcome
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of
+from tests.postgres import new_database
+from tests.processes import PATIENCE, until
 from tests.wire.test_command import written
 
 KIT = 3
@@ -165,3 +175,74 @@ async def test_what_another_device_says_is_no_answer_of_the_kit(store: Store) ->
         await alps.sends(1, answer(number), origin=KIT)
         await alps.sends(1, answer(number))
         assert await state(alps, number) == "waiting"
+
+
+@pytest.mark.parametrize("column", ["body", "number", "outcome"])
+async def test_one_that_is_damaged_holds_up_no_other(store: Store, column: str) -> None:
+    """Neither its kit's others by the link, nor anything that goes over satellite to any kit."""
+    async with field_of(store) as alps:
+        damaged = await give(alps)
+        alps.now += 1
+        whole = await give(alps, command=RemoteCommand(2, (200,)))
+
+        def damage(db: Db) -> None:
+            if column == "outcome":
+                sql = "UPDATE command SET outcome = 77, state = 'answered' WHERE number = ?"
+                db.execute(sql, damaged)
+                return
+            body = encode([Entry(damaged + 5, STATUS)]) if column == "number" else b"\xff\x00"
+            db.execute("UPDATE command SET body = ? WHERE number = ?", body, damaged)
+
+        await store.commit(damage)
+        assert await brought_by_link(alps) == [whole]
+        told = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=9))
+        assert [each["number"] for each in told] == [whole, damaged]
+        assert [each["command"] for each in told] == ["log 200", "status"]
+        if column == "outcome":
+            return
+        assert told[1]["reason"] == "damaged in the hub's database"
+        await store.commit(lambda db: db.execute("UPDATE command SET state = 'waiting'"))
+        await alps.store.commit(lambda db: db.execute("UPDATE command SET satellite_from = 0"))
+        assert whole in await brought_by_satellite(alps)
+        assert await state(alps, damaged) == "expired"
+
+
+@pytest.mark.parametrize("verb", ["status", "set"])
+async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
+    postgres: str, verb: str
+) -> None:
+    """The other has given the next number, and nobody can see that before it is committed."""
+    address = new_database(postgres)
+    here, there = open_store(address), open_store(address)
+    begun = threading.Event()
+    command = written(BY_NAME[verb])
+    with closing(here), closing(there):
+        async with field_of(here) as alps:
+            number = await here.read(lambda db: commands.next_number(db, KIT, alps.now))
+            order = GivenCommand(1, KIT, number, command, "", "1")
+
+            def give_first(db: Db) -> int:
+                given = command_giving.give(db, replace(order, command=STATUS), GRACE, alps.now)
+                begun.set()
+                waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+                until(lambda: db.execute(waiting) != [(0,)])
+                return given
+
+            def give_next(db: Db) -> int:
+                return command_giving.give(db, order, GRACE, alps.now)
+
+            found: list[int] = []
+
+            def first() -> None:
+                found.append(here.once(give_first))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.to_thread.run_sync, first)
+                await trio.to_thread.run_sync(begun.wait, PATIENCE)
+                if verb == "set":
+                    with pytest.raises(Refused, match="give it anew"):
+                        await trio.to_thread.run_sync(there.once, give_next)
+                else:
+                    found.append(await trio.to_thread.run_sync(there.once, give_next))
+            assert sorted(found) == [number, number + 1][: len(found)]
+            assert await alps.rows("SELECT count(*) FROM command") == [(len(found),)]

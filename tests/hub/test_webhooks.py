@@ -53,9 +53,12 @@ class Receiver:
     url: str = ""
     answers: list[Response] = field(default_factory=list)
     got: list[Request] = field(default_factory=list)
+    before_answer: Callable[[Request], Awaitable[None]] | None = None
 
     async def handle(self, request: Request) -> Response:
         self.got.append(request)
+        if self.before_answer is not None:
+            await self.before_answer(request)
         return self.answers.pop(0) if self.answers else Response(204)
 
     def contents(self) -> list[str]:
@@ -246,6 +249,21 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
         assert await states(alps) == [("handed", 1)]
         with pytest.raises(Refused, match="no such dead letter"):
             await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now))
+
+
+async def test_one_that_fails_is_listed_with_the_reason_until_it_takes_something(
+    store: Store,
+) -> None:
+    async with posting(store) as (alps, there):
+        there.answers = [Response(503)]
+        await alps.sends(1, Entry(1, Message("first"), int(START)))
+        for reason in ("the receiver answered 503 Service Unavailable", ""):
+            await turn(alps)
+            (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+            assert listed["reason"] == reason
+            assert (listed["failingSince"] is None) is (not reason)
+            alps.now += LONGEST
+        assert listed["disabled"] is None
 
 
 async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
@@ -787,3 +805,40 @@ async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store
             await until_posted(alps, there, 9 + 6)
             nursery.cancel_scope.cancel()
         assert await states(alps) and all(state == "handed" for state, _ in await states(alps))
+
+
+async def test_many_sos_go_some_at_a_time_and_keep_nothing_else_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fall due together where they failed together, and each takes a connection."""
+    monkeypatch.setattr(flow, "SOS_MOST", 3)
+    async with posting(store) as (alps, there), trio.open_nursery() as nursery:
+        release, inside, most = trio.Event(), 0, 0
+
+        async def hold(request: Request) -> None:
+            nonlocal inside, most
+            if "fieldagent-sos" in request.headers:
+                inside += 1
+                most = max(most, inside)
+                await release.wait()
+                inside -= 1
+
+        there.before_answer = hold
+        for number in range(1, 9):
+            await alps.sends(1, Entry(number, Message(f"SOS {number}"), int(START), sos=True))
+        run = partial(webhooks.run, store, clock=alps.clock, open_stream=OPEN)
+        nursery.start_soon(run)
+        await until_async(lambda: inside >= 3)
+        await alps.sends(2, Entry(1, Message("of Ben"), int(START)))
+        await until_async(lambda: "of Ben" in there.contents())
+        release.set()
+        await until_async(lambda: len(there.got) == 9)
+        assert most == 3
+        nursery.cancel_scope.cancel()
+
+
+def test_an_sos_that_is_new_goes_before_those_that_failed() -> None:
+    tried = [flow.Lane(1, item, -item, 0.0, 0.0, 4) for item in range(1, 500)]
+    new = flow.Lane(1, 500, -500, 0.0, 0.0, 0)
+    chosen, _ = flow.Flows().choose([*tried, new], 1.0, {})
+    assert chosen == [new, *tried[: flow.SOS_MOST - 1]]

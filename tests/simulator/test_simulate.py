@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -15,7 +16,7 @@ from fieldagent.cli.simulate_gsm import obey as obey_gsm
 from fieldagent.simulator.commands import BadCommand, obey
 from fieldagent.simulator.imt_commands import obey as obey_imt
 from fieldagent.simulator.pty_port import NoLine, open_pty
-from tests.processes import MODULE, PATIENCE, free_port
+from tests.processes import MODULE, PATIENCE, Running, free_port
 
 IMEI = "300234010000001"
 
@@ -100,3 +101,17 @@ def test_a_port_that_another_program_has_is_told() -> None:
         hub = ("--hub", f"127.0.0.1:{free_port()}")
         assert "is in use" in ends_in_words("satellite", *hub, "--mt-port", taken)
         assert "is in use" in ends_in_words("node", "--tcp-port", taken)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("what", ["satellite", "satellite --kind imt", "node", "gsm"])
+def test_a_signal_ends_it_in_good_order_and_its_folder_is_gone(
+    tmp_path: Path, what: str, number: signal.Signals
+) -> None:
+    command = [*MODULE, "simulate", *what.split()]
+    with Running(command, "type `help`", TMPDIR=str(tmp_path)) as running:
+        assert [*tmp_path.iterdir()]
+        running.process.send_signal(number)
+        assert running.wait() == 0
+        assert not [*tmp_path.iterdir()]
+        assert "Traceback" not in "\n".join(running.output())

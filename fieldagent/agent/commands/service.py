@@ -39,6 +39,7 @@ ROOM_AGAIN = 60.0
 LOOK_AGAIN = 3_600.0
 """Seconds until it is looked whether what waits has waited for too long."""
 NOT_HERE = "what it is about has not come within 5 days"
+UNREADABLE = "it cannot be read on the kit's disk any more, and was not done: give it again"
 CUT_OFF = "the agent stopped while it was done: nobody knows how far it came"
 
 
@@ -67,6 +68,8 @@ async def run(hands: Hands, gate: CommandGate) -> None:
 
 def _lacks(hands: Hands, known: KnownCommand) -> bool:
     """Return whether what it is about is not here."""
+    if not known.is_readable:
+        return False
     is_here = WAITS.get(verb_of(known.command).name)
     return is_here is not None and not is_here(hands, known)
 
@@ -88,6 +91,8 @@ def _kept_log(hands: Hands) -> Iterator[None]:
 
 async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
     words = in_words(known.command)
+    if not known.is_readable:
+        return _told(known, CommandOutcome.FAILED, UNREADABLE)
     if _lacks(hands, known):
         return _told(known, CommandOutcome.REFUSED, NOT_HERE)
     log.info("the hub's command %d: %s", known.number, words)
@@ -131,6 +136,8 @@ def _mistake(known: KnownCommand, error: Exception) -> CommandAnswer:
 
 async def _after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
     """Return what is known of one that was begun before the agent began."""
+    if not known.is_readable:
+        return _told(known, CommandOutcome.FAILED, CUT_OFF)
     name = verb_of(known.command).name
     if name == "restart":
         return _told(known, CommandOutcome.DONE, "the agent has started anew")

@@ -99,6 +99,8 @@ class Taken:
     down: list[GoesDown] = field(default_factory=list)
     """What came with it for other kits."""
     commands: int = 0
+    rungs: bool = False
+    """The hub is to be told how far something has come."""
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
     """Dead letters of it."""
@@ -276,6 +278,8 @@ class Inbox:
             self.wake()
         if taken.commands:
             self.commands.wake()
+        if taken.rungs:
+            self.tell_rungs()
         for sequence in taken.receipts:
             log.info("Package number %d has reached its addressee", sequence)
 
@@ -365,6 +369,12 @@ class Inbox:
             other_is_new = inbound.mark_arrived(
                 db, -source.station, twin.sequence, fingerprint(twin), taken.now, sos=twin.sos
             )
+            if is_new and not other_is_new:
+                # It came by radio, and now the hub has it, too.
+                at, digest = self.date(taken.now), digest_of(twin)
+                taken.rungs |= inbound.owe_reading_again(
+                    db, source.station, twin.sequence, digest, at
+                )
             is_new = is_new and other_is_new
         if not is_new:
             taken.duplicates += 1

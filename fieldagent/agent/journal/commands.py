@@ -5,12 +5,14 @@
     owed      its answer is on disk, and is not a Package yet
     answered  its answer is a Package, under way to the hub
 
-A command that reads goes from `accepted` to `owed` at once; one that is refused begins there.
+A command that reads goes from `accepted` to `owed` at once; one that is refused begins there. What
+damage has made of one holds up no other: it is not carried out, and answered as failed.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from typing import Any
 
 import cbor2
@@ -18,10 +20,13 @@ import cbor2
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.command import BY_NAME, RemoteCommand
+from fieldagent.wire import answer_text, strict_cbor
+from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, read_command, verb_of
+from fieldagent.wire.errors import RemoteProtocolError
 
 KEPT = 200
 """Commands: of a number below theirs nothing is known but that it is old."""
+ANSWER_DAMAGED = "its answer is damaged on the kit's disk: nobody knows how far it came"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
 
@@ -38,6 +43,8 @@ class KnownCommand(NamedTuple):
     """In which it was begun; empty before."""
     answer: CommandAnswer | None
     answered: float | None
+    is_readable: bool = True
+    """What it says is a command that is known here; else `command` has the verb alone."""
 
 
 def note(
@@ -156,18 +163,40 @@ def boots_ended(journal: Journal) -> set[str]:
 
 
 def _known(rows: list[Any]) -> list[KnownCommand]:
-    return [
-        KnownCommand(
-            number,
-            RemoteCommand(verb, tuple(cbor2.loads(arguments))),
-            channel,
-            came,
-            state,
-            boot,
-            None
-            if outcome is None
-            else CommandAnswer(number, CommandOutcome(outcome), bytes(answer or b"")),
-            done,
-        )
-        for number, verb, arguments, channel, came, state, boot, outcome, answer, done in rows
-    ]
+    return [_of_row(*row) for row in rows]
+
+
+def _of_row(
+    number: int,
+    verb: int,
+    arguments: bytes,
+    channel: str,
+    came: float,
+    state: str,
+    boot: str,
+    outcome: int | None,
+    answer: bytes | None,
+    done: float | None,
+) -> KnownCommand:
+    command, is_readable = _command(verb, arguments)
+    told = _answer(number, outcome, answer)
+    if told is None and state in ("owed", "answered"):
+        told = CommandAnswer(number, CommandOutcome.FAILED, answer_text.pack(ANSWER_DAMAGED))
+    return KnownCommand(number, command, channel, came, state, boot, told, done, is_readable)
+
+
+def _command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:
+    """Return it, and whether it is whole and known."""
+    try:
+        command = read_command(verb, b"", *strict_cbor.loads(bytes(arguments)))
+        verb_of(command)
+    except (RemoteProtocolError, ValueError, TypeError, NotACommand):
+        return RemoteCommand(verb), False
+    return command, True
+
+
+def _answer(number: int, outcome: int | None, body: bytes | None) -> CommandAnswer | None:
+    with suppress(ValueError):
+        if outcome is not None:
+            return CommandAnswer(number, CommandOutcome(outcome), bytes(body or b""))
+    return None

@@ -249,6 +249,26 @@ def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at:
     return cursor.rowcount == 1
 
 
+READ_LOOK = 500
+"""Payloads, the newest, that are looked through for one that somebody has read."""
+
+
+def owe_reading_again(
+    db: sqlite3.Connection, station: int, sequence: int, digest: bytes, at: float
+) -> bool:
+    """Write down that the hub is to be told once more that a person has read an item of a
+    station's: it may have been told before it had that item. Return whether somebody has. `at` is
+    Unix time, as nobody knows any more when that was."""
+    cursor = db.execute(
+        "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
+        " SELECT origin, sequence, ?, read_by, ?, digest FROM (SELECT * FROM inbound"
+        " ORDER BY number DESC LIMIT ?) WHERE origin = ? AND sequence = ? AND digest = ?"
+        " AND read_by IS NOT NULL",
+        (Rung.READ, int(at), READ_LOOK, -station, sequence, digest),
+    )
+    return cursor.rowcount > 0
+
+
 _RUNGS = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 

@@ -14,12 +14,14 @@ from fieldagent.agent.journal import dating, incident
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.records import (
+    DAMAGED,
     Accepted,
     DamagedPackage,
     EndedLeg,
     Known,
     Piece,
     Storage,
+    ask_anew,
     crc_of,
 )
 from fieldagent.package.delivery import Leg, terminal_status
@@ -356,7 +358,8 @@ def _next_sequence(db: sqlite3.Connection) -> int:
 
 
 def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
-    """Record how legs ended, and the Package's own status where that decides it.
+    """Record how legs ended, and the Package's own status where that decides it. What is damaged of
+    a neighbour's is taken from it once more.
 
     A leg ends once; a Package's status never changes.
     """
@@ -380,6 +383,9 @@ def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
                     f" WHERE sequence IN {_AMONG} AND status IS NULL",
                     (status, now, listed),
                 )
+        for (_, leg), sequences in alike.items():
+            for sequence in sequences if leg == DAMAGED else ():
+                ask_anew(db, sequence)
 
     return store
 

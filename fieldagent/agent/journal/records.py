@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from zlib import crc32
 
 from fieldagent.package.delivery import Leg
@@ -34,6 +35,23 @@ relayed."""
 
 DAMAGED = Leg(Status.ERROR, "damaged")
 """How it ends."""
+
+
+def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
+    """Have a neighbour's item, which is damaged here and has left by no channel, relayed once more
+    when its kit asks again."""
+    rows = db.execute(
+        "SELECT digest FROM package WHERE sequence = ? AND id = -sequence AND NOT EXISTS"
+        " (SELECT 1 FROM leg WHERE leg.sequence = package.sequence AND leg.status = ?)",
+        (sequence, Status.DELIVERED),
+    ).fetchall()
+    for (identity,) in rows:
+        # Where one of the two is damaged as well, the other tells which it is.
+        db.execute(
+            "DELETE FROM arrived WHERE digest = ? OR (substr(digest, 1, ?) = ? AND (origin,"
+            " sequence) IN (SELECT -origin, origin_sequence FROM carried WHERE sequence = ?))",
+            (RELAYED + bytes(identity), len(RELAYED), RELAYED, sequence),
+        )
 
 
 def crc_of(

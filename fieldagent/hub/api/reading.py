@@ -6,7 +6,6 @@ and says where the next one goes on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +17,7 @@ from fieldagent.hub.field import check_in
 from fieldagent.hub.records import kit_report, lease, rebuild, workspace_log
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import Item, Location, recorded
@@ -267,8 +266,8 @@ class ReadItem(NamedTuple):
         """Return the item as the read API tells it; `accepted` is Unix time, `event` the item in
         the JSON of payloads."""
         said = event(self.item, self.moment)
-        if self.estimate:
-            said["estimatedPosition"] = estimated_position(**json.loads(self.estimate))
+        if (seen := stored_beside(self.estimate, estimated_position)) is not None:
+            said["estimatedPosition"] = seen
         return {
             "id": self.request_id,
             "sender": {"id": self.sender.id, "name": self.sender.name, "type": self.sender.type},
@@ -279,7 +278,7 @@ class ReadItem(NamedTuple):
             "unauthenticated": self.marks.unauthenticated,
             "revokedSince": self.marks.revoked,
             "restored": self.marks.restored,
-            "to": json.loads(self.to) if self.to else None,
+            "to": stored_beside(self.to, dict[str, Any]),
             "receipt": "read" if self.asks else None,
             "reached": self.reached,
             "event": said,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import WHY
+from fieldagent.hub.records.stored_entry import stored_beside
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.reach import LADDER, Rung, in_words
 
@@ -49,7 +49,7 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
         "targetUserId": None if target is None else str(target),
         "accepted": float(accepted),
         "expires": None if expires is None else float(expires),
-        "to": json.loads(addressee) if addressee else None,
+        "to": stored_beside(addressee, dict[str, Any]),
         "devices": device_standings(db, item, now),
         "reached": reached(db, [item])[item],
     }

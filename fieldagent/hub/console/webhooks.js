@@ -7,7 +7,9 @@ import { by, element, moment } from "./text.js";
 
 function state(hook) {
   if (hook.disabled !== null) return say("disabled since {time}: {why}", { time: moment(hook.disabled), why: hook.reason });
-  return hook.failingSince !== null ? say("failing since {time}", { time: moment(hook.failingSince) }) : say("well");
+  if (hook.failingSince === null) return say("well");
+  const time = moment(hook.failingSince);
+  return hook.reason ? say("failing since {time}: {why}", { time, why: hook.reason }) : say("failing since {time}", { time });
 }
 
 function hook(each) {

@@ -33,11 +33,7 @@ def costs_something(found: CommandCost, bearer: str) -> bool:
 
 def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
     """Enter it, and return its number. Raises Refused."""
-    device, number = order.device, order.number
-    if number < (lowest := commands.next_number(db, device, 0.0)):
-        if order.command.verb == SET.number:
-            raise Refused("another command was given meanwhile: give it anew")
-        number = lowest
+    device = order.device
     secrets = directory.secrets_of(db, device)
     if not secrets:
         raise Refused(
@@ -47,6 +43,18 @@ def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
                 device=device,
             )
         )
-    proved = prove(number, order.command, command_key(secrets[0]))
-    commands.give(db, replace(order, number=number, command=proved), now, grace)
+    number = max(order.number, commands.next_number(db, device, 0.0))
+    while not _gave(db, order, number, secrets[0], grace, now):
+        number = commands.next_number(db, device, 0.0)
     return number
+
+
+def _gave(
+    db: Db, order: GivenCommand, number: int, secret: bytes, grace: float, now: float
+) -> bool:
+    """Return whether it was entered under that number, which another process may have given.
+    Raises Refused where it has been signed with another."""
+    if number != order.number and order.command.verb == SET.number:
+        raise Refused("another command was given meanwhile: give it anew")
+    proved = prove(number, order.command, command_key(secret))
+    return commands.give(db, replace(order, number=number, command=proved), now, grace)

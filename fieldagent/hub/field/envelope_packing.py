@@ -5,7 +5,6 @@ An envelope holds the items of one sender. Receipts and introductions ride in an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field, replace
 
@@ -13,7 +12,7 @@ from fieldagent.hub.access.directory import proof_keys_of
 from fieldagent.hub.contract import Device
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.owed import THE_HUB
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, one_of
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity
@@ -149,8 +148,8 @@ def waiting(
             replace(stored_entry(body), sequence=sequence),
             None if station is None else Source(station, number),
             bool(unauthenticated),
-            Contact(**json.loads(contact)) if contact else None,
-            SeenAt(**json.loads(seen)) if seen else None,
+            stored_beside(contact, Contact),
+            stored_beside(seen, SeenAt),
         )
         for item, sequence, sender, body, station, number, unauthenticated, contact, seen in rows
     ]

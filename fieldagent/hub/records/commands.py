@@ -5,12 +5,16 @@
     stored    the kit has it on its disk, as its link has confirmed
     answered  its answer came
 
-Over satellite nobody confirms it but the answer.
+Over satellite nobody confirms it but the answer. One that is damaged in the database is brought no
+more: it holds up neither its kit's others, nor what goes to all kits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from fieldagent.hub.records import audit, kit_condition
@@ -24,7 +28,11 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.command import BY_NAME, RemoteCommand, in_words
 from fieldagent.wire.command_answer import text_of
 from fieldagent.wire.envelope import Entry, decode, encode
+from fieldagent.wire.errors import RemoteProtocolError
 
+log = logging.getLogger(__name__)
+
+DAMAGED = "damaged in the hub's database"
 LIFE = 5 * 86_400.0
 """Seconds in which a command is brought: a kit does none that is older."""
 BEARERS = ("ip", "satellite")
@@ -51,22 +59,26 @@ def next_number(db: Db, device: int, now: float) -> int:
     return max(int(now), (last or 0) + 1)
 
 
-def give(db: Db, order: GivenCommand, now: float, grace: float) -> None:
-    """Enter it, to be brought. `grace` is how many seconds the link has before a satellite message
-    is paid for."""
+def give(db: Db, order: GivenCommand, now: float, grace: float) -> bool:
+    """Enter it, to be brought; False where its number has been given meanwhile, by another process.
+    `grace` is how many seconds the link has before a satellite message is paid for."""
     from_then = {"ip": None, "satellite": now}.get(order.bearer, now + grace)
-    db.execute(
+    entered = db.execute(
         "INSERT INTO command (device, number, verb, body, bearer, given, expires, satellite_from,"
-        " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting')",
+        " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting') ON CONFLICT DO NOTHING"
+        " RETURNING number",
         *(order.device, order.number, order.command.verb),
         *(encode([Entry(order.number, order.command)]), order.bearer),
         *(now, now + LIFE, from_then),
     )
+    if not entered:
+        return False
     by = f" by {order.bearer}" if order.bearer else ""
     detail = f"{order.device}: {order.number} {in_words(order.command)}{by}"
     audit.note(db, order.workspace, order.actor, "command", detail, now)
     announce_mail(db, order.device)
     db.announce("satellite")
+    return True
 
 
 IS_DUE = (
@@ -79,21 +91,27 @@ IS_DUE = (
 def waiting(db: Db, device: int, now: float, *, limit: int) -> list[Entry]:
     """Return those that a device's link may bring, the first first."""
     rows = db.execute(
-        "SELECT body FROM command WHERE device = ? AND state IN ('waiting', 'packed')"
+        "SELECT number, body FROM command WHERE device = ? AND state IN ('waiting', 'packed')"
         " AND bearer <> 'satellite' AND expires > ? ORDER BY number LIMIT ?",
         *(device, now, limit),
     )
-    return [_entry(body) for (body,) in rows]
+    return _whole(_entry(device, number, body) for number, body in rows)
 
 
 def due(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
-    """Return those that are to go over satellite now, the first first."""
+    """Return those that are to go over satellite now, the first first; end those that are
+    damaged."""
     which = " AND bearer = 'satellite'" if linked else ""
     rows = db.execute(
-        f"SELECT body FROM command WHERE device = ? AND {IS_DUE}{which} ORDER BY number",
+        f"SELECT number, body FROM command WHERE device = ? AND {IS_DUE}{which} ORDER BY number",
         *(device, now, now, now),
     )
-    return [_entry(body) for (body,) in rows]
+    entries = {number: _entry(device, number, body) for number, body in rows}
+    for number, entry in entries.items():
+        if entry is None:
+            ended = "UPDATE command SET expires = ? WHERE device = ? AND number = ?"
+            db.execute(ended, now, device, number)
+    return _whole(entries.values())
 
 
 def note_packed(db: Db, device: int, number: int) -> None:
@@ -129,7 +147,7 @@ def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
     """Return those for kits without a link of their own now that a carrier hears: those that it has
     not had yet, or in another journal or long ago, as of items (`earshot`)."""
     rows = db.execute(
-        "SELECT command.device, given, command.expires, body FROM command"
+        "SELECT command.device, given, command.expires, number, body FROM command"
         " JOIN earshot ON earshot.device = command.device AND earshot.carrier = ?"
         " JOIN device ON device.id = command.device"
         f" WHERE command.state IN ('waiting', 'packed') AND bearer <> 'satellite' AND verb <> {SET}"
@@ -138,7 +156,11 @@ def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
         " OR command.carrier <> ? AND carried < ?) ORDER BY command.device, number",
         *(carrier, now, now, carrier, journal, now - AGAIN_AFTER, carrier, now - NEXT_AFTER),
     )
-    return [ToCarry(device, given, ends, _entry(body)) for device, given, ends, body in rows]
+    return [
+        ToCarry(device, given, ends, entry)
+        for device, given, ends, number, body in rows
+        if (entry := _entry(device, number, body)) is not None
+    ]
 
 
 SET = BY_NAME["set"].number
@@ -237,18 +259,17 @@ def listing(
     )
     found = []
     for number, verb, body, bearer, given, expires, state, reason, outcome, told, at, way in rows:
-        answer = None
-        if outcome is not None:
-            answer = CommandAnswer(number, CommandOutcome(outcome), bytes(told or b""))
+        answer = _answer(number, outcome, told)
+        entry = _entry(device, number, body)
         over = expires <= now and state in ("waiting", "packed")
         found.append(
             {
                 "number": number,
-                "command": in_words(_command(body)),
+                "command": _in_words(entry, verb),
                 "bearer": bearer or None,
                 "given": given,
                 "state": "expired" if over else state,
-                "reason": reason or None,
+                "reason": reason or (DAMAGED if entry is None else None),
                 "outcome": None if answer is None else answer.outcome.name.lower(),
                 "answer": None if answer is None else text_of(verb, answer),
                 "answered": at,
@@ -258,12 +279,38 @@ def listing(
     return found
 
 
-def _entry(body: bytes) -> Entry:
-    (entry,) = decode(bytes(body)).entries
-    return entry
+def _answer(number: int, outcome: int | None, told: bytes | None) -> CommandAnswer | None:
+    with suppress(ValueError):
+        if outcome is not None:
+            return CommandAnswer(number, CommandOutcome(outcome), bytes(told or b""))
+    return None
 
 
-def _command(body: bytes) -> RemoteCommand:
-    content = _entry(body).content
-    assert isinstance(content, RemoteCommand)
-    return content
+def _in_words(entry: Entry | None, verb: int) -> str:
+    """Return a command as a person writes it; the verb alone of one that is damaged."""
+    content = None if entry is None else entry.content
+    return in_words(content if isinstance(content, RemoteCommand) else RemoteCommand(verb))
+
+
+def _whole(entries: Iterable[Entry | None]) -> list[Entry]:
+    return [each for each in entries if each is not None]
+
+
+def _entry(device: int, number: int, body: bytes) -> Entry | None:
+    """Return what goes to the kit; None where that is damaged."""
+    with suppress(RemoteProtocolError, ValueError):
+        (entry,) = decode(bytes(body)).entries
+        if entry.sequence == number and isinstance(entry.content, RemoteCommand):
+            return entry
+    _note_damaged(device, number)
+    return None
+
+
+@lru_cache(maxsize=100)
+def _note_damaged(device: int, number: int) -> None:
+    """Once for each."""
+    log.error(
+        "command %d to device %d is damaged in the database, and is not brought: give it again,"
+        " and look at the disk",
+        *(number, device),
+    )

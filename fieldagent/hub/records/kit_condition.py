@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from fieldagent.hub.contract import Bearer
@@ -94,15 +95,18 @@ def _put_status(db: Db, device: int, status: KitStatus, way: str, now: float) ->
 
 
 def known(row: tuple[Any, ...]) -> KnownCondition | None:
-    """Read COLUMNS; None where the kit has told nothing."""
+    """Read COLUMNS; None where the kit has told nothing, or what it told is damaged in the
+    database."""
     at, way, status, about, about_at = row
     if at is None:
         return None
     told = None
-    if about:
-        found = json.loads(about)
-        told = About(float(about_at), **{**found, "cause": CAUSES[found["cause"]]})
-    return KnownCondition(float(at), way, kit_status.decode(bytes(status)), told)
+    with suppress(RemoteProtocolError, ValueError, TypeError, LookupError):
+        if about:
+            found = json.loads(about)
+            told = About(float(about_at), **{**found, "cause": CAUSES[found["cause"]]})
+        return KnownCondition(float(at), way, kit_status.decode(bytes(status)), told)
+    return None
 
 
 def until_now(hours: list[int | None], at: float, now: float) -> list[int | None]:

@@ -1,14 +1,19 @@
-"""What stands in the body of an item, in the database."""
+"""What stands in the body of an item, and beside it, in the database."""
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from typing import TypeVar
 
 from fieldagent.package.package import Item, Message
 from fieldagent.wire.envelope import Entry, decode
 from fieldagent.wire.errors import RemoteProtocolError
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +31,22 @@ def stored_entry(body: bytes) -> Entry:
     return Entry(0, Message(DAMAGED))
 
 
+def stored_beside(text: str | None, make: Callable[..., T]) -> T | None:
+    """Return what `make` makes of the members of a JSON object; None where `text` is empty or is
+    damaged: the item is told of without that."""
+    if not text:
+        return None
+    with suppress(ValueError, TypeError):
+        return make(**json.loads(text))
+    _note_damaged(text.encode())
+    return None
+
+
 @lru_cache(maxsize=100)
 def _note_damaged(body: bytes) -> None:
     """Once for each."""
     log.error(
-        "an item is damaged in the database, and is told of without its content (%d bytes: %s):"
-        " look at the disk, and restore it from a backup if there are many",
+        "an item is damaged in the database, and is told of without that (%d bytes: %s): look"
+        " at the disk, and restore it from a backup if there are many",
         *(len(body), body[:40].hex()),
     )

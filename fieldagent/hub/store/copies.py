@@ -1,10 +1,13 @@
-"""Copies of an SQLite database, and one that was put back in its place.
+"""Copies of an SQLite database, one that was put back in its place, and one that was lost.
 
 SQLite takes whatever log it finds beside a file for that file's own. Where a copy is put back and
 the log of the database that was there before stays, it plays that log into the copy: what came is
 there again, or half of it, and the file is damaged. So a copy does not say of itself that it has a
 log (bytes 18 and 19 of the head, https://sqlite.org/fileformat2.html#the_database_header), as a
 database of ours always does: a log beside it is another's.
+
+A file without a byte, or with one, is a new database to SQLite, which removes the log beside it. A
+database of ours has its first page before it has a log: where a log is beside nothing, it was lost.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import logging
 import os
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
+from fieldagent.store.group import StoreFailed
 from fieldagent.store.sqlite import copy_whole
 from fieldagent.system.folder import sync_folder
 
@@ -41,10 +46,36 @@ def back_up(source: sqlite3.Connection, target: Path) -> None:
     sync_folder(target.parent)
 
 
+def see_that_none_was_lost(file: Path) -> None:
+    """Raise StoreFailed where a database was at `file`, and is empty or gone. Raises OSError."""
+    # The log first: another program may make both at this moment.
+    left = [each for each in map(partial(_beside, file), ("-wal", "-shm")) if each.exists()]
+    size = file.stat().st_size if file.exists() else 0
+    if size > 1 or file.is_dir():
+        return
+    what = "is empty" if file.exists() else "is gone"
+    if left:
+        names = " and ".join(map(str, left))
+        raise StoreFailed(
+            f"the database {file} {what}, and what belonged to it is still there: put a backup in"
+            f" its place; to begin a new one, remove {names}"
+        )
+    if size:
+        raise StoreFailed(
+            f"the database {file} is damaged: one byte of it is left; put a backup in its place"
+        )
+    if file.exists():
+        log.warning(
+            "%s is empty: a new hub begins in it, which knows no kit and no user. If there was one"
+            " before, stop this, and put a backup in its place",
+            file,
+        )
+
+
 def set_aside_log_of_another(file: Path) -> None:
     """Rename a log that is of the database from before, where a copy was put back. Raises
     OSError."""
-    left = file.with_name(f"{file.name}-wal")
+    left = _beside(file, "-wal")
     if not _has_content(left):
         return
     with file.open("r+b") as opened:
@@ -57,13 +88,17 @@ def set_aside_log_of_another(file: Path) -> None:
             return
         kept = left.with_name(f"{left.name}.before")
         left.rename(kept)
-        file.with_name(f"{file.name}-shm").unlink(missing_ok=True)
+        _beside(file, "-shm").unlink(missing_ok=True)
         sync_folder(file.parent)
     log.warning(
         "%s is a copy that was put back; the log beside it is of the database that was there before"
         " it, and is %s now: remove it",
         *(file, kept),
     )
+
+
+def _beside(file: Path, suffix: str) -> Path:
+    return file.with_name(file.name + suffix)
 
 
 def _has_content(file: Path) -> bool:

@@ -23,7 +23,7 @@ from fieldagent.hub.store.contract import (
     Topics,
     write_proof,
 )
-from fieldagent.hub.store.copies import back_up, set_aside_log_of_another
+from fieldagent.hub.store.copies import back_up, see_that_none_was_lost, set_aside_log_of_another
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
@@ -103,9 +103,12 @@ class SqliteStore:
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
         try:
+            see_that_none_was_lost(file)
             set_aside_log_of_another(file)
             self._writer = connect(file, hub_schema(TYPES), marked=True)
             self._reader = reader(file)
+            # What is damaged must not keep a whole commit from what it reads beside that.
+            self._writer.text_factory = self._reader.text_factory
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, WrongVersion):
                 raise OtherVersion(str(unusable(file, error))) from error

@@ -6,7 +6,6 @@ process posts anything of it meanwhile (`records.claims`).
 
 from __future__ import annotations
 
-import json
 import random
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from fieldagent.hub.api.standing import reached
 from fieldagent.hub.escalation import alarm_link
 from fieldagent.hub.field.envelope_packing import identity_of
 from fieldagent.hub.records.audit import HUB, note
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.store.contract import Db, marks, one_of
 from fieldagent.hub.webhook.flow import Lane
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
@@ -261,14 +260,14 @@ class _Writer:
         assert isinstance(content, Item), "the ledger holds items alone"
         moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
         extra: dict[str, Any] = {}
-        if estimate:
-            extra["estimatedPosition"] = estimated_position(**json.loads(estimate))
+        if (seen := stored_beside(estimate, estimated_position)) is not None:
+            extra["estimatedPosition"] = seen
         if unproved:
             extra["unauthenticated"] = True
         if revoked is not None:
             extra["revokedSince"] = write_timestamp(datetime.fromtimestamp(revoked, UTC))
-        if addressee:
-            extra["to"] = json.loads(addressee)
+        if (to := stored_beside(addressee, dict[str, Any])) is not None:
+            extra["to"] = to
         if entry.asks:
             extra["receipt"] = "read"
         if raises and raises != "sos":
@@ -343,8 +342,8 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]
         if end.post.raises and noted.intersection(end.post.items):
             note_posted(db, end.post.items[0], webhook, end.now)
     db.execute(
-        "UPDATE webhook SET failing_since = NULL, quiet_until = 0 WHERE id = ?"
-        " AND failing_since IS NOT NULL",
+        "UPDATE webhook SET failing_since = NULL, quiet_until = 0, reason = CASE"
+        " WHEN disabled IS NULL THEN '' ELSE reason END WHERE id = ? AND failing_since IS NOT NULL",
         webhook,
     )
     if any(end.up_again for end in ends):
@@ -393,9 +392,10 @@ def _note_failed(db: Db, end: End) -> str:
         return ""
     ((since,),) = db.execute(
         "UPDATE webhook SET failing_since = coalesce(failing_since, ?),"
-        " quiet_until = CASE WHEN quiet_until < ? THEN ? ELSE quiet_until END WHERE id = ?"
+        " quiet_until = CASE WHEN quiet_until < ? THEN ? ELSE quiet_until END,"
+        " reason = CASE WHEN disabled IS NULL THEN ? ELSE reason END WHERE id = ?"
         " RETURNING failing_since",
-        *(now, now + asked, now + asked, webhook),
+        *(now, now + asked, now + asked, result.reason, webhook),
     )
     if gone or (now - since >= PATIENCE and attempts >= TRIES_LEAST):
         return _disable(db, webhook, result.reason, now)

@@ -6,7 +6,8 @@ one process posts of a lane, one post after another. Rules:
 1. Each post that is taken widens a webhook by one run, up to WIDTH_MOST; each failure halves it.
 2. Where FAILURES in a row ended none in a success, it is *down*: it is given one run each PROBE
    seconds, and one of an SOS beside that. What waits for its own time goes as such a probe too.
-3. Whoever is up again gets all that waited for its time. An SOS that is due always goes.
+3. Whoever is up again gets all that waited for its time. An SOS that is due always goes, also to a
+   webhook that is down: up to SOS_MOST at once, those first that were never tried.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ WIDTH, WIDTH_MOST = 4, 32
 """Runs under way to one webhook in one process, at first and at most."""
 AT_ONCE = 128
 """Runs under way in one process, those of SOS not counted."""
+SOS_MOST = 64
+"""Of SOS, under way to one webhook in one process: each takes a connection, and those that failed
+together fall due together."""
 FAILURES = 2
 PROBE = 15.0
 """Seconds from a failure to the next probe, at least; twice that at most."""
@@ -48,6 +52,7 @@ class Flow:
 
     width: int = WIDTH
     under_way: int = 0
+    sos_under_way: int = 0
     failures: int = 0
     probe_at: float = 0.0
 
@@ -88,7 +93,7 @@ class Flows:
         for lane in lanes:
             by_webhook.setdefault(lane.webhook, []).append(lane)
         for webhook in self.of.keys() - by_webhook.keys():
-            if not self.of[webhook].under_way:
+            if not self.of[webhook].under_way and not self.of[webhook].sos_under_way:
                 del self.of[webhook]
         chosen: list[Lane] = []
         soonest = inf
@@ -116,11 +121,12 @@ class Flows:
         flow = self.to(webhook)
         open_ = [lane for lane in lanes if lane.claimed_until <= now]
         due = [lane for lane in open_ if lane.not_before <= now]
+        urgent = sorted((lane for lane in due if lane.sos), key=lambda lane: lane.attempts)
+        urgent = urgent[: max(SOS_MOST - flow.sos_under_way, 0)]
         later = min((at for lane in lanes if (at := _at(lane)) > now), default=inf)
         if not flow.down:
             own = [lane for lane in due if not lane.sos][: max(flow.width - flow.under_way, 0)]
-            return [lane for lane in due if lane.sos] + own, later
-        urgent = [lane for lane in due if lane.sos]
+            return urgent + own, later
         probe_at = max(flow.probe_at, failing.get(webhook, 0.0))
         if flow.under_way:
             return urgent, later
@@ -130,7 +136,7 @@ class Flows:
         may = [lane for lane in open_ if lane.not_before <= now or lane.attempts]
         may.sort(key=lambda lane: (lane.not_before, lane.item))
         probes = [lane for lane in may if not lane.sos][:1]
-        if not urgent:
+        if not urgent and not flow.sos_under_way:
             urgent = [lane for lane in may if lane.sos][:1]
         return urgent + probes, later
 

@@ -116,8 +116,11 @@ class _Posts:
         return claim(db, chosen, now, desk=self.desk)
 
     def count(self, post: WebhookPost, runs: int) -> None:
-        if not post.delivery.sos:
-            self.flows.to(post.webhook.id).under_way += runs
+        flow = self.flows.to(post.webhook.id)
+        if post.delivery.sos:
+            flow.sos_under_way += runs
+        else:
+            flow.under_way += runs
 
     async def carry_out(self, posts: Sequence[WebhookPost]) -> None:
         """Post one after another until one fails. Where the hub is killed before the end of a post

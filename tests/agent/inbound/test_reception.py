@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,21 @@ from typing import Any
 import pytest
 import trio
 
-from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.inbound import reading
+from fieldagent.agent.inbound.reception import Inbox, Taken
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import Contact, Entry, Introduction, SeenAt, derive_key, encode
+from fieldagent.wire.envelope import (
+    Contact,
+    Entry,
+    Introduction,
+    SeenAt,
+    Source,
+    derive_key,
+    encode,
+)
 from fieldagent.wire.fragments import split
 
 TIME = 1_790_000_000
@@ -300,3 +311,34 @@ async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
         (left,) = inbound.listing(journal, 10)
         assert left["hooks"]["script"]["state"] == "waiting"
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have_then(
+    tmp_path: Path, is_read: bool
+) -> None:
+    """The item came by radio, and was read, before its sender or anybody had brought it there."""
+    item = Entry(7, Message("the bridge is out"), TIME, asks=True)
+    copy = replace(item, sequence=90)
+    async with spool(tmp_path) as (inbox, journal):
+
+        def hear(db: sqlite3.Connection) -> None:
+            inbox.store_entry(db, -5, item, Taken(1.0))
+
+        await journal.persist(hear)
+        (listed,) = inbound.listing(journal, 9)
+        if is_read:
+            assert await reading.mark(journal, inbox, listed["requestId"], "Ben")
+        told = inbound.rungs_owed(journal)
+        assert len(told) == is_read
+        await journal.persist(lambda db: inbound.told_rungs(db, [each.key for each in told]))
+        assert inbound.rungs_owed(journal) == []
+        news = inbox.rungs
+        for _ in range(2):
+            await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
+            assert [each.key for each in inbound.rungs_owed(journal)] == [each.key for each in told]
+        assert news.is_set() is is_read
+        await journal.persist(lambda db: inbound.told_rungs(db, [each.key for each in told]))
+        await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
+        assert inbound.rungs_owed(journal) == []
+        assert len(bodies(journal)) == 1

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -18,7 +19,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.opening import open_journal
 from fieldagent.agent.journal.schema import JOURNAL as SCHEMA
 from fieldagent.agent.outbound.resume import SLICE
-from tests.processes import MODULE, Agent, agent, sky
+from tests.processes import MODULE, Agent, agent, sky, until
 
 JOURNAL = "state/journal.sqlite3"
 VERSION_AT = 60
@@ -119,6 +120,39 @@ def test_a_word_that_nobody_has_written_stops_neither_the_start_nor_a_list(
             (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
             assert "holds what" in loss["text"] and loss["packages"] == 0
             kit.kill()
+
+
+COMMANDS = {
+    "no CBOR": "arguments = x'9f'",
+    "another size": "arguments = x'8101'",
+    "a text": "arguments = x'61c3'",
+    "a verb of nobody": "verb = 99",
+    "what it answered": "state = 'owed'",
+}
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_a_damaged_command_holds_up_none_that_came_after_it(tmp_path: Path, what: str) -> None:
+    accepted(tmp_path, "first")
+    with closing(sqlite3.connect(tmp_path / JOURNAL)) as journal:
+        for number in (3, 4):
+            journal.execute(
+                "INSERT INTO command (number, verb, arguments, channel, came, state)"
+                " VALUES (?, 2, x'80', 'Satellite', 1.0, 'accepted')",
+                [number],
+            )
+        journal.execute(f"UPDATE command SET {COMMANDS[what]} WHERE number = 3")
+        journal.commit()
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
+        until(lambda: [each["state"] for each in commands_of(kit)] == ["answered"] * 2)
+        assert [each["outcome"] for each in commands_of(kit)] == ["done", "failed"]
+        for each in kit.output():
+            assert "This is a mistake" not in each
+
+
+def commands_of(kit: Agent) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = kit.call("GET", "/api/commands").body["commands"]
+    return listed
 
 
 @pytest.mark.parametrize("bit", range(32))

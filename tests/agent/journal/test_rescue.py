@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.records import RELAYED
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import DAMAGED, RELAYED, EndedLeg
 from fieldagent.agent.journal.rescue.mending import mend
 from fieldagent.agent.journal.schema import JOURNAL
-from fieldagent.agent.mesh.relay import enter
+from fieldagent.agent.mesh.relay import Relay, enter
 from fieldagent.package.package import Channel, Message, Package
 from fieldagent.store.sqlite import connect
+from fieldagent.wire.envelope import Entry
 
 
 def test_an_sos_that_waits_belongs_to_the_incident_that_it_raised_though_that_is_over(
@@ -67,3 +70,34 @@ def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known:
     else:
         assert (carried, ends) == ([], [("Error", "damaged")])
         assert f"damaged and not sent: {-entered.sequence}" in said
+
+
+@pytest.mark.parametrize("by", ["what it has come to", "its own number"])
+@pytest.mark.parametrize("found", ["at the start", "as it is to leave"])
+def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
+    tmp_path: Path, found: str, by: str
+) -> None:
+    """Its kit asks until the hub has it, and may hear nobody else."""
+    clock = Journal(tmp_path / "journal.sqlite3").clock
+    relay = Relay({Channel.SATELLITE}, credits_per_day=9, time_to_live=99.0, clock=clock)
+    entry = Entry(NUMBER, Message("help"), 1_790_000_000, sos=True)
+    other = replace(entry, sequence=NUMBER + 1)
+    old, new = tmp_path / "old", tmp_path / "new"
+    with closing(connect(old, JOURNAL, checked=True)) as db:
+        entered = relay.store(db, NEIGHBOUR, entry, 1.0)
+        assert entered is not None and relay.store(db, NEIGHBOUR, other, 1.0) is not None
+        assert relay.store(db, NEIGHBOUR, entry, 1.0) is None
+        db.execute("UPDATE package SET body = 'x' WHERE sequence = ?", [entered.sequence])
+        if by == "what it has come to":
+            db.execute("DELETE FROM carried WHERE sequence = ?", [entered.sequence])
+        else:
+            db.execute("UPDATE package SET digest = x'00' WHERE sequence = ?", [entered.sequence])
+        if found == "as it is to leave":
+            outbound.end([EndedLeg(entered.sequence, Channel.SATELLITE, DAMAGED)], 2.0)(db)
+    if found == "at the start":
+        mend(old, new, HighWater(entered.sequence + 1), "a row is damaged", "old.bad")
+    with closing(connect(new if found == "at the start" else old, JOURNAL, checked=True)) as db:
+        assert relay.store(db, NEIGHBOUR, other, 3.0) is None
+        again = relay.store(db, NEIGHBOUR, entry, 3.0)
+        assert again is not None and again.origin == NEIGHBOUR
+        assert relay.store(db, NEIGHBOUR, entry, 3.0) is None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from unittest.mock import Mock
 
 import pytest
@@ -14,10 +16,13 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives import serialization
 
+from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import BridgeHost
+from fieldagent.hub.bridge.tak import records, service
 from fieldagent.hub.bridge.tak.door import Came
 from fieldagent.hub.bridge.tak.intake import TakIntake
 from fieldagent.hub.bridge.tak.inward import TakInbox
+from fieldagent.hub.bridge.tak.site import TakSite
 from fieldagent.hub.bridge.tak.users import UserLink
 from fieldagent.hub.bridge.tak_server import authority, certificates, phone, server
 from fieldagent.hub.bridge.tak_server.certificates import PhoneHolder
@@ -28,7 +33,7 @@ from fieldagent.hub.store import persist
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.wire import cot, tak
-from fieldagent.wire.cot import CotPoint
+from fieldagent.wire.cot import CotEvent, CotPoint
 from fieldagent.wire.tak import GeoChat, Sighting, TakUnit
 from tests.hub.bridge.test_tak_budget import BRAVO, CLEO, RULES, mountain
 from tests.hub.bridge.test_tak_certificates import PHONE, give, named
@@ -83,6 +88,71 @@ async def test_what_somebody_writes_meanwhile_is_taken_in_afterwards(
                 await trio.sleep(0.01)
         assert not commit.left
         nursery.cancel_scope.cancel()
+
+
+class Ending(Exception):
+    """How a test ends what works at the server."""
+
+
+@pytest.mark.parametrize("by", ["a stop", "another process", "a fault"])
+async def test_what_has_come_is_stored_when_the_bridge_ends_here(
+    store: Store, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """The server has said it to this process, and says it to no other."""
+    if by == "another process" and not store.shared:
+        pytest.skip("one process alone holds the bridge on SQLite")
+    monkeypatch.setattr(persist, "AGAIN", 0.01)
+    monkeypatch.setattr(tenure, "RENEW", 0.01)
+    monkeypatch.setattr(service, "REST", 0.01)
+    monkeypatch.setattr(tenure, "HOLDS", 0.05)
+    words = ["go down", "the hut is shut", "wait there"]
+    ends = trio.Event()
+    async with mountain(store) as alps:
+        alps.now += 60
+        when = datetime.fromtimestamp(alps.now, UTC)
+        commit = Troubled(store, StoreUnavailable("away"), 0)
+        monkeypatch.setattr(store, "commit", commit)
+
+        class Session:
+            def __init__(self, unit: TakUnit) -> None:
+                self._unit = unit
+
+            async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
+                if self._unit.uid.endswith(f"-{CLEO}"):
+                    for text in words:
+                        chat = GeoChat(BRAVO, self._unit, text, text)
+                        take(tak.CHAT, cot.encode(tak.chat(chat, when)))
+                    commit.left = 100
+                await ends.wait()
+                raise Ending
+
+            async def say(self, events: Iterable[CotEvent]) -> None:
+                await trio.sleep_forever()
+
+        @asynccontextmanager
+        async def connect(unit: TakUnit) -> AsyncIterator[Session]:
+            yield Session(unit)
+
+        @asynccontextmanager
+        async def site(workspace: int) -> AsyncIterator[TakSite]:
+            yield TakSite("the TAK server", connect, records.note_person)
+
+        host = BridgeHost(store, {}, alps.clock, Mock(), Mock())
+        with trio.fail_after(PATIENCE), suppress(BaseExceptionGroup):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(service.run, host, site, RULES)
+                while not 0 < commit.left < 100:
+                    await trio.sleep(0.01)
+                if by == "another process":
+                    # Its word is written once the database is back: until then nobody has it.
+                    while await alps.rows("SELECT words FROM item") != [(each,) for each in words]:
+                        await trio.sleep(0.01)
+                elif by == "a fault":
+                    ends.set()
+                    await trio.sleep_forever()
+                nursery.cancel_scope.cancel()
+        said = "SELECT words FROM item WHERE target = ? ORDER BY id"
+        assert await alps.rows(said, CLEO) == [(each,) for each in words]
 
 
 @AWAY

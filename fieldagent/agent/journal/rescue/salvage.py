@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, crc_of
+from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, crc_of
 from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
@@ -323,6 +323,7 @@ class _Salvage:
                 " WHERE sequence = :sequence AND status IS NULL",
                 ended | {"reason": DAMAGED.reason},
             )
+        ask_anew(self._db, sequence)
 
     def _mend_incident(self) -> None:
         """What waits as an SOS belongs to one, though the row that says so is lost."""

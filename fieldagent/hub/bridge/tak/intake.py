@@ -47,15 +47,26 @@ class TakIntake:
         self._get = get
 
     async def run(self) -> None:
-        """Store what waits, one after the other, until cancelled. Where the database is away it
-        waits for that: nobody there says anything twice."""
-        async for came in self._get:
-            now = self._host.clock()
-            try:
-                await self._store(came, now)
-            except Refused as refused:
-                log.warning("what came from the TAK server is refused: %s", refused)
-                self._host.note_events(Became.REFUSED)
+        """Store what waits, one after the other, until nothing more can come. Where the database is
+        away it waits for that: nobody there says anything twice."""
+        in_hand = 0
+        try:
+            async for came in self._get:
+                in_hand = 1
+                await self._take_in(came)
+                in_hand = 0
+        except trio.Cancelled:
+            if lost := in_hand + self._get.statistics().current_buffer_used:
+                log.error("%d events from the TAK server are lost: they were never stored", lost)
+            raise
+
+    async def _take_in(self, came: Came) -> None:
+        now = self._host.clock()
+        try:
+            await self._store(came, now)
+        except Refused as refused:
+            log.warning("what came from the TAK server is refused: %s", refused)
+            self._host.note_events(Became.REFUSED)
 
     async def _store(self, came: Came, now: float) -> None:
         store, event = self._host.store, came.event

@@ -5,7 +5,8 @@
 2. Only what the server has taken is written down as sent; a connection that is lost in between, or
    a hub that dies, sends it again under the same id.
 3. What comes is judged by its type before anything of it is read, and by rate before anything is
-   stored. One of the connections listens for who is there: all hear the same.
+   stored. One of the connections listens for who is there: all hear the same. What has been let in
+   is stored although this process stops, or another takes the bridge over.
 """
 
 from __future__ import annotations
@@ -77,17 +78,18 @@ class Saying(NamedTuple):
 
 async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
     """Work until cancelled, where and while no other process does."""
+    async with trio.open_nursery() as storing:
 
-    async def work(identity: str, workspace: int) -> None:
-        async with open_site(workspace) as site:
-            await _Bridge(host, site, rules, identity, workspace).run()
+        async def work(identity: str, workspace: int) -> None:
+            async with open_site(workspace) as site:
+                await _Bridge(host, site, rules, identity, workspace).run(storing)
 
-    post = BridgePost(records.NAME, rules.workspace, "tak-workspace")
-    await tenure.hold_and_work(host, post, work)
+        post = BridgePost(records.NAME, rules.workspace, "tak-workspace")
+        await tenure.hold_and_work(host, post, work)
 
 
 class _Bridge:
-    """The work of the process that holds the bridge. Its nursery is `run`'s."""
+    """The work of the process that holds the bridge."""
 
     def __init__(
         self,
@@ -115,12 +117,19 @@ class _Bridge:
         """Whose connection listens for who is there."""
         self._looked_back = 0.0
 
-    async def run(self) -> None:
+    async def run(self, storing: trio.Nursery) -> None:
+        """Work until cancelled. What has come until then is stored in `storing`, which outlives
+        this: the server says it to no other process."""
         store = self._host.store
         start = await store.read(partial(tenure.place, name=records.NAME))
         follower = Follower(start, UNSETTLED if store.shared else 0.0)
+        storing.start_soon(waits.let_finish, self._intake.run)
+        with self._put:
+            await self._work_with(follower)
+
+    async def _work_with(self, follower: Follower) -> None:
+        store = self._host.store
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._intake.run)
             while True:
                 written, done = store.heard(ANYTHING), self._done
                 soonest = TURN_MAX

@@ -1,0 +1,76 @@
+"""A hub whose database was truncated or removed says so: it does not begin anew in silence, knowing
+none of its kits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fieldagent.system.exit_codes import IO_FAILED
+from tests.processes import MODULE, PATIENCE, administer, hub
+
+LOG = "hub.sqlite3-wal"
+
+
+@pytest.fixture(params=["stopped", "killed", "used by a command"])
+def database(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A hub's, which runs no more."""
+    file = tmp_path / "hub.sqlite3"
+    administer(str(file), "init", "Alps")
+    if request.param != "used by a command":
+        with hub(tmp_path, {"database": str(file)}) as running:
+            (running.stop if request.param == "stopped" else running.kill)()
+        assert (tmp_path / LOG).exists()
+    yield file
+
+
+def command(database: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, "hub", *words, "--database", str(database)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+@pytest.mark.parametrize("size", [None, 0, 1])
+def test_a_database_that_was_lost_is_told_and_nothing_is_touched(
+    database: Path, size: int | None
+) -> None:
+    if size is None:
+        database.unlink()
+    else:
+        os.truncate(database, size)
+    left = {each: each.read_bytes() for each in database.parent.iterdir()}
+    if database.with_name(LOG).exists() or size == 1:
+        for words in ("run",), ("user", "list"):
+            done = command(database, *words)
+            assert done.returncode == IO_FAILED, done.stderr
+            assert str(database) in done.stderr and "backup" in done.stderr
+            assert "Traceback" not in done.stderr
+        assert {each: each.read_bytes() for each in database.parent.iterdir()} == left
+
+
+def test_to_begin_anew_is_as_it_says(database: Path) -> None:
+    database.unlink()
+    said = command(database, "workspace", "list").stderr
+    for each in database.parent.glob(f"{database.name}-*"):
+        assert str(each) in said
+        each.unlink()
+    assert command(database, "init", "Alps").returncode == 0
+
+
+def test_an_empty_file_becomes_a_hub_and_this_is_said(tmp_path: Path) -> None:
+    """Whoever mounts one file into a container makes it first."""
+    file = tmp_path / "hub.sqlite3"
+    file.touch()
+    first, second = command(file, "init", "Alps"), command(file, "user", "list", "--workspace=1")
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert "is empty: a new hub begins in it" in first.stderr
+    assert "a new hub" not in second.stderr
+    file.unlink()
+    assert "a new hub" not in command(file, "init", "Alps").stderr
