@@ -36,7 +36,7 @@ export async function setUpMap(call, under = () => {}) {
   marks = L.layerGroup().addTo(chart);
   tell("map-trouble", trouble ?? "");
   if (map) {
-    if (map.vector) await drawVectors(map);
+    if (map.vector) await drawVectors(map).catch(() => tell("map-trouble", say("The map is not there: its library did not load.")));
     else tiles(map).addTo(chart);
     tell("map-source", `${map.name} ${map.attribution}`.replace(/<[^>]*>/g, " ").trim());
     if (map.bounds && !fitted) chart.fitBounds(boundsOf(map));

@@ -58,7 +58,7 @@ export function follow(path, events, { connected, alive = () => {}, away, refuse
 
   function close() {
     clearTimeout(timer);
-    source.close();
+    source?.close();
     source = null;
   }
 

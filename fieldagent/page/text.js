@@ -34,6 +34,9 @@ export function tell(id, text) {
 // A press whose button is drawn anew before it is let go is no click, and nothing tells that person
 // so. What comes by itself is drawn while no finger is down.
 const LET_GO = 300;
+/** Milliseconds after which none is down any more: of a scroll bar, and of the menu of the other
+ * button, no browser tells that it was let go. */
+const DOWN = 3_000;
 let down = false;
 let letsGo;
 /** By what is drawn, the newest drawing of it. */
@@ -48,10 +51,16 @@ export function drawn(what, draw) {
 
 function letGo() {
   down = false;
-  for (const [what, draw] of waiting) drawn(what, draw);
+  for (const [what, draw] of waiting)
+    try {
+      drawn(what, draw);
+    } catch (error) {
+      // What fails to be drawn keeps nothing else from it.
+      reportError(error);
+    }
 }
 
-addEventListener("pointerdown", () => { clearTimeout(letsGo); down = true; }, true);
+addEventListener("pointerdown", () => { clearTimeout(letsGo); down = true; letsGo = setTimeout(letGo, DOWN); }, true);
 // After a touch the click comes a little later, and after a scroll never.
 for (const end of ["pointerup", "pointercancel", "blur"])
   addEventListener(end, () => { clearTimeout(letsGo); letsGo = setTimeout(letGo, LET_GO); });
@@ -66,6 +75,8 @@ const drawnThere = new WeakMap();
 
 function putNow(id, nodes) {
   const place = by(id);
+  // Somebody has gone on meanwhile.
+  if (!place) return;
   const key = nodes.map(node => node.outerHTML).join("");
   if (drawnThere.get(place) === key) return;
   const used = place.contains(document.activeElement) ? document.activeElement.id : "";

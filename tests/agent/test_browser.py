@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import disk
-from tests.browser import SCREENS, SIGN_OF_LIFE, faults, keep, page
+from tests.browser import SCREENS, SIGN_OF_LIFE, close, faults, keep, page
 from tests.disk import Fault
 from tests.page.test_map_file import write_map
 from tests.processes import MODULE, Agent, Running, administer, agent, frozen, hub, sky, until
@@ -43,8 +43,8 @@ def fill(shown: Any, kind: str, **fields: str) -> None:
         shown.locator(f"#field-{name}").fill(text)
 
 
-def hold(shown: Any, *, milliseconds: int | None = None) -> None:
-    """As a finger does, which goes when it sees what it did, or after so long."""
+def hold(shown: Any, *, long: bool = True) -> None:
+    """As a finger does, which goes when it sees what it did, or at once."""
     button = shown.locator("#raise")
     for _ in range(9):
         button.scroll_into_view_if_needed()
@@ -54,10 +54,8 @@ def hold(shown: Any, *, milliseconds: int | None = None) -> None:
             break
         # What came in above it moved it away before the finger was there.
         shown.mouse.up()
-    if milliseconds is None:
+    if long:
         shown.locator("#confirm[open]").wait_for()
-    else:
-        shown.wait_for_timeout(milliseconds)
     shown.mouse.up()
 
 
@@ -154,7 +152,7 @@ def a_priority_that_is_an_sos_is_asked_about(shown: Any) -> None:
 
 def with_text_of_twice_the_size_nothing_is_scrolled_sideways(shown: Any) -> None:
     shown.evaluate("document.documentElement.style.fontSize = '200%'")
-    shown.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    shown.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
     shown.evaluate("document.documentElement.style.fontSize = ''")
 
 
@@ -270,7 +268,7 @@ def test_the_map_that_the_kit_carries(chromium: Any, tmp_path: Path) -> None:
 
 
 def raise_and_call_off(shown: Any, screen: str) -> None:
-    hold(shown, milliseconds=300)
+    hold(shown, long=False)
     assert not shown.locator("#confirm").is_visible()
     hold(shown)
     shown.locator("#confirm").wait_for()
@@ -405,7 +403,7 @@ def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_p
 
 
 HERE = {"latitude": 46.5, "longitude": 7.25, "accuracy": 12}
-NEWEST_FIX = "import('/page/sos.js').then(sos => sos.fixOfBrowser().latitude)"
+NEWEST_FIX = "import('/page/sos.js').then(sos => sos.fixOfBrowser()?.latitude)"
 LAST = {"latitude": 47.1, "longitude": 8.2, "timestamp": "2026-01-02T03:04:05Z"}
 
 
@@ -743,7 +741,7 @@ def test_an_sos_needs_nothing_else_of_the_page(chromium: Any, tmp_path: Path, ot
         assert item["text"] == "avalanche"
         if others != "slow for ever":
             assert "SOS works all the same" in shown.locator("#away").inner_text()
-        context.close()
+        close(context, shown)
 
 
 def test_at_six_kilobytes_a_second_the_button_acts_within_a_second_of_being_seen(

@@ -215,7 +215,7 @@ def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str)
         shown.locator("#alarms .ladder", has_text="left by Satellite").wait_for()
         if fate != "never there":
             shown.locator("#links article").first.wait_for()
-        context.close()
+        close(context, shown)
 
 
 def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: Path) -> None:

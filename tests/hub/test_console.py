@@ -281,6 +281,9 @@ window.setInterval = (act, wait) => every(act, wait === 60000 ? 500 : wait);
 """
 
 
+NEVER_BY_ITSELF = EACH_MINUTE.replace("500", "1e9")
+
+
 def test_who_has_read_an_item_is_shown_without_a_reload(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     pushing = administer(database, "init", "Alps")
@@ -500,9 +503,10 @@ class Held:
 
     def lose(self) -> None:
         """Nobody answers any of them."""
-        self._shown.unroute(self._which)
+        self._holds = False
         for route in self._kept:
             route.abort()
+        self._shown.unroute(self._which)
 
     def release(self) -> None:
         """Let each go, once the one before it is answered, or given up by the page, which does that

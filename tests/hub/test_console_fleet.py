@@ -115,7 +115,7 @@ def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: st
         )
         assert len(heights) == 24 and heights[0] == 0
         assert heights[1:7] == sorted(heights[1:7]) and heights[6] > 15
-        shown.wait_for_function("document.activeElement.id === 'figures-title'")
+        shown.wait_for_function("() => document.activeElement.id === 'figures-title'")
         seen = "document.querySelector('#figures').getBoundingClientRect().top < innerHeight / 2"
         assert shown.evaluate(seen), "what was asked for is in view"
         width = shown.evaluate("document.documentElement.scrollWidth - innerWidth")

@@ -19,6 +19,7 @@ from fieldagent.wire.kit_note import UpdateReport
 from tests import browser
 from tests.hub import crowd
 from tests.hub.test_console import (
+    NEVER_BY_ITSELF,
     SECRET,
     call,
     console,
@@ -233,6 +234,9 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         hub(tmp_path, {"database": database}) as running,
         console(opened, running, screen) as shown,
     ):
+        # What is looked at each minute is asked for by nobody's press.
+        shown.add_init_script(NEVER_BY_ITSELF)
+        shown.reload()
         enter(shown)
         rows = shown.locator("#kits a")
         assert rows.count() == 100 and "SOS 1" in rows.first.inner_text()
@@ -273,7 +277,8 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         browser.keep(shown, f"console-kit-{kits}-{screen}")
         # The receiver is whose kit it is; others are found by name, and those chosen are shown.
         people = shown.locator("#people label")
-        assert [each.strip() for each in people.all_inner_texts()] == [f"Person {kits - 7}"]
+        alone = [f"Person {kits - 7}"]
+        until(lambda: [each.strip() for each in people.all_inner_texts()] == alone)
         shown.get_by_label("Find people or groups").fill("Person 12")
         people.nth(8).wait_for()
         shown.get_by_label("Person 12", exact=True).check()
@@ -345,7 +350,7 @@ def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path:
         shown.locator("#items").get_by_text("leg broken").wait_for()
         shown.get_by_role("link", name="To the card of SOS 1").focus()
         shown.keyboard.press("Enter")
-        assert shown.url == f"{running.address}/console/sos/1"
+        shown.wait_for_url(f"{running.address}/console/sos/1")
         shown.go_back()
         assert shown.url.endswith("/console/kit/1")
         administer(database, "sos", "close", "1", "found", "--by", "Olga")

@@ -74,7 +74,7 @@ def test_an_sos_goes_from_one_to_the_next(tmp_path: Path) -> None:
         asked = bens.locator("#sos .thread").get_by_text("handed over by Olga")
         asked.get_by_text("to Ben, once they take it: heli at 14:00").wait_for()
         rings = "document.title.startsWith('1 SOS')"
-        bens.wait_for_function(rings)
+        bens.wait_for_function(f"() => {rings}")
         olgas.locator("#sos").get_by_text("who asks Ben to take it over").wait_for()
         assert not olgas.evaluate(rings)
         assert browser.faults(olgas) == []
@@ -82,5 +82,5 @@ def test_an_sos_goes_from_one_to_the_next(tmp_path: Path) -> None:
         assert administer(database, "sos", "list")[0]["seen"]["by"]["name"] == "Olga"
         bens.get_by_role("button", name="Take it over").click()
         olgas.locator("#sos").get_by_text("Seen by Ben").wait_for()
-        bens.wait_for_function(f"!{rings}")
+        bens.wait_for_function(f"() => !{rings}")
         until(lambda: "Ben" in json.dumps(kit.call("GET", "/api/sos").body))

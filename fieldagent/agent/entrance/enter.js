@@ -3,6 +3,9 @@
 import { language, say } from "./language.js";
 import { by, tell } from "./text.js";
 
+/** Milliseconds in which a kit answers: checking a pass phrase takes a small one a while. */
+const PATIENCE = 30_000;
+
 by("enter").addEventListener("submit", async event => {
   event.preventDefault();
   by("go").disabled = true;
@@ -11,6 +14,7 @@ by("enter").addEventListener("submit", async event => {
       method: "POST",
       headers: { "Content-Type": "application/json", "Accept-Language": language },
       body: JSON.stringify({ passPhrase: by("phrase").value }),
+      signal: AbortSignal.timeout(PATIENCE),
     });
     if (answer.ok) return location.replace("/");
     tell("fault", (await answer.json()).detail);

@@ -19,6 +19,31 @@ export class Away extends Error {
 
 const PATIENCE = 20_000;
 
+/** What is typed, which is to outlive that somebody has to sign in anew: by name, what tells it. */
+const typed = new Map();
+const TYPED = "typed";
+
+/** Lets what `give` returns be there after signing in; what was there before comes back, once. */
+export function outlives(name, give) {
+  typed.set(name, give);
+  try {
+    const { [name]: left, ...others } = JSON.parse(sessionStorage.getItem(TYPED)) ?? {};
+    sessionStorage.setItem(TYPED, JSON.stringify(others));
+    return left ?? null;
+  } catch {
+    return null;
+  }
+}
+
+function enter() {
+  try {
+    sessionStorage.setItem(TYPED, JSON.stringify(Object.fromEntries([...typed].map(([name, give]) => [name, give()]))));
+  } catch {
+    // Where nothing is kept, they type it again.
+  }
+  location.assign("/enter");
+}
+
 let answers = () => {};
 
 /** `heard` is called with true at each answer, and with false where none came. */
@@ -40,7 +65,7 @@ export async function call(method, path, body, headers = {}) {
   }
   answers(true);
   // Who is signed in no more does so anew; on this machine nobody has to.
-  if (answer.status === 401) location.assign("/enter");
+  if (answer.status === 401) enter();
   if (!answer.ok) throw new Refused(document);
   return document;
 }

@@ -7,6 +7,8 @@ import { pictureOf } from "./picture.js";
 import { by, drawn, element, moment, rungInWords, tell, time } from "./text.js";
 
 const PAGE = 50;
+/** So many are shown of what came while the page was open, which may be for weeks. */
+const MOST = 500;
 const FAILED = ["Error", "Canceled", "Collapsed"];
 const BEYOND = ["programs", "read", "handed_over", "nobody", "radio"];
 
@@ -18,7 +20,38 @@ let asked = 0;
 /** The newest of `asked` whose list is there: what is in that one first is no news. */
 let begun = -1;
 
-const keyOf = each => each.requestId ?? `${each.id}@${each.accepted}`;
+/** By id, when each Package that had it was accepted, as it was said first; and how many seconds later
+ * the agent says the same now: its clock may be set while this page is open. */
+const firstSaid = new Map();
+let shift = 0;
+/** Seconds in which no two Packages have the same id. */
+const CLOSE = 0.1;
+
+function keyOf({ requestId, id, accepted }) {
+  if (requestId !== undefined) return requestId;
+  const said = accepted - shift, before = firstSaid.get(id) ?? [];
+  const same = before.find(each => Math.abs(each - said) < CLOSE);
+  if (same === undefined) firstSaid.set(id, [...before, said]);
+  return `${id}@${same ?? said}`;
+}
+
+/** Where none of the Packages that are known is said to be of then any more, the clock was set. */
+function redate(packages) {
+  const moved = packages.filter(each => firstSaid.has(each.id))
+    .map(each => each.accepted - shift - firstSaid.get(each.id).at(-1));
+  if (!moved.length || moved.some(seconds => Math.abs(seconds) < CLOSE)) return;
+  shift += moved[0];
+  for (const [key, each] of known) {
+    const member = "accepted" in each ? "accepted" : "received";
+    known.set(key, { ...each, [member]: each[member] + moved[0] });
+  }
+}
+
+function forget() {
+  known.clear();
+  firstSaid.clear();
+}
+
 const momentOf = each => each.accepted ?? each.received;
 
 /** Sets the controls up; `wanted` is called when something else is to be looked at. */
@@ -29,7 +62,7 @@ export function setUpConversation(wanted) {
         each.setAttribute("aria-pressed", String(each === button));
       shown = button.dataset.show;
       asked += 1;
-      known.clear();
+      forget();
       by("conversation").replaceChildren();
       next = { packages: null, payloads: null };
       wanted();
@@ -63,9 +96,13 @@ export async function look() {
   tell("waiting", queued ? `(${queued})` : "");
   if (question !== asked) return [];
   begun = question;
-  if (begins) next = { packages: packages.next, payloads: payloads.next };
+  redate(packages.packages ?? []);
   const found = [...packages.packages ?? [], ...payloads.payloads ?? []];
   const fresh = found.filter(each => !known.has(keyOf(each)));
+  // Who reads at the end asks for earlier ones where they want any.
+  const isLong = known.size > MOST && isAtEnd();
+  if (isLong) forget();
+  if (begins || isLong) next = { packages: packages.next, payloads: payloads.next };
   if (shown === "waiting") forgetEnded(found);
   learn(found);
   return begins ? [] : fresh;
@@ -136,9 +173,13 @@ const holders = receipts => receipts.map(each => {
   return each.kind === "hub" ? say("{who} at {time}", values) : say("{who}'s agent at {time}", values);
 }).join(", ");
 
+function isAtEnd() {
+  const place = by("entries");
+  return place.scrollHeight - place.scrollTop - place.clientHeight < 40;
+}
+
 function draw(listed) {
-  const list = by("conversation"), place = by("entries");
-  const atEnd = place.scrollHeight - place.scrollTop - place.clientHeight < 40;
+  const list = by("conversation"), place = by("entries"), atEnd = isAtEnd();
   const there = new Map([...list.children].map(node => [node.dataset.key, node]));
   const focused = list.contains(document.activeElement) ? document.activeElement.id : "";
   const nodes = listed.map(each => {
@@ -289,7 +330,7 @@ function read(payload, key) {
   pressed(button, async () => {
     const question = asked;
     await call("POST", `/api/inbound/${payload.requestId}/read`, {});
-    if (question === asked) learn([{ ...known.get(key), readBy: "" }]);
+    if (question === asked && known.has(key)) learn([{ ...known.get(key), readBy: "" }]);
   });
   return element("div", { class: "actions" }, button);
 }

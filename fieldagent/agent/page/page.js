@@ -22,6 +22,8 @@ const PAUSE = 500;
 /** What is kept where it was needed once. */
 const BY_NEED = ["world.json", "track.js"];
 const AROUND_EVERY = 30_000, TRACK_PAUSE = 5_000;
+/** Milliseconds in which the agent answers to who signs out. */
+const LEAVING = 10_000;
 let lastAnswer = 0;
 let gone = false;
 let stale = 0;
@@ -113,8 +115,12 @@ export function lookAtAll() {
 
 // Over plain HTTP it is this machine's own, which nobody signs in to.
 by("leave").hidden = location.protocol !== "https:";
-by("leave").addEventListener("click", () => fetch("/enter/session", { method: "DELETE" })
-  .finally(() => location.assign("/enter")));
+by("leave").addEventListener("click", async () => {
+  const answer = await fetch("/enter/session", { method: "DELETE", signal: AbortSignal.timeout(LEAVING) }).catch(() => null);
+  // Where the agent did not hear it, whoever loads the page again would be inside.
+  if (answer?.ok) location.assign("/enter");
+  else note(false);
+});
 by("help").href = `/help/${language}.html`;
 setUpChoices();
 setUpForm(lookAtAll);

@@ -1,6 +1,6 @@
 // The form that sends, with the agent's own words beside each field, and what it would cost.
 
-import { Away, Refused, call, post } from "./agent.js";
+import { Away, Refused, call, outlives, post } from "./agent.js";
 import { takeGrid } from "./choices.js";
 import { counted, say, spoken, term } from "./language.js";
 import { named } from "./people.js";
@@ -67,6 +67,14 @@ export function setUpForm(sent) {
     element("input", { type: "checkbox", id: "receipt" }), say("Tell me when a person has read it")));
   by("terms").replaceChildren(...TERMS.map(each => field(each, `/${each.name}`)));
   drawFields();
+  const left = outlives("message", () => kind === "message" && by("field-content").value
+    ? { key, content: by("field-content").value, to: by("field-to").value } : null);
+  if (left) {
+    by("field-content").value = left.content;
+    by("field-to").value = left.to;
+    key = left.key;
+    ask();
+  }
   by("form").addEventListener("change", event => {
     if (event.target.name === "kind") {
       kind = event.target.value;

@@ -1,7 +1,7 @@
 // This kit's SOS: raised by holding a button and confirming it, shown as a ladder over everything,
 // called off; and the SOS of other kits, which a person here may take.
 
-import { Away, call } from "./agent.js";
+import { Away, call, outlives } from "./agent.js";
 import { say, spoken, term, unworded, worded } from "./language.js";
 import { by, element, lengthInWords, moment, put, tell } from "./text.js";
 
@@ -107,6 +107,7 @@ export function setUpSos(sent) {
     // Whoever leans on the keyboard sends nothing.
     by("sos-back").focus();
   });
+  goOn(outlives("sos", () => by("confirm").open ? { key, text: by("sos-text").value, ...placed ? {} : placeTyped() } : null));
   offerWords();
   spoken.then(offerWords);
   // What fails to load there stops no SOS.
@@ -143,6 +144,21 @@ export function setUpSos(sent) {
   once("take", "take-send", "take-fault", () => insist(
     "take", "take-fault", "POST", `/api/sos/${taking.station}/${taking.number}/take`)(
     { by: by("take-by").value, text: unworded(by("take-text").value.trim()) }), sent);
+}
+
+const placeTyped = () => ({ latitude: by("sos-latitude").value, longitude: by("sos-longitude").value });
+
+/** What somebody was about to send as they had to sign in: whoever is in need does not look for it. */
+function goOn(left) {
+  if (!left) return;
+  key = left.key;
+  placeIn();
+  by("sos-text").value = left.text;
+  if (left.latitude || left.longitude)
+    for (const each of ["latitude", "longitude"]) by(`sos-${each}`).value = left[each];
+  by("confirm").showModal();
+  by("sos-back").focus();
+  spoken.then(() => tell("sos-fault", say("You had to sign in: press Send SOS now. It is sent once, however often you press.")));
 }
 
 /** Words that take a byte or two on the air, whatever the language that they are offered in, each a
@@ -202,15 +218,18 @@ const whenOf = (latitude, longitude) => placed && placed.latitude === latitude &
 function insist(dialog, fault, method, path, repeatKey) {
   const headers = repeatKey ? { "Idempotency-Key": repeatKey } : {};
   return async body => {
-    const left = new Promise(resolve => by(dialog).addEventListener("close", () => resolve(true), { once: true }));
+    let isLeft = false;
+    const left = new Promise(resolve => by(dialog).addEventListener("close", () => { isLeft = true; resolve(); }, { once: true }));
     for (;;) {
       try {
         return await call(method, path, body, headers);
       } catch (error) {
-        if (!(error instanceof Away)) throw error;
+        // Nothing is tried for who has left it, also where they have opened it again.
+        if (!(error instanceof Away) || isLeft) throw error;
         tell(fault, say("The agent does not answer. It is tried again until it does: leave this open."));
       }
-      if (await Promise.race([left, new Promise(resolve => setTimeout(resolve, AGAIN))])) throw new Away();
+      await Promise.race([left, new Promise(resolve => setTimeout(resolve, AGAIN))]);
+      if (isLeft) throw new Away();
     }
   };
 }

@@ -32,7 +32,8 @@ export async function lookAtTrack() {
   const found = await call("GET", `/api/track${day ? `?day=${day}` : ""}`);
   if (question !== asked) return;
   told = found;
-  by("track-day").value = found.day;
+  // Who is typing another day has none typed yet.
+  if (document.activeElement !== by("track-day")) by("track-day").value = found.day;
   [by("track-day").min, by("track-day").max] = [found.days[0] ?? "", new Date(now() * 1000).toISOString().slice(0, 10)];
   tell("track-due", due(found.tracker));
   tell("track-told", `${counted(found.positions.length, "{n} position on this day.", "{n} positions on this day.")} `

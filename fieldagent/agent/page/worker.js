@@ -28,14 +28,15 @@ async function keep(addresses) {
 }
 
 async function answer(event) {
-  const late = new Promise((_, reject) => setTimeout(reject, ANSWERS));
+  const late = new Promise((_, reject) => setTimeout(reject, ANSWERS)), asked = fetch(event.request);
   try {
-    const found = await Promise.race([fetch(event.request), late]);
+    const found = await Promise.race([asked, late]);
     // Whoever has to sign in gets another page in the place of this one.
     if (found.ok && !found.redirected) event.waitUntil(store(event.request, found.clone()));
     return found;
   } catch {
-    return await caches.match(event.request, { cacheName: KEPT }) ?? Response.error();
+    // What is not kept is waited for: over a slow line it comes later.
+    return await caches.match(event.request, { cacheName: KEPT }) ?? asked;
   }
 }
 

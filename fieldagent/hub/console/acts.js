@@ -80,10 +80,15 @@ export function emptied(prefix, members, body, otherwise = {}) {
   }
 }
 
-/** Looks at a subject, unless somebody has gone on to another meanwhile, where nothing of it stands. */
+/** By what looks, its look that is under way. */
+const looking = new Map();
+
+/** Looks at a subject, unless somebody has gone on to another meanwhile, where nothing of it stands.
+ * One look of it begins once the one before has ended: nothing older is drawn over what is newer. */
 export async function looked(look, there = by("subject").firstElementChild) {
-  if (!there.isConnected) return;
-  await look().catch(error => { if (there.isConnected) throw error; });
+  const mine = (looking.get(look) ?? Promise.resolve()).catch(() => {}).then(() => there.isConnected ? look() : undefined);
+  looking.set(look, mine);
+  await mine.catch(error => { if (there.isConnected) throw error; });
 }
 
 /** `deed` does it and says so in words, and `look` looks again. Where it was refused, what is filled in stays. */
@@ -92,9 +97,11 @@ export async function act(deed, look) {
   for (const id of ["act-fault", "act-done"]) tell(id, "");
   try {
     const done = await deed();
-    await looked(look, there);
+    const wrong = await looked(look, there).catch(error => error);
     tell("act-done", done);
     trouble();
+    // It is done all the same: who reads that it was not does it twice.
+    if (wrong) trouble(wrong);
   } catch (error) {
     if (error instanceof Refused) tell("act-fault", error.inWords(submitted));
     else trouble(error);
@@ -104,9 +111,15 @@ export async function act(deed, look) {
 /** A question before what cannot be taken back. */
 export const sure = (question, go) => () => confirm(question) && go();
 
-/** What is secret is shown until somebody has kept it, and then nowhere. */
+/** What is secret is shown until somebody has kept it, and then nowhere. One that comes before that is
+ * shown first, and then the one before. */
 export function once(title, text, file = "") {
-  const done = () => { by("once").replaceChildren(); by("once").hidden = true; by("administration-title").focus(); };
+  const before = [...by("once").childNodes];
+  const done = () => {
+    by("once").replaceChildren(...before);
+    by("once").hidden = !before.length;
+    by(before.length ? "once" : "administration-title").focus();
+  };
   const shown = element("textarea", { id: "once-text", readonly: true, rows: String(text.split("\n").length), "aria-label": title });
   shown.value = text;
   const copied = element("span", { role: "status" });

@@ -1,11 +1,11 @@
 // The map of all kits: where each was last and how long ago, trails of who is in distress and of who
 // is looked at, and marks. Many that lie close together are one spot, with their number.
 
-import { call, trouble } from "./hub.js";
+import { call } from "./hub.js";
 import { entry, label, placed, setUpMap } from "./map.js";
 import { say } from "./language.js";
 import { go, here } from "./place.js";
-import { ago, by, now, put } from "./text.js";
+import { ago, by, drawn, now, put } from "./text.js";
 import { clusters } from "./trouble.js";
 import { drawWorld } from "./world.js";
 
@@ -53,12 +53,12 @@ export async function lookAtChart(kits, incidents) {
   const first = [...spots].sort((one, other) => (other.look === "alarm") - (one.look === "alarm"));
   put("places", [...first.slice(0, WORDS).map(each => entry(`kit-${each.id}`, each.name, each)),
     ...waypoints.slice(0, WORDS).map(each => entry(`${each.at}@${each.name}`, each.name, each))]);
-  draw();
+  drawn("chart", draw);
   return new Map([...lasts].map(([device, { at }]) => [device, at]));
 }
 
 async function begin() {
-  chart = await setUpMap(call, on => drawWorld(on).catch(trouble));
+  chart = await setUpMap(call, on => drawWorld(on).catch(() => {}));
   if (!chart) return;
   trail = L.layerGroup().addTo(chart);
   marks = L.layerGroup().addTo(chart);
@@ -125,7 +125,7 @@ const spot = (place, look, radius) => L.circleMarker(place, { className: `spot $
 
 /** Where a kit was, the newest 200 positions; without one, no trail. */
 export async function showTrail(kit) {
-  draw();
+  drawn("chart", draw);
   trail?.clearLayers();
   if (!kit) return;
   const { features } = await call("GET", `/api/positions?sender=${kit.user.id}&limit=${TRAIL}`);

@@ -7,7 +7,7 @@ import { setUpChoices } from "./choices.js";
 import { judge, kitOf, lookAtKit, pause, setUpFleet, showFleet } from "./fleet.js";
 import { showFigures } from "./figures.js";
 import { lookAtHands, setUpHands, showHands } from "./hands.js";
-import { call, me, SignedOut, trouble } from "./hub.js";
+import { Away, call, looksWell, me, SignedOut, trouble } from "./hub.js";
 import { came, loadTalk, lookAtTalk, lookHowFar, lookWhoHas, setUpTalk } from "./talk.js";
 import { offerPasskey, showPasskeys, signInByPasskey } from "./passkey.js";
 import { offerNotifications, offerRinging, setUpSound, showSound, stopRinging, wake } from "./ring.js";
@@ -29,12 +29,17 @@ const FIRST = 2000;
 
 let events = null;
 let begins;
+/** Counts the beginnings: of some at a time, the newest alone listens. */
+let begun = 0;
+/** Who was here last: their words and lists stay, as long as nobody else comes. */
+let last;
 
 function listen() {
   let here = false;
-  const away = () => trouble(new TypeError());
+  const away = () => trouble(new Away());
   // A stream ends now and then, and the browser comes back by itself.
   const unlessBack = act => setTimeout(() => { if (events === mine && !here) act(); }, AGAIN);
+  if (events) events.close();
   const mine = events = follow("/api/events", {
     item: told => { came(told); later(); },
     sos: told => { note(told); judge(); later(); },
@@ -42,7 +47,7 @@ function listen() {
   }, {
     connected: missed => {
       here = true;
-      trouble();
+      looksWell();
       // Looked at once the stream tells what comes: neither of the two leaves a gap to the other.
       if (missed) load().catch(again);
     },
@@ -62,8 +67,11 @@ function listen() {
 
 let waits = null;
 function later() {
-  waits ||= setTimeout(() => { waits = null; Promise.all([showFleet(), lookHowFar()]).catch(trouble); }, pause());
+  waits ||= setTimeout(() => { waits = null; if (events) look(showFleet, lookHowFar); }, pause());
 }
+
+/** Looks at all of it; that one fails keeps no other from it. */
+const look = (...what) => Promise.all(what.map(each => each())).then(looksWell, trouble);
 
 const load = async () => {
   // An SOS is there, and rings, whatever is wrong with the rest.
@@ -126,6 +134,7 @@ function signedOut() {
   for (const name of Object.keys(me)) delete me[name];
   clearDesk();
   show(false);
+  offerPasskey();
 }
 
 const mayPass = error => !(error instanceof SignedOut) && !(error.status < 500 && error.status !== 429);
@@ -141,12 +150,17 @@ function again(error) {
 async function begin() {
   clearTimeout(begins);
   if (events) events.close();
-  const before = me.id;
+  const mine = ++begun, before = me.id;
+  let now;
   try {
-    Object.assign(me, await call("GET", "/console/session"));
+    now = await call("GET", "/console/session");
   } catch (error) {
-    return mayPass(error) ? again(error) : signedOut();
+    return mine !== begun ? undefined : mayPass(error) ? again(error) : signedOut();
   }
+  if (mine !== begun) return;
+  // Nothing that they saw or wrote stays for who comes after.
+  if ((last ??= now.id) !== now.id) return location.reload();
+  Object.assign(me, now);
   by("who").textContent = plain(`${me.name}, ${term(me.role)}`);
   show(true, me.id !== before);
   listen();
@@ -199,5 +213,5 @@ setUpFleet();
 setUpHands();
 setUpWatch();
 setUpPlace(went);
-setInterval(() => events && Promise.all([loadDesk(), showFleet(), lookHowFar(), lookWhoHas(), loadPeople(), showHands(), showWatch(), showFigures()]).catch(trouble), 60000);
-offerPasskey().catch(trouble).finally(begin);
+setInterval(() => events && look(loadDesk, showFleet, lookHowFar, lookWhoHas, loadPeople, showHands, showWatch, showFigures), 60000);
+begin();

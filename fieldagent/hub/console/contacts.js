@@ -1,7 +1,7 @@
 // Who is told of an SOS beside the console, as an administrator adds, tests and removes them; and the
 // steps that they make, of which those that cannot work are red before somebody is in distress.
 
-import { act, button, choice, deeds, emptied, filled, form, line, list, sure } from "./acts.js";
+import { act, button, choice, deeds, emptied, filled, form, line, list, looked, sure } from "./acts.js";
 import { call } from "./hub.js";
 import { LANGUAGES, counted, language, say, spoken } from "./language.js";
 import { by, element, moment, tell } from "./text.js";
@@ -17,7 +17,7 @@ function contact(each) {
   const path = `/api/contacts/${each.id}`;
   const go = (method, where, done) => () => act(async () => {
     // One that failed is red from now on.
-    await call(method, where).catch(async error => { await loadContacts(); throw error; });
+    await call(method, where).catch(async error => { await looked(loadContacts).catch(() => {}); throw error; });
     return done;
   }, loadContacts);
   const fault = each.failingSince === null ? say("It cannot be told: {why}", { why: each.fault }) : say("Nothing is handed over since {time}: {why}", { time: moment(each.failingSince), why: each.fault });
@@ -69,10 +69,12 @@ export const quietHours = () => form(say("Quiet hours"), quieten, { id: "quiet-s
 /** Every contact is told, step by step, that this is a test; what became of each stays until the next. */
 export const chainTest = () => element("div", { class: "deeds" },
   button("chain-test", say("Test all steps"), sure(say("Tell every contact now that this is a test?"), () => act(async () => {
-    tell("chain-results", "");
+    const place = by("chain-results");
+    place.replaceChildren();
     const { results } = await call("POST", "/api/chain/test");
     const taken = say("handed over; ask whether it came");
-    by("chain-results").replaceChildren(...results.map(each => element("li", { class: each.handedOver ? "" : "fault" },
+    // Where somebody has gone on meanwhile, that is nowhere.
+    place.replaceChildren(...results.map(each => element("li", { class: each.handedOver ? "" : "fault" },
       say("Step {n}, {name}: {what}", { n: each.step, name: each.name, what: each.handedOver ? taken : each.reason }))));
     const failed = results.filter(each => !each.handedOver).length;
     return say("{tests} sent, {failed} not taken.", { tests: counted(results.length, "{n} test", "{n} tests"), failed });

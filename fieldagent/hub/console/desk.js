@@ -14,13 +14,15 @@ await spoken;
 const known = new Map();
 /** Nothing is said to be closed, or not there, before the hub has said so. */
 let isLoaded = false;
-/** For each list of all that is on its way, of which something was told, or done here, meanwhile. */
+/** For each list of all, or answer, that is on its way, of which something was told, or done here, meanwhile. */
 const loading = new Set();
+/** Counts the questions for all, and of which of them the answer is shown: none before it is any more. */
+let asked = 0, answered = 0;
 
 /** Both states that are not closed, from the hub. What it names no more was closed meanwhile, by
  * somebody else: it must not ring on. */
 export async function loadDesk() {
-  const told = new Set();
+  const told = new Set(), question = ++asked;
   const listed = new Map();
   loading.add(told);
   try {
@@ -31,6 +33,8 @@ export async function loadDesk() {
   } finally {
     loading.delete(told);
   }
+  if (question < answered) return;
+  answered = question;
   isLoaded = true;
   for (const id of known.keys()) if (!told.has(id) && !listed.has(id)) known.delete(id);
   for (const [id, sos] of listed) if (!told.has(id)) known.set(id, sos);
@@ -45,14 +49,15 @@ export function note(sos) {
   const rings = rang(sos) && !(known.has(sos.id) && rang(known.get(sos.id)));
   known.set(sos.id, sos);
   for (const told of loading) told.add(sos.id);
-  if (rings) notify(title(sos), sos);
   showDesk();
+  if (rings) notify(title(sos), sos);
   const list = by(`timeline-${sos.id}`);
   if (list && opened.has(sos.id)) showTimeline(sos.id, list).catch(trouble);
 }
 
 export function clearDesk() {
   known.clear();
+  answered = ++asked;
   isLoaded = false;
   named = null;
   showDesk();
@@ -65,6 +70,7 @@ function showDesk() {
 }
 
 function draw(shown) {
+  for (const id of cards.keys()) if (!shown.some(each => each.id === id)) cards.delete(id);
   shown.sort((a, b) => (b.state === "open") - (a.state === "open") || b.id - a.id);
   const nodes = shown.map(kept);
   const there = [...by("sos").children];
@@ -282,15 +288,21 @@ async function showTimeline(id, list) {
 /** `done` is called before it is drawn. */
 async function answer(id, deed, body, done = () => {}) {
   const path = `/api/sos/${id}/${deed}`;
+  const told = new Set();
+  loading.add(told);
   try {
-    const now = await singly(path, () => postOnce(path, body || {}));
+    let now = await singly(path, () => postOnce(path, body || {}));
     if (!now) return;
     done();
-    note(now);
     trouble();
+    // What was told meanwhile may be newer: a card that is closed by now is not put back.
+    while (told.delete(id)) now = await call("GET", `/api/sos/${id}`).catch(() => known.get(id) ?? now);
+    note(now);
   } catch (error) {
     if (error.sos) note(error.sos);
     trouble(error);
+  } finally {
+    loading.delete(told);
   }
 }
 
@@ -315,8 +327,10 @@ export async function showNamed() {
   const card = by(`sos-${sos}`)?.closest("li");
   if (card) return card.scrollIntoView();
   const found = await call("GET", `/api/sos/${sos}`).catch(error => {
-    if (error.status !== 404) throw error;
-    return null;
+    if (error.status === 404) return null;
+    // It is gone to at the next look.
+    if (named === sos) named = null;
+    throw error;
   });
   if (here().sos !== sos) return;
   by("named").replaceChildren(found ? closedCard(found) : element("p", { class: "fault" }, say("There is no SOS {id} here.", { id: sos })));

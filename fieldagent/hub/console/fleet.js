@@ -13,6 +13,8 @@ import { revokedSince, where } from "./words.js";
 
 /** None is said to be there, or not, before the hub has told of them. */
 let kits = [], isTold = false;
+/** Counts the questions, and of which of them the answer is shown: none before it is any more. */
+let asked = 0, answered = 0;
 /** By device, the date of its last position as its own clock had it. */
 let dated = new Map();
 
@@ -20,7 +22,9 @@ let dated = new Map();
 export const pause = () => Math.max(2000, 15 * kits.length);
 
 export async function showFleet() {
-  const devices = await all("/api/devices?limit=1000", "devices");
+  const question = ++asked, devices = await all("/api/devices?limit=1000", "devices");
+  if (question < answered) return;
+  answered = question;
   kits = devices;
   isTold = true;
   judge();

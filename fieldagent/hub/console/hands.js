@@ -84,12 +84,14 @@ export function setUpHands() {
   by("hands").addEventListener("toggle", () => { unsay(); showHands().catch(trouble); });
   by("hands-form").addEventListener("submit", async event => {
     event.preventDefault();
+    const { kit } = here();
     tell("hands-fault", "");
     by("hands-give").disabled = true;
     try {
       await give();
     } catch (error) {
-      if (error instanceof Refused) tell("hands-fault", error.message);
+      // Beside another kit it would be said of that one.
+      if (error instanceof Refused && here().kit === kit) tell("hands-fault", error.message);
       else trouble(error);
     } finally {
       by("hands-give").disabled = false;

@@ -19,6 +19,8 @@ function entry(sos) {
 
 async function open(sos, whole) {
   const now = await call("GET", `/api/sos/${sos.id}`);
+  // Opened once more meanwhile, it may be there.
+  if (whole.querySelector("article")) return;
   whole.append(closedCard(now), element("button", { type: "button", onclick: () => print() }, say("Print")));
 }
 

@@ -8,6 +8,12 @@ export const me = {};
 
 export class SignedOut extends Error {}
 
+/** Nobody answered. */
+export class Away extends Error {
+  /** Whether it came of looking, which is done again by itself. */
+  isLook = true;
+}
+
 export class Refused extends Error {
   constructor(told) {
     super(told.detail || told.title);
@@ -29,8 +35,12 @@ export class Refused extends Error {
 
 /** Milliseconds in which a hub answers; one that hangs ends no connection. */
 const PATIENCE = 30_000;
+/** Counts how often somebody was signed out. */
+let ended = 0;
+document.addEventListener("signed-out", () => { ended += 1; });
 
 async function ask(method, path, body, headers = {}) {
+  const isLook = method === "GET", before = ended;
   let answer, text;
   try {
     answer = await fetch(path, {
@@ -41,23 +51,25 @@ async function ask(method, path, body, headers = {}) {
     });
     text = await answer.text();
   } catch {
-    throw new TypeError(say("The hub does not answer."));
+    throw Object.assign(new Away(isLook || path.endsWith("/session") || path.endsWith("/cost") ? say("The hub does not answer.")
+      : say("The hub did not answer: nobody knows whether that was done. Look once it is back, and press again if it was not.")), { isLook });
   }
   // To the second; this computer's own may be far off.
   const date = Date.parse(answer.headers.get("Date"));
   if (date) setClock(date / 1000);
-  const told = text ? await toldIn(text) : {};
+  const told = text ? await toldIn(text, isLook) : {};
   const entering = method === "POST" && path.endsWith("/session");
-  if (answer.status === 401 && !entering) throw new SignedOut();
-  if (!answer.ok) throw new Refused(told);
+  // Of who was there before it says nothing about who is there now.
+  if (answer.status === 401 && !entering && (before === ended || me.id === undefined)) throw new SignedOut();
+  if (!answer.ok) throw Object.assign(new Refused(told), { isLook });
   return told;
 }
 
-async function toldIn(text) {
+async function toldIn(text, isLook) {
   try {
     return await read(text);
   } catch {
-    throw new TypeError(say("a proxy answered in the hub's place"));
+    throw Object.assign(new Away(say("a proxy answered in the hub's place")), { isLook });
   }
 }
 
@@ -87,11 +99,26 @@ export async function postOnce(path, body) {
   }
 }
 
+/** What went wrong as the hub was looked at, and as somebody pressed something. */
+const wrong = { looked: "", pressed: "" };
+
+function show() {
+  by("away").textContent = [wrong.looked, wrong.pressed].filter(Boolean).join("\n");
+  by("away").hidden = !by("away").textContent;
+}
+
 /** Tells what went wrong, above everything else; without an error, that all is well again. */
 export function trouble(error) {
   if (error instanceof SignedOut) return document.dispatchEvent(new Event("signed-out"));
-  // The browser's own words for a hub that is away differ, and help nobody.
-  const away = say("The hub does not answer: what is shown may be old. It is tried again.");
-  by("away").textContent = error ? error instanceof TypeError ? away : plain(error.message) : "";
-  by("away").hidden = !error;
+  const { isLook } = error ?? {};
+  if (!error) wrong.looked = wrong.pressed = "";
+  else if (!isLook) wrong.pressed = plain(error.message);
+  else wrong.looked = error instanceof Away ? say("The hub does not answer: what is shown may be old. It is tried again.") : plain(error.message);
+  show();
+}
+
+/** The hub was looked at, and answered. What a press came to stays to be read. */
+export function looksWell() {
+  wrong.looked = "";
+  show();
 }

@@ -1,16 +1,23 @@
 // Signing in with a passkey, and the list of one's own.
 
 import { singly } from "./acts.js";
-import { call } from "./hub.js";
+import { call, SignedOut, trouble } from "./hub.js";
 import { say } from "./language.js";
 import { by, element, moment, put } from "./text.js";
 
 const can = () => window.PublicKeyCredential?.parseRequestOptionsFromJSON !== undefined;
 
-/** Shows the button where this hub and this browser know passkeys. */
+/** Milliseconds until a hub that does not say whether it knows passkeys is waited for no longer. */
+const PATIENCE = 15_000;
+let isAsked = false;
+
+/** Shows the button where this hub and this browser know passkeys; asks once it was answered no more. */
 export async function offerPasskey() {
-  const answer = can() && await fetch("/console/passkeys/sign-in", { method: "OPTIONS" });
-  by("by-passkey").hidden = !(answer && answer.ok);
+  if (isAsked || !can()) return;
+  const answer = await fetch("/console/passkeys/sign-in", { method: "OPTIONS", signal: AbortSignal.timeout(PATIENCE) })
+    .catch(() => null);
+  isAsked = answer !== null && answer.status < 500;
+  by("by-passkey").hidden = !answer?.ok;
 }
 
 export async function signInByPasskey(workspace) {
@@ -37,12 +44,14 @@ const attempt = act => singly("passkey", async () => {
   try {
     await act();
   } catch (error) {
+    if (error instanceof SignedOut) return trouble(error);
     by("passkey-fault").textContent = error.message;
   }
-  await showPasskeys();
+  await showPasskeys().catch(trouble);
 });
 
 export async function showPasskeys() {
+  await offerPasskey();
   if (by("by-passkey").hidden) return;
   const { passkeys } = await call("GET", "/console/passkeys");
   put("own-passkeys", passkeys.map(row));

@@ -50,7 +50,7 @@ let asked = 0;
 async function loadAudit(more) {
   const question = ++asked;
   const told = await call("GET", more || "/api/audit?limit=50");
-  if (question !== asked) return;
+  if (question !== asked || !by("admin-audit")) return;
   older = told.next;
   by("audit-older").hidden = !older;
   by("admin-audit").append(...told.audit.map(entry));

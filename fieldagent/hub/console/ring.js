@@ -12,7 +12,12 @@ let sound = null;
 let ringing = null;
 
 export function wake() {
-  sound ||= new AudioContext();
+  try {
+    sound ||= new AudioContext();
+  } catch {
+    // A browser that has none lets people sign in all the same, and the desk says that it is silent.
+    return;
+  }
   sound.onstatechange = showSound;
   sound.resume().then(showSound, showSound);
 }
@@ -26,7 +31,7 @@ export function showSound() {
 /** Its buttons: sound on, and a try of it. */
 export function setUpSound() {
   by("sound-on").onclick = () => { wake(); };
-  by("sound-test").onclick = () => { wake(); sound.resume().then(beep); };
+  by("sound-test").onclick = () => { wake(); sound?.resume().then(beep); };
 }
 
 export function ring(open) {
@@ -57,9 +62,15 @@ function beep() {
 
 export function notify(title, sos) {
   if (!("Notification" in window) || Notification.permission !== "granted") return;
-  const shown = new Notification(title, {
-    body: sos.item ? worded(said(sos.item.event)) : "", tag: `sos-${sos.id}`, requireInteraction: true,
-  });
+  let shown;
+  try {
+    shown = new Notification(title, {
+      body: sos.item ? worded(said(sos.item.event)) : "", tag: `sos-${sos.id}`, requireInteraction: true,
+    });
+  } catch {
+    // A telephone's lets service workers alone do that.
+    return;
+  }
   shown.onclick = () => { window.focus(); shown.close(); };
 }
 

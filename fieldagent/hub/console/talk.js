@@ -9,12 +9,19 @@ import { by, drawn, element, moment, plain, rungInWords } from "./text.js";
 import { cameAt, howFar, said } from "./words.js";
 
 const LOOK = 5000;
+/** So many more may come before the oldest are shown no more, and so many go then: a console is open
+ * for weeks. */
+const MORE = 500, GO = 100;
 
 let items = [];
 let older = null;
 /** Of which kit they are, what is searched for, which no letters that are still typed are, and
  * whether the hub has said what there is. */
 let shown = null, searched = "", isThere = false;
+/** Counts the questions for the newest, and of which of them the answer is shown: none before it is
+ * any more. */
+let asked = 0, answered = 0;
+let most = MORE;
 /** Items that came while the list was on its way. */
 const loading = new Set();
 const lines = new Map(), runs = new Map();
@@ -123,7 +130,9 @@ function run(those) {
 
 function draw() {
   drawn("items", () => {
-    const nodes = inRuns().map(run), there = [...by("items").children];
+    const found = inRuns(), nodes = found.map(run), there = [...by("items").children];
+    const named = new Set(found.map(those => those.at(-1).id));
+    for (const key of runs.keys()) if (!named.has(key)) runs.delete(key);
     // Who is moved loses the focus.
     if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index])) by("items").replaceChildren(...nodes);
     by("older").hidden = !older;
@@ -143,11 +152,12 @@ export async function lookHowFar() {
 
 /** Asks who has what the newest say: that somebody has read an item is no event of the stream. */
 export async function lookWhoHas() {
-  const kit = here().kit, text = searched;
+  const kit = here().kit, text = searched, before = new Map(items.map(each => [each.id, each.reached]));
   const told = await call("GET", newest(kit, text));
   if (kit !== here().kit || text !== searched) return;
   const reached = new Map(told.items.map(each => [each.id, each.reached]));
-  for (const item of items.filter(each => reached.has(each.id))) {
+  // Who has said meanwhile that they have read it is not asked again.
+  for (const item of items.filter(each => reached.has(each.id) && each.reached === before.get(each.id))) {
     const asked = asksMe(item);
     item.reached = reached.get(item.id);
     if (asked === asksMe(item)) item.tell?.();
@@ -159,18 +169,20 @@ export async function lookWhoHas() {
 const newest = (kit, text) => `/api/items?limit=50&text=${encodeURIComponent(text)}${kit ? `&device=${kit}` : ""}`;
 
 async function look(more) {
-  const kit = here().kit, text = searched, came = new Set();
+  const kit = here().kit, text = searched, came = new Set(), question = more ? answered : ++asked;
   loading.add(came);
   const told = await call("GET", more || newest(kit, text))
     .finally(() => loading.delete(came));
   if (!more) lookHowFar().catch(trouble);
-  // Meanwhile another may have been chosen, or something else searched for.
-  if (kit !== here().kit || text !== searched) return;
+  // Meanwhile another may have been chosen, or something else searched for, or the same be shown anew.
+  if (kit !== here().kit || text !== searched || question < answered) return;
+  answered = question;
   isThere = true;
   older = told.next;
   const before = more ? items : [...came].filter(belongs);
   const has = new Set(before.map(each => each.id));
   items = [...before, ...told.items.filter(each => !has.has(each.id))];
+  most = items.length + MORE;
   if (!more) {
     lines.clear();
     runs.clear();
@@ -184,6 +196,7 @@ export const loadTalk = () => look();
 export function lookAtTalk() {
   if (shown === here().kit) return;
   shown = here().kit;
+  answered = ++asked;
   items = [];
   older = null;
   by("search").value = searched = "";
@@ -207,6 +220,10 @@ export function came(item) {
   for (const each of loading) each.add(item);
   if (!belongs(item) || items.some(each => each.id === item.id)) return;
   items.unshift(item);
+  if (items.length > most) {
+    for (const each of items.splice(most - GO)) lines.delete(each.id);
+    older = `${newest(here().kit, searched)}&before=${items.at(-1).id}`;
+  }
   draw();
 }
 

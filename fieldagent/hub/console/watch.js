@@ -36,13 +36,20 @@ function show(told) {
     element("li", {}, say("{name}, {since} to {until}", { name: user.name, since: moment(since), until: moment(ended) }), note ? element("p", {}, note) : null)));
 }
 
-export const showWatch = async () => show(await call("GET", "/api/watch"));
+/** Counts the looks and deeds: what was asked for before one of them is not shown after it. */
+let asked = 0;
+
+export async function showWatch() {
+  const question = ++asked, told = await call("GET", "/api/watch");
+  if (question === asked) show(told);
+}
 
 /** `done` is called before it is shown. */
 const act = (path, body, done = () => {}) => singly("watch", async () => {
   tell("watch-fault", "");
   try {
     const told = await call("POST", `/api/watch/${path}`, body);
+    asked += 1;
     done();
     show(told);
     trouble();

@@ -1,7 +1,7 @@
 // Sending to people, with what it would cost where they are reached by satellite alone.
 
 import { takeGrid } from "./choices.js";
-import { Refused, call, me, push, trouble } from "./hub.js";
+import { Away, Refused, call, me, push, trouble } from "./hub.js";
 import { counted, say } from "./language.js";
 import { choose, chosenOnes, loadReceivers, take, unchoose } from "./receivers.js";
 import { by, expected, tell } from "./text.js";
@@ -57,7 +57,7 @@ function changed() {
     for (const each of fields) by(`field-${each}`).closest("label").hidden = name !== kind();
   for (const id of ["write-fault", "write-done"]) tell(id, "");
   clearTimeout(timer);
-  timer = setTimeout(() => estimate().catch(() => tell("cost", "")), PAUSE);
+  timer = setTimeout(estimate, PAUSE);
 }
 
 function written({ id, group }) {
@@ -77,8 +77,10 @@ async function estimate() {
   if (those.length > ESTIMATED)
     return tell("cost", say("What it costs is told for {most} receivers at most; these are {n}.", { most: ESTIMATED, n: those.length }));
   for (const each of those) {
-    devices.push(...(await call("POST", "/api/package/cost", written(each))).devices);
+    const told = await call("POST", "/api/package/cost", written(each)).catch(() => null);
     if (question !== asked) return;
+    if (!told) return tell("cost", "");
+    devices.push(...told.devices);
   }
   tell("cost", devices.length ? inWords(devices) : "");
 }
@@ -129,10 +131,10 @@ async function send() {
     }
     trouble();
   } catch (error) {
-    tell("write-fault", error instanceof TypeError
+    tell("write-fault", error instanceof Away
       ? say("The hub did not answer. What you wrote is still here: press Send again when it is back; nobody gets it twice.")
       : error instanceof Refused ? by("field-latitude").gridFault || error.inWords(by("write-form")) : error.message);
-    if (!(error instanceof Refused)) trouble(error);
+    if (!(error instanceof Refused || error instanceof Away)) trouble(error);
   }
   if (done.length) tell("write-done", say("Sent to {names}. The conversation tells what becomes of it.", { names: done.join(", ") }));
   chooseKit(kitUser);

@@ -1,0 +1,237 @@
+"""The kit's page, whatever the order in which answers and events come to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import browser
+from tests.agent.test_browser import hold, raise_sos, sos_texts
+from tests.agent.test_network_page import PHRASE, Camp, answers
+from tests.agent.test_network_page import page as set_up_page
+from tests.hub.test_console import Held
+from tests.hub.test_console_in_use import DRAWN
+from tests.processes import PATIENCE, Agent, agent, free_port, frozen, until
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    home = tmp_path_factory.mktemp("kit")
+    with agent(home, {"satellite-port": str(home / "nobody")}) as running:
+        yield running
+
+
+def test_who_has_gone_back_is_not_told_that_their_next_sos_is_tried(
+    chromium: Any, kit: Agent
+) -> None:
+    """Nobody answers to the first, and the second was sent by nobody yet."""
+    with browser.page(chromium, kit.port) as shown:
+        held = Held(shown, "**/api/sos")
+        raise_sos(shown, "a mistake")
+        held.wait()
+        shown.locator("#sos-back").click()
+        hold(shown)
+        shown.locator("#sos-text").fill("leg broken")
+        with shown.expect_event("requestfailed", lambda call: call.url.endswith("/api/sos")):
+            held.lose()
+        shown.evaluate(DRAWN)
+        assert shown.locator("#sos-fault").inner_text() == ""
+        # Nor is the first tried again.
+        shown.locator("#sos-send").click()
+        shown.locator("#confirm[open]").wait_for(state="detached")
+    assert sos_texts(kit) == ["leg broken"]
+    kit.call("DELETE", "/api/sos")
+
+
+def test_what_comes_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
+    chromium: Any, kit: Agent
+) -> None:
+    """As of a scroll bar that was dragged."""
+    with browser.page(chromium, kit.port) as shown:
+        shown.locator("h1").hover()
+        shown.mouse.down()
+        kit.call("POST", "/api/package/async", {"message": {"content": "while a finger is down"}})
+        shown.locator("#conversation", has_text="while a finger is down").wait_for()
+
+
+def test_a_conversation_is_not_longer_however_long_it_was_open(chromium: Any, kit: Agent) -> None:
+    """Each look brings forty that are new, until there are a thousand; who reads earlier ones keeps
+    them."""
+    newest = [0]
+
+    def forty_more(route: Any) -> None:
+        told = route.fetch().json()
+        one = told["packages"][0]
+        newest[0] += 40
+        numbers = range(newest[0], newest[0] - 50, -1)
+        told["packages"] = [{**one, "id": 10_000 + n, "accepted": 1e9 + n} for n in numbers]
+        route.fulfill(json={**told, "next": "/api/packages?limit=50&before=1"})
+
+    kit.call("POST", "/api/package/async", {"message": {"content": "again and again"}})
+    with browser.page(chromium, kit.port) as shown:
+        shown.route("**/api/packages?*", forty_more)
+        shown.reload()
+        entries = shown.locator("#conversation > li")
+        look = "import('/page/conversation.js').then(each => each.look())"
+        until(lambda: shown.evaluate(look) is not None and newest[0] >= 1_000)
+        shown.evaluate(DRAWN)
+        assert 50 <= entries.count() < 600
+        shown.locator("#entries").evaluate("place => { place.scrollTop = 0; }")
+        before = entries.count()
+        until(lambda: shown.evaluate(look) is not None and newest[0] >= 2_000)
+        shown.evaluate(DRAWN)
+        assert entries.count() > before + 900
+
+
+def test_each_is_there_once_and_goes_on_where_the_clock_of_the_kit_is_set(
+    chromium: Any, kit: Agent
+) -> None:
+    """As by a GPS receiver that has found satellites: all that was before has another date."""
+    ahead = [0.0]
+
+    def dated(route: Any) -> None:
+        told = route.fetch().json()
+        for each in told["packages"]:
+            each["accepted"] += ahead[0]
+        route.fulfill(json=told)
+
+    for text in ("before the clock was set", "so was this"):
+        kit.call("POST", "/api/package/async", {"message": {"content": text}})
+    with browser.page(chromium, kit.port) as shown:
+        shown.route("**/api/packages?*", dated)
+        shown.reload()
+        row = shown.locator("#conversation > li", has_text="before the clock was set")
+        row.locator("summary").click()
+        row.locator(".story", has_text="accepted").wait_for()
+        key = row.get_attribute("data-key")
+        ahead[0] = 86_400.25
+        kit.call("POST", "/api/package/async", {"message": {"content": "since then"}})
+        shown.locator("#conversation > li", has_text="since then").wait_for()
+        shown.evaluate(DRAWN)
+        for text in ("before the clock was set", "so was this", "since then"):
+            assert shown.locator("#conversation > li", has_text=text).count() == 1, text
+        assert row.get_attribute("data-key") == key
+        assert row.locator("details").get_attribute("open") is not None
+
+
+def test_what_is_not_kept_is_waited_for(chromium: Any, tmp_path: Path) -> None:
+    """Over a slow line, or of an agent that is busy, it comes later than what is kept."""
+    with (
+        agent(tmp_path, {"satellite-port": None}) as kit,
+        browser.page(chromium, kit.port) as shown,
+    ):
+        kept = "caches.open('page').then(kept => kept.keys()).then(all => all.length)"
+        until(lambda: shown.evaluate(kept) > 15)
+        shown.reload()
+        until(lambda: shown.evaluate("navigator.serviceWorker.controller !== null"))
+        shown.evaluate("caches.open('page').then(kept => kept.delete('/page/grid.js'))")
+        asking = """
+            window.told = {};
+            for (const name of ["text.js", "grid.js"])
+              fetch(`/page/${name}`, { cache: "reload" })
+                .then(answer => answer.ok, () => false).then(is => { window.told[name] = is; });
+        """
+        with frozen(kit):
+            shown.evaluate(f"() => {{ {asking} }}")
+            # By then it has waited for the other as long as it does.
+            until(lambda: shown.evaluate("window.told['text.js']"))
+            shown.evaluate(DRAWN)
+            assert shown.evaluate("window.told['grid.js']") is None
+        until(lambda: shown.evaluate("window.told['grid.js']"))
+
+
+def test_a_day_that_is_typed_is_not_taken_away(chromium: Any, kit: Agent) -> None:
+    with browser.page(chromium, kit.port) as shown:
+        shown.goto(f"http://127.0.0.1:{kit.port}/track")
+        day = shown.locator("#track-day")
+        until(day.input_value)
+        day.focus()
+        shown.keyboard.press("Delete")
+        assert day.input_value() == ""
+        look = "import('/page/track.js').then(track => track.lookAtTrack())"
+        shown.evaluate(look)
+        assert day.input_value() == ""
+        day.blur()
+        shown.evaluate(look)
+        assert day.input_value() != ""
+
+
+@contextmanager
+def phone(chromium: Any, port: int) -> Iterator[Any]:
+    """Signed in at the kit's page for the network."""
+    how: dict[str, Any] = {**browser.SCREENS["390-light"], "ignore_https_errors": True}
+    context = chromium.new_context(**how)
+    context.set_default_timeout(PATIENCE * 1000)
+    shown = context.new_page()
+    try:
+        shown.goto(f"https://127.0.0.1:{port}/")
+        enter(shown)
+        shown.locator("#links .notice").wait_for()
+        yield shown
+    finally:
+        browser.close(context, shown)
+
+
+def enter(shown: Any) -> None:
+    shown.get_by_label("Pass phrase").fill(PHRASE)
+    shown.get_by_role("button", name="Sign in").click()
+
+
+def test_words_outlive_that_a_kit_which_lost_power_asks_who_is_there(
+    chromium: Any, tmp_path: Path
+) -> None:
+    """Of an SOS, and of a message: who signs in has them before them, and sends them once."""
+    port = free_port()
+    settings: dict[str, str | None] = {"satellite-port": None, "page-listen": "127.0.0.0/8"}
+    settings["page-port"] = str(port)
+    with agent(tmp_path, settings) as kit:
+        until(partial(answers, Camp(kit, port, tmp_path)))
+        assert set_up_page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
+        with phone(chromium, port) as shown:
+            shown.locator("#field-content").fill("the hut is full")
+            hold(shown)
+            shown.locator("#sos-text").fill("leg broken")
+            shown.locator("#sos-latitude").fill("46.5")
+            shown.locator("#sos-longitude").fill("7.25")
+            kit.kill()
+            shown.locator("#sos-send").click()
+            shown.locator("#sos-fault", has_text="leave this open").wait_for()
+            with agent(tmp_path, settings) as again:
+                enter(shown)
+                shown.locator("#sos-fault", has_text="press Send SOS now").wait_for()
+                assert shown.locator("#sos-text").input_value() == "leg broken"
+                shown.locator("#sos-send").click()
+                shown.locator("#confirm[open]").wait_for(state="detached")
+                items = again.call("GET", "/api/sos").body["incident"]["items"]
+                assert sos_texts(again) == ["leg broken"]
+                (position,) = [each["position"] for each in items if "position" in each]
+                assert (position["latitude"], position["longitude"]) == (46.5, 7.25)
+                assert shown.locator("#field-content").input_value() == "the hut is full"
+                # It is there once.
+                shown.reload()
+                shown.locator("#links .notice").wait_for()
+                assert shown.locator("#field-content").input_value() == ""
+                assert not shown.locator("#confirm").is_visible()
+
+
+def test_who_signs_out_is_told_where_the_kit_did_not_hear_it(chromium: Any, tmp_path: Path) -> None:
+    """Whoever loads the page again would be inside."""
+    port = free_port()
+    settings: dict[str, str | None] = {"satellite-port": None, "page-listen": "127.0.0.0/8"}
+    settings["page-port"] = str(port)
+    with agent(tmp_path, settings) as kit:
+        until(partial(answers, Camp(kit, port, tmp_path)))
+        assert set_up_page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
+        with phone(chromium, port) as shown:
+            shown.route("**/enter/session", lambda route: route.abort())
+            shown.get_by_role("button", name="Sign out").click()
+            shown.locator("#away", has_text="does not answer").wait_for()
+            assert shown.locator("#talk").is_visible()
+            shown.unroute("**/enter/session")
+            shown.get_by_role("button", name="Sign out").click()
+            shown.get_by_label("Pass phrase").wait_for()

@@ -1,0 +1,531 @@
+"""The console, whatever the order in which answers and events come to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.hub.test_console import SECRET, STREAM, Held, console
+from tests.hub.test_console_administration import sign_in
+from tests.hub.test_console_in_use import DRAWN, World, inside, settled, subject
+from tests.processes import administer, until
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with settled(tmp_path_factory.mktemp("hub")) as found:
+        yield found
+
+
+@pytest.fixture
+def desk(world: World) -> Iterator[Any]:
+    """Olga's console."""
+    with inside(world, "olga@example.org") as shown:
+        yield shown
+
+
+@pytest.fixture
+def office(world: World) -> Iterator[Any]:
+    """Ben's console."""
+    with inside(world, world.ben) as shown:
+        yield shown
+
+
+class Late:
+    """Answers of the hub that are kept back from a page: what they say is of before. `many` at the
+    most; those that come after them pass."""
+
+    def __init__(self, shown: Any, which: str, many: int = 1) -> None:
+        self._shown, self._which, self._many = shown, which, many
+        self._kept: list[tuple[Any, Any]] = []
+        shown.route(which, self._meet)
+
+    def _meet(self, route: Any) -> None:
+        if len(self._kept) < self._many:
+            self._kept.append((route, route.fetch()))
+        else:
+            route.continue_()
+
+    def wait(self) -> None:
+        until(lambda: self._shown.evaluate("true") and self._kept)
+
+    def release(self) -> None:
+        for route, answer in self._kept:
+            route.fulfill(response=answer)
+        self._shown.evaluate(DRAWN)
+        self._shown.unroute(self._which)
+
+
+def raise_sos(world: World, text: str) -> str:
+    """Its number."""
+    world.kit.call("POST", "/api/sos", {"text": text})
+    until(lambda: administer(world.database, "sos", "list", "--state", "open"))
+    (found,) = administer(world.database, "sos", "list", "--state", "open")
+    return str(found["id"])
+
+
+def close(world: World, incident: str) -> None:
+    administer(world.database, "sos", "close", incident, "over", "--by", "Olga")
+    until(lambda: world.kit.call("GET", "/api/sos").body["active"] == 0)
+
+
+@contextmanager
+def sos(world: World, text: str) -> Iterator[str]:
+    incident = raise_sos(world, text)
+    yield incident
+    close(world, incident)
+
+
+PHONE = """
+window.Notification = class {
+  static permission = "granted";
+  constructor() { throw new TypeError("Illegal constructor"); }
+};
+"""
+"""As in Chrome for Android, where service workers alone may notify."""
+
+
+def test_an_sos_shows_and_rings_where_no_page_may_notify(world: World) -> None:
+    with console(world.opened, world.hub, "390-light") as shown:
+        shown.add_init_script(PHONE)
+        shown.reload()
+        sign_in(shown, "olga@example.org", SECRET.strip())
+        shown.get_by_text("No SOS is open.").wait_for()
+        # What is told is to be enough: no look at all of them.
+        shown.route("**/api/sos?*", lambda route: route.abort())
+        with sos(world, "on a phone"):
+            shown.locator("#sos li.open", has_text="on a phone").wait_for()
+            assert shown.title().startswith("1 SOS")
+
+
+def test_who_has_no_sound_signs_in_all_the_same(world: World) -> None:
+    with console(world.opened, world.hub, "390-light") as shown:
+        shown.add_init_script("delete window.AudioContext")
+        shown.reload()
+        sign_in(shown, "olga@example.org", SECRET.strip())
+        shown.get_by_text("Sound is off: an SOS does not ring here.").wait_for()
+        shown.get_by_role("button", name="Test the sound").click()
+
+
+def test_an_sos_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
+    world: World, desk: Any
+) -> None:
+    """As of a scroll bar that was dragged, or of the menu of the mouse's other button."""
+    desk.locator("h1").hover()
+    desk.mouse.down()
+    with sos(world, "while a finger is down"):
+        desk.locator("#sos li.open", has_text="while a finger is down").wait_for()
+
+
+def test_what_waits_for_a_place_that_is_left_keeps_no_sos_from_being_drawn(
+    world: World, office: Any
+) -> None:
+    subject(office, "Devices")
+    office.locator("#admin-devices li").first.wait_for()
+    administer(world.database, "device", "add", "kit-of-late", "--user", "Ada")
+    office.evaluate("import('/console/file/devices.js').then(each => { window.mine = each; })")
+    office.locator("#subjects").get_by_text("Radio key", exact=True).hover()
+    office.mouse.down()
+    # Both are told while the finger is down, the list first.
+    office.evaluate("window.mine.loadDevices()")
+    with sos(world, "beside a list"):
+        until(lambda: office.title().startswith("1 SOS"))
+        office.mouse.up()
+        office.get_by_role("heading", name="Administration: Radio key").wait_for()
+        office.locator("#sos li.open", has_text="beside a list").wait_for()
+    administer(world.database, "device", "delete", "kit-of-late", "--yes")
+
+
+LOOK = "import('/console/file/desk.js').then(desk => { desk.loadDesk(); })"
+
+
+def test_an_sos_stays_where_an_answer_of_before_it_comes_after(world: World) -> None:
+    """Nothing tells of it but the look at all of them: the stream has not begun."""
+    with console(world.opened, world.hub, "1280-light") as shown:
+        held = Held(shown, STREAM)
+        sign_in(shown, "olga@example.org", SECRET.strip())
+        shown.get_by_text("No SOS is open.").wait_for()
+        late = Late(shown, "**/api/sos?state=open*")
+        shown.evaluate(LOOK)
+        late.wait()
+        with sos(world, "leg broken"):
+            shown.evaluate(LOOK)
+            shown.locator("#sos li.open", has_text="leg broken").wait_for()
+            late.release()
+            shown.evaluate(DRAWN)
+            assert shown.locator("#sos li.open", has_text="leg broken").is_visible()
+        held.release()
+
+
+def test_a_card_that_was_closed_meanwhile_does_not_come_back(world: World, desk: Any) -> None:
+    """The answer to a press is of before that, and comes after it."""
+    incident = raise_sos(world, "slow answer")
+    late = Late(desk, f"**/api/sos/{incident}/acknowledge")
+    desk.get_by_role("button", name="Acknowledge").click()
+    late.wait()
+    close(world, incident)
+    desk.get_by_text("No SOS is open.").wait_for()
+    with desk.expect_response(f"**/api/sos/{incident}"):
+        late.release()
+    desk.evaluate(DRAWN)
+    assert desk.locator("#sos li").count() == 0
+    desk.get_by_text("No SOS is open.").wait_for()
+
+
+def test_one_stream_is_listened_to_however_slowly_it_was_begun_anew(
+    world: World, desk: Any
+) -> None:
+    """Two would take two of the six connections that a browser makes, for weeks."""
+    session = Held(desk, "**/console/session")
+    desk.route("**/api/events*", lambda route: route.fulfill(status=503, body=""))
+    with desk.expect_response("**/api/events*"):
+        desk.reload()
+        session.release()
+    session = Held(desk, "**/console/session")
+    session.wait(2)
+    desk.unroute("**/api/events*")
+    asked: list[str] = []
+    desk.on("request", lambda request: asked.append(request.url))
+    session.release()
+    desk.evaluate(DRAWN)
+    until(lambda: desk.evaluate("true") and any("/api/events" in each for each in asked))
+    world.kit.post("one of it")
+    desk.locator("#items", has_text="one of it").wait_for()
+    assert len([each for each in asked if "/api/events" in each]) == 1
+
+
+def test_the_stream_comes_back_however_often_the_hub_was_away_before(
+    world: World, desk: Any
+) -> None:
+    """As of one that is started anew behind a proxy: neither streams nor sessions are answered."""
+    desk.route("**/api/events*", lambda route: route.fulfill(status=502, body=""))
+    desk.reload()
+    lost: list[Any] = []
+
+    def lose_two(route: Any) -> None:
+        lost.append(route)
+        if len(lost) > 2:
+            route.continue_()
+        else:
+            route.abort()
+
+    with desk.expect_response("**/api/events*"):
+        pass
+    desk.route("**/console/session", lose_two)
+    until(lambda: desk.evaluate("true") and len(lost) >= 2)
+    desk.unroute("**/api/events*")
+    with desk.expect_response("**/api/events*"):
+        pass
+    desk.locator("#away").wait_for(state="hidden")
+
+
+def lose(shown: Any, which: str, method: str = "GET") -> Callable[[], None]:
+    """Nobody answers to it, until what comes back is called."""
+
+    def meet(route: Any) -> None:
+        if route.request.method == method:
+            route.abort()
+        else:
+            route.fallback()
+
+    shown.route(which, meet)
+    return lambda: shown.unroute(which, meet)
+
+
+def test_a_hub_that_answers_again_is_no_longer_said_to_be_away(world: World, desk: Any) -> None:
+    """One look that failed, while the stream of events went on."""
+    again = lose(desk, "**/api/devices?*")
+    world.kit.post("a look fails")
+    desk.locator("#away", has_text="does not answer").wait_for()
+    again()
+    world.kit.post("and the next does not")
+    desk.locator("#away").wait_for(state="hidden")
+
+
+def test_a_press_that_nobody_answered_is_not_said_to_be_tried_again(
+    world: World, desk: Any
+) -> None:
+    """It stays to be read, whatever is looked at meanwhile."""
+    with sos(world, "unheard"):
+        again = lose(desk, "**/acknowledge", "POST")
+        desk.get_by_role("button", name="Acknowledge").click()
+        told = desk.locator("#away", has_text="nobody knows whether that was done")
+        told.wait_for()
+        assert "tried again" not in told.inner_text()
+        with desk.expect_response("**/api/fences"):
+            world.kit.post("something comes")
+        desk.evaluate(DRAWN)
+        assert told.is_visible()
+        again()
+        desk.get_by_role("button", name="Acknowledge").click()
+        told.wait_for(state="hidden")
+
+
+MANY = """
+async ([first, many]) => {
+  const { came } = await import("/console/file/talk.js");
+  const { items: [one] } = await (await fetch("/api/items?limit=1")).json();
+  for (let at = 0; at < many; at++) came({ ...one, id: first + at });
+}
+"""
+
+
+def test_a_conversation_is_not_longer_however_long_it_was_open(world: World, desk: Any) -> None:
+    world.kit.post("again and again")
+    desk.locator("#items", has_text="again and again").wait_for()
+    desk.evaluate(MANY, [1_000_000, 900])
+    desk.locator("#older").wait_for()
+    assert 400 < desk.locator("#items > li").count() < 650
+    with desk.expect_response("**/api/items?*before=1000*"):
+        desk.locator("#older").click()
+    desk.locator("#items", has_text="again and again").wait_for()
+
+
+def test_older_words_leave_no_gap_where_the_newest_are_looked_at_meanwhile(
+    world: World, desk: Any
+) -> None:
+    for number in range(8):
+        world.kit.post(f"gap {number}")
+    desk.locator("#items", has_text="gap 7").wait_for()
+
+    def short(route: Any) -> None:
+        route.continue_(url=route.request.url.replace("limit=50", "limit=2"))
+
+    desk.route("**/api/items?*", short)
+    load = "import('/console/file/talk.js').then(talk => talk.loadTalk())"
+    desk.evaluate(load)
+    desk.locator("#older").click()
+    desk.locator("#items", has_text="gap 4").wait_for()
+    held = Held(desk, "**/api/items?*before=*")
+    desk.locator("#older").click()
+    held.wait()
+    desk.evaluate(load)
+    desk.locator("#items", has_text="gap 4").wait_for(state="detached")
+    held.release()
+    desk.evaluate(DRAWN)
+    said = [text for text in desk.locator("#items > li").all_inner_texts() if "gap" in text]
+    numbers = [int(text.rpartition("gap ")[2].split()[0]) for text in said]
+    assert numbers == list(range(7, 7 - len(numbers), -1))
+
+
+def test_a_form_is_there_though_nobody_says_whether_the_hub_knows_passkeys(world: World) -> None:
+    with console(world.opened, world.hub, "1280-light") as shown:
+        held = Held(shown, "**/console/passkeys/sign-in")
+        shown.reload()
+        held.wait()
+        sign_in(shown, "olga@example.org", SECRET.strip())
+        shown.get_by_text("No SOS is open.").wait_for()
+        held.release()
+
+
+EXPIRED = "document.dispatchEvent(new Event('signed-out'))"
+
+
+def test_an_answer_to_who_was_there_before_signs_nobody_out(world: World, desk: Any) -> None:
+    held: list[Any] = []
+    desk.route("**/api/fences", lambda route: route.continue_() if held else held.append(route))
+    world.kit.post("a look")
+    until(lambda: desk.evaluate("true") and held)
+    desk.evaluate(EXPIRED)
+    with desk.expect_response("**/api/watch"):
+        sign_in(desk, "olga@example.org", SECRET.strip())
+    held[0].fulfill(status=401, json={"title": "Unauthorized", "status": 401})
+    desk.evaluate(DRAWN)
+    assert desk.locator("#desk").is_visible()
+
+
+def test_who_comes_after_somebody_whose_session_ended_finds_nothing_of_theirs(
+    world: World, desk: Any
+) -> None:
+    desk.get_by_label("Text").fill("for nobody else")
+    desk.evaluate(EXPIRED)
+    sign_in(desk, "olga@example.org", SECRET.strip())
+    desk.locator("#room").wait_for()
+    assert desk.get_by_label("Text").input_value() == "for nobody else"
+    desk.evaluate(EXPIRED)
+    # What was there for her is kept from her who comes.
+    held = Held(desk, "**/api/**")
+    sign_in(desk, world.ben, SECRET.strip())
+    desk.locator("#who", has_text="Ben").wait_for()
+    held.wait()
+    assert desk.get_by_label("Text").input_value() == ""
+    assert desk.locator("#kits li, #items li").count() == 0
+    held.release()
+
+
+def test_what_comes_of_a_test_or_an_older_line_tells_who_has_gone_on_no_falsehood(
+    world: World, office: Any
+) -> None:
+    administer(world.database, "contact", "add", "Duty", "duty@example.org")
+
+    def short(route: Any) -> None:
+        route.continue_(url=route.request.url.replace("limit=50", "limit=2"))
+
+    office.route("**/api/audit?*", short)
+    for deed, which, where in (
+        ("#chain-test", "**/api/chain/test", "Contacts for an SOS"),
+        ("#admin-contacts [id$=-test]", "**/api/contacts/*/test", "Contacts for an SOS"),
+        ("#audit-older", "**/api/audit?*before=*", "Who did what"),
+    ):
+        subject(office, where)
+        office.locator("#subject li").first.wait_for()
+        held = Held(office, which)
+        office.locator(deed).first.click()
+        held.wait()
+        subject(office, "Users")
+        held.release()
+        office.locator("#admin-users li").first.wait_for()
+        office.evaluate(DRAWN)
+        assert office.locator("#away").inner_text() == "", deed
+
+
+def test_a_secret_waits_until_it_is_kept_also_where_another_comes(office: Any) -> None:
+    subject(office, "API keys")
+    for name in ("one", "two"):
+        office.get_by_label("Name of the new key").fill(name)
+        office.get_by_role("button", name="Make the key").click()
+        office.locator("#once-title", has_text=f"The key {name}").wait_for()
+    for name in ("two", "one"):
+        assert f"The key {name}" in office.locator("#once-title").inner_text()
+        assert office.locator("#once-text").input_value()
+        office.get_by_role("button", name="I have kept it").click()
+    office.locator("#once").wait_for(state="hidden")
+
+
+def test_what_is_done_is_said_though_the_list_does_not_come(office: Any) -> None:
+    """Who reads that it failed does it twice."""
+    subject(office, "API keys")
+    office.locator("#admin-keys li").first.wait_for()
+    again = lose(office, "**/api/keys")
+    office.get_by_label("Name of the new key").fill("three")
+    office.get_by_role("button", name="Make the key").click()
+    office.locator("#act-done", has_text="The key three is made.").wait_for()
+    office.locator("#away", has_text="what is shown may be old").wait_for()
+    again()
+
+
+def test_a_list_of_before_a_deed_is_not_drawn_after_it(world: World, office: Any) -> None:
+    for name in ("left", "right"):
+        administer(world.database, "key", "add", name, "--read")
+    subject(office, "API keys")
+    for name in ("left", "right"):
+        office.locator("#admin-keys summary", has_text=f"{name} (").first.click()
+    revoke = {
+        name: office.locator("#admin-keys li", has_text=f"{name} (").get_by_role(
+            "button", name="Revoke"
+        )
+        for name in ("left", "right")
+    }
+    late = Late(office, "**/api/keys")
+    revoke["left"].click()
+    late.wait()
+    with office.expect_response("**/api/keys/*"):
+        revoke["right"].click()
+    # Whatever is asked for after that has been answered by then, where it is asked for at once.
+    office.evaluate(DRAWN)
+    office.evaluate("fetch('/api/quiet').then(answer => answer.text())")
+    office.evaluate(DRAWN)
+    late.release()
+    for name in ("left", "right"):
+        office.locator("#admin-keys li", has_text=f"{name} (").get_by_text("revoked").wait_for()
+
+
+VECTORS = {
+    "map": {
+        "vector": True, "address": "/api/map/tiles", "highest": 14, "lowest": 0, "name": "Alps",
+        "attribution": "", "bounds": None,
+    },
+    "trouble": None,
+}  # fmt: skip
+
+
+def test_a_map_whose_library_did_not_load_says_so_and_no_more(world: World) -> None:
+    """Whoever was where is shown all the same, and what comes later fails at nothing."""
+    with console(world.opened, world.hub, "1280-light") as shown:
+        shown.route("**/api/map", lambda route: route.fulfill(json=VECTORS))
+        shown.route("**/protomaps-leaflet.js", lambda route: route.abort())
+        sign_in(shown, "olga@example.org", SECRET.strip())
+        shown.locator("#map-trouble", has_text="its library did not load").wait_for()
+        for _ in range(2):
+            with shown.expect_response("**/api/fences"):
+                world.kit.post("a look")
+            shown.evaluate(DRAWN)
+        assert shown.locator("#away").inner_text() == ""
+
+
+def test_an_sos_that_the_address_names_shows_once_the_hub_answers(world: World, desk: Any) -> None:
+    with sos(world, "long ago") as incident:
+        pass
+    asked: list[Any] = []
+
+    def first_lost(route: Any) -> None:
+        asked.append(route)
+        if len(asked) == 1:
+            route.abort()
+        else:
+            route.continue_()
+
+    desk.route(f"**/api/sos/{incident}", first_lost)
+    desk.goto(f"{world.hub.address}/console/sos/{incident}")
+    desk.locator("#named", has_text="long ago").wait_for()
+    assert len(asked) == 2
+
+
+def test_a_watch_that_was_taken_is_not_undone_by_what_was_asked_before(desk: Any) -> None:
+    late = Late(desk, "**/api/watch")
+    desk.evaluate("import('/console/file/watch.js').then(watch => { watch.showWatch(); })")
+    late.wait()
+    desk.get_by_role("button", name="Take the watch for 8 hours").click()
+    desk.get_by_role("button", name="Stay on watch for 8 hours").wait_for()
+    late.release()
+    assert desk.get_by_role("button", name="Stay on watch for 8 hours").is_visible()
+    desk.get_by_role("button", name="End my watch").click()
+    desk.get_by_role("button", name="Take the watch for 8 hours").wait_for()
+
+
+def test_what_one_kit_was_not_told_is_not_said_of_another(world: World, office: Any) -> None:
+    kit = administer(world.database, "device", "add", "kit-two", "--user", "Ada")["id"]
+    office.goto(f"{world.hub.address}/console/kit/1")
+    office.get_by_text("Ask or tell this kit").click()
+    held: list[Any] = []
+    office.route("**/commands/cost", lambda route: held.append(route))
+    office.get_by_role("button", name="Tell it").click()
+    until(lambda: office.evaluate("true") and held)
+    office.locator(f"#kit-{kit}").click()
+    office.get_by_role("heading", name="Conversation with kit-two").wait_for()
+    held[0].fulfill(status=409, json={"title": "Conflict", "status": 409, "detail": "not that kit"})
+    office.locator("#away", has_text="not that kit").wait_for()
+    assert office.locator("#hands-fault").inner_text() == ""
+
+
+def test_one_of_the_history_is_shown_once_however_often_it_is_opened(
+    world: World, desk: Any
+) -> None:
+    with sos(world, "of the history") as incident:
+        pass
+    desk.get_by_text("History of closed SOS").click()
+    entry = desk.locator("#history-list > li", has_text=f"SOS {incident} ")
+    held = Held(desk, f"**/api/sos/{incident}")
+    for many in (1, 1, 2):
+        entry.locator("summary").click()
+        held.wait(many)
+    held.release()
+    entry.locator("article").first.wait_for()
+    desk.evaluate(DRAWN)
+    assert entry.locator("article").count() == 1
+
+
+def test_a_press_on_the_map_is_one_also_where_it_is_drawn_anew_meanwhile(
+    world: World, desk: Any
+) -> None:
+    world.kit.call("POST", "/api/package", {"location": {"latitude": 46.5, "longitude": 7.5}})
+    spot = desk.locator("#map path.spot.other, #map path.spot.troubled").first
+    spot.wait_for()
+    spot.hover()
+    desk.mouse.down()
+    desk.evaluate("import('/console/file/fleet.js').then(fleet => fleet.showFleet())")
+    desk.mouse.up()
+    desk.get_by_role("heading", name="Conversation with kit-ada").wait_for()
