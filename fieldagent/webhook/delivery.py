@@ -95,7 +95,7 @@ class Spool(Protocol):
         `until`."""
 
     async def hasten(self) -> None:
-        """What was tried in vain waits for its next try no longer."""
+        """Leave what was tried in vain to the hook at once."""
 
     async def dead(self, request_id: str, reason: str) -> None:
         """It is kept, but not tried again until somebody replays it."""
