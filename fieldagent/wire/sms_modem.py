@@ -286,6 +286,8 @@ _ME_SIM = {
     15: "the SIM is wrong",
 }
 """+CME ERROR by number (TS 27.007, 9.2.1)."""
+SIM_BUSY = (14,)
+"""The same of a SIM that has not looked at what it was told."""
 
 
 def registered(reply: GsmReply) -> bool:
