@@ -30,6 +30,7 @@ later HOURS         the network's clock goes on by so many
 refuse NUMBER       the network refuses the next SMS: +CMS ERROR: NUMBER
 lose                the next SMS leaves, and its reply is lost
 garble              the same with a reply that nobody can read
+noise [N]           the next message that is read comes garbled over the line, N times
 stuck               the next Ctrl-Z is not heard
 full                the SIM is full
 sim                 how many are on it, and how many of them were read
@@ -150,6 +151,8 @@ def obey(port: GsmPort, line: str) -> str:
             faults.lose_reply += 1
         case "garble":
             faults.garble_reply += 1
+        case "noise":
+            faults.garble_listed += number_in(rest or "1", 1, 100, "times")
         case "stuck":
             faults.stuck += 1
         case "undelivered":

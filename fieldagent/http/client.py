@@ -103,7 +103,10 @@ async def request(
 
 
 class _NothingCame(RequestFailed):
-    """The other side closed a connection that had been kept, and has answered nothing on it."""
+    """The other side closed the connection, and has answered nothing on it."""
+
+
+_BROKEN_OFF = "the connection was broken off before the answer"
 
 
 @dataclass(slots=True)
@@ -240,7 +243,7 @@ async def _exchange(
     where: SplitResult,
     kept: KeptConnections | None,
 ) -> Reply:
-    """Raises _NothingCame where the connection had been kept and was closed meanwhile."""
+    """Raises _NothingCame where the other side closed it instead of an answer."""
     stream, protocol, keeps = connection.stream, connection.protocol, False
     try:
         data = (protocol.send(head) or b"") + (protocol.send(h11.Data(data=body)) or b"")
@@ -262,18 +265,20 @@ async def _exchange(
 async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
     stream, protocol = connection.stream, connection.protocol
     status, headers, body, interim = 0, {}, bytearray(), 0
-    silent = connection.used
-    while len(body) <= max_body:
+    silent = True
+    # Who asks for no body has the answer with its head: what a receiver does after its word changes
+    # nothing about that.
+    while not status or len(body) < max_body:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
             try:
                 data = bytes(await stream.receive_some(_READ_SIZE))
             except trio.BrokenResourceError:
-                if silent:
-                    raise _NothingCame("the connection was broken off before the answer") from None
+                if silent and connection.used:
+                    raise _NothingCame(_BROKEN_OFF) from None
                 raise
             if silent and not data:
-                raise _NothingCame("the connection was closed before the answer")
+                raise _NothingCame(_BROKEN_OFF)
             silent = False
             protocol.receive_data(data)
         elif isinstance(event, h11.Response):
@@ -321,8 +326,7 @@ def _told_in_words() -> Iterator[None]:
     except OSError as error:
         raise RequestFailed(_reason(error)) from error
     except trio.BrokenResourceError as error:
-        ended = "the connection was broken off before the answer"
-        raise RequestFailed(tls.fault(error.__cause__) or ended) from error
+        raise RequestFailed(tls.fault(error.__cause__) or _BROKEN_OFF) from error
     except h11.RemoteProtocolError as error:
         why = in_words(error)
         raise RequestFailed(f"the answer is not HTTP or was cut short: {why}") from error

@@ -19,6 +19,7 @@ UNKNOWN = (
     ". Whether it has done this is not known: before you call again, look with `fieldagent status`"
     " and `fieldagent sent`"
 )
+_NO_AGENT = "what answers there is no fieldagent: its answer is"
 
 
 class CallFailed(Exception):
@@ -70,6 +71,8 @@ def call(
         raise CallFailed(
             _told(answer.status, answer.body), UNAVAILABLE if answer.status >= 500 else REFUSED
         )
+    if not 200 <= answer.status < 300 or not isinstance(answer.body, dict | list):
+        raise CallFailed(f"{_NO_AGENT} of another kind (HTTP {answer.status})", UNAVAILABLE)
     return answer
 
 
@@ -77,9 +80,7 @@ def _parsed(text: bytes) -> Any:
     try:
         return json.loads(text or b"null")
     except ValueError:
-        raise CallFailed(
-            "what answers there is no fieldagent: its answer is not JSON", UNAVAILABLE
-        ) from None
+        raise CallFailed(f"{_NO_AGENT} not JSON", UNAVAILABLE) from None
 
 
 def explain(status: int, body: bytes) -> str:

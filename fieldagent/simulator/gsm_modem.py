@@ -60,6 +60,8 @@ class GsmFaults:
     lose_reply: int = 0
     """The message leaves, and nobody is told."""
     garble_reply: int = 0
+    garble_listed: int = 0
+    """Noise takes an end off the message that is listed first."""
     stuck: int = 0
     """Ctrl-Z is not heard: the prompt stays."""
     refuse: list[int] = field(default_factory=list)
@@ -227,7 +229,10 @@ class SimulatedGsmModem:
         for place, each in sorted(self.store.items()):
             if which == 4 or which == int(each.read):
                 self._say(f"+CMGL: {place},{int(each.read)},,{len(each.pdu) - 1}")
-                self._output += each.pdu.hex().upper().encode() + b"\r\n"
+                noise = self.faults.garble_listed > 0
+                self.faults.garble_listed -= noise
+                shown = each.pdu.hex().upper().encode()
+                self._output += (b"?" + shown[1:-9] if noise else shown) + b"\r\n"
                 each.read = True
         self._say("OK")
 

@@ -88,8 +88,14 @@ class Spool(Protocol):
     async def handed(self, request_id: str) -> None:
         """It is done with."""
 
-    async def postponed(self, request_id: str, until: float, reason: str) -> None:
-        """One more attempt failed; the next is at the Unix time `until`."""
+    async def postponed(
+        self, request_id: str, until: float, reason: str, *, tries: int = 1
+    ) -> None:
+        """One more attempt failed, or one that does not count; the next is at the Unix time
+        `until`."""
+
+    async def hasten(self) -> None:
+        """Leave what was tried in vain to the hook at once."""
 
     async def dead(self, request_id: str, reason: str) -> None:
         """It is kept, but not tried again until somebody replays it."""

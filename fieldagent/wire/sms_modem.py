@@ -236,6 +236,8 @@ class Stored(NamedTuple):
     message: Submit | Deliver | StatusReport | None
     """None where it cannot be read."""
     fault: str = ""
+    text: str = ""
+    """What the modem shows in its stead."""
 
 
 def listed(reply: GsmReply) -> list[Stored]:
@@ -252,9 +254,9 @@ def _stored(place: int, text: str) -> Stored:
     try:
         return Stored(place, sms_pdu.decode(bytes.fromhex(text)))
     except ValueError:
-        return Stored(place, None, f"the modem shows no PDU: {text[:40]!r}")
+        return Stored(place, None, "the modem shows no PDU", text)
     except RemoteProtocolError as error:
-        return Stored(place, None, str(error))
+        return Stored(place, None, str(error), text)
 
 
 def filled(reply: GsmReply) -> tuple[int, int] | None:
@@ -286,6 +288,8 @@ _ME_SIM = {
     15: "the SIM is wrong",
 }
 """+CME ERROR by number (TS 27.007, 9.2.1)."""
+SIM_BUSY = (14,)
+"""The same of a SIM that has not looked at what it was told."""
 
 
 def registered(reply: GsmReply) -> bool:

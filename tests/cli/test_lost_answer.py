@@ -17,8 +17,8 @@ from tests.processes import MODULE, PATIENCE, agent, free_port
 
 
 @contextmanager
-def ends_with_the_call() -> Iterator[int]:
-    """Something that takes a call whole, and hangs up."""
+def ends_with_the_call(answer: bytes = b"") -> Iterator[int]:
+    """Something that takes a call whole, answers no more than this, and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def take() -> None:
@@ -28,6 +28,7 @@ def ends_with_the_call() -> Iterator[int]:
                 read = b""
                 while b"\r\n\r\n" not in read:
                     read += caller.recv(65_536)
+                caller.sendall(answer)
 
         thread = threading.Thread(target=take)
         thread.start()
@@ -58,6 +59,18 @@ def test_a_question_without_an_answer_has_done_nothing() -> None:
         done = fieldagent(port, "status")
     assert done.returncode == 69
     assert "gives no answer (" in done.stderr and "not known" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [("status",), ("send", "message", "hut"), ("sos", "--yes")])
+@pytest.mark.parametrize(
+    "answer",
+    [b"301 Moved Permanently\r\nLocation: /web/", b"101 Switching Protocols", b"200 OK"],
+)
+def test_another_program_at_the_port_is_told_as_that(words: tuple[str, ...], answer: bytes) -> None:
+    with ends_with_the_call(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n") as port:
+        done = fieldagent(port, *words)
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr.startswith("fieldagent: what answers there is no fieldagent: ")
 
 
 def test_where_nothing_listens_nothing_was_done() -> None:

@@ -36,7 +36,7 @@ def push(hub: str, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def overloaded(times: int) -> Iterator[str]:
+def overloaded(times: int, location: str | None = "/api/push/6d9d") -> Iterator[str]:
     """A hub that cannot take so many calls, and then takes one."""
     keys: list[str | None] = []
 
@@ -46,6 +46,8 @@ def overloaded(times: int) -> Iterator[str]:
             keys.append(self.headers["Idempotency-Key"])
             self.send_response(503 if len(keys) <= times else 200)
             self.send_header("Retry-After", "0")
+            if location is not None and len(keys) > times:
+                self.send_header("Location", location)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -76,6 +78,14 @@ def test_json_says_how_it_went() -> None:
     told = json.loads(done.stdout)
     assert (told["accepted"], told["attempts"]) == (True, 3)
     assert told["idempotencyKey"]
+
+
+def test_whoever_says_ok_is_no_hub_for_that() -> None:
+    """As the page of an inn at which guests sign in, in the place of all others."""
+    with overloaded(0, location=None) as inn:
+        done = push(inn, "--patience", "1")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr.startswith(f"fieldagent: what answers at {inn} is no hub: ")
 
 
 def test_a_hub_that_is_down_is_given_up_with_what_to_do() -> None:

@@ -268,6 +268,7 @@ NAMED = {
     "agent/people/unbelieved.py": ("IN_DISTRESS",),
     "agent/update_news.py": ("silent", "last", "why", "_MENDED_BY"),
     "agent/satellites/imt/modem.py": ("trouble",),
+    "agent/sms/pin.py": ("WRONG", "UNKNOWN"),
     "hub/access/imei_claims.py": ("CLAIMS", "IS_CLAIMED"),
     "hub/bridge/mqtt/inward.py": ("SPENT",),
     "hub/bridge/spending.py": ("NO_DISTANCE",),
@@ -299,6 +300,7 @@ NAMED = {
     "wire/rnode.py": ("BROKEN",),
     "wire/sbd_status.py": ("MT_STATUS",),
     "webhook/post.py": ("answer", "REMEDY"),
+    "http/client.py": ("_BROKEN_OFF",),
     "http/tls.py": ("text", "fault", "_distrust"),
 }
 ROOMS = (

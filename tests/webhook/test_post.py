@@ -207,6 +207,33 @@ async def test_no_answer_and_no_sense_are_failures(answer: bytes | None) -> None
     )
 
 
+async def test_a_receiver_that_closes_without_a_word_is_told_as_that() -> None:
+    async def peer(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.aclose()
+
+    told = "the connection was broken off before the answer"
+    await with_peer(peer, lambda result: result.reason == told)
+
+
+@pytest.mark.parametrize("length", ["Content-Length: 10", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("closes", [False, True])
+async def test_what_was_taken_is_taken_though_the_answer_does_not_end(
+    length: str, closes: bool
+) -> None:
+    """Or the receiver would get it again and again: it has said that it has it."""
+
+    async def peer(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(f"HTTP/1.1 200 OK\r\n{length}\r\n\r\n".encode())
+        if closes:
+            await stream.aclose()
+        else:
+            await trio.sleep_forever()
+
+    await with_peer(peer, lambda result: result.outcome is HandoverOutcome.HANDED)
+
+
 async def with_peer(
     peer: Callable[[trio.SocketStream], Any], right: Callable[[HandoverResult], bool]
 ) -> None:

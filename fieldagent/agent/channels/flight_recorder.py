@@ -106,4 +106,5 @@ def _append(ring: Path, text: str, kind: str) -> None:
     if len(whole) > RING_BYTES:
         whole = whole[-RING_BYTES:]
         whole = whole[whole.index("\n") + 1 :]
-    put_file(ring, whole.encode("ascii"))
+    # A disk may have made something else of what was written.
+    put_file(ring, whole.encode("ascii", "replace"))

@@ -15,7 +15,12 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.radio_modem import HeardPacket, RadioModem, TransmitResult
+from fieldagent.agent.channels.radio_modem import (
+    UNSENT,
+    HeardPacket,
+    RadioModem,
+    TransmitResult,
+)
 from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
@@ -24,7 +29,7 @@ OWED_AFTER = 540.0
 """Seconds from the first packet without a callsign; the rest of the ten minutes is for the channel
 to become free."""
 AGAIN = 10.0
-"""Seconds after which a radio that gave the callsign up is asked again."""
+"""Seconds after which a radio that did not transmit the callsign is asked again."""
 
 
 @dataclass(slots=True)
@@ -54,7 +59,7 @@ class IdentifiedModem:
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._transmitting:
             result = await self._modem.transmit(packet, urgent=urgent)
-        if result is not TransmitResult.DROPPED:
+        if result not in UNSENT:
             self._owed.note_transmitted(trio.current_time())
             self._left.set()
             self._left = trio.Event()
@@ -68,16 +73,16 @@ class IdentifiedModem:
 
     async def identify(self) -> NoReturn:
         """Transmit the callsign each time it is due, and again after `AGAIN` seconds where the
-        radio drops it. Raises RadioLost."""
+        radio does not transmit it. Raises RadioLost."""
         while True:
             if self._owed.due == inf:
                 await self._left.wait()
             await trio.sleep_until(self._owed.due)
             async with self._transmitting:
                 result = await self._modem.transmit(self._owed.packet, urgent=False)
-                if result is not TransmitResult.DROPPED:
+                if result not in UNSENT:
                     self._owed.note_said()
-            if result is TransmitResult.DROPPED:
+            if result in UNSENT:
                 await trio.sleep(AGAIN)
 
 

@@ -1,7 +1,12 @@
 """Hands what is spooled to one hook: in order per lane (a sender, or an SOS), a few lanes at once.
 
 What is true on disk decides: after every change the heads of the spool are read anew, so a restart
-resumes and nothing is remembered here but who is being served.
+resumes and nothing is remembered here but who is being served, and whether the hook is down.
+
+A hook that `probes` says nothing of a delivery where it fails: its receiver may be away. Where it
+has failed FAILURES times in a row it is *down*, as it is taken to be at first. Then what waits for
+its own time goes as a probe, one at a time and ever more rarely; one that fails counts as no try.
+What is taken ends that, and all that waited for its time goes.
 """
 
 from __future__ import annotations
@@ -11,18 +16,23 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
+from math import inf
 
 import trio
 
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall, Spool
-from fieldagent.webhook.schedule import SCHEDULE, SOS_SCHEDULE, delay, wait
+from fieldagent.webhook.schedule import RETRY_AFTER_MAX, SCHEDULE, SOS_SCHEDULE, delay, wait
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
 """Lanes served at one moment: each costs a process or a connection."""
+
+FAILURES = 2
+PROBE, PROBE_MOST = 300.0, 1800.0
+"""Seconds from a failure to a probe: at first, and at the most."""
 
 LOOK_AGAIN = 3600.0
 """Seconds after which the clock is asked anew: it jumps when the network sets it."""
@@ -37,12 +47,44 @@ async def dispatch(
     schedule: Sequence[float] = SCHEDULE,
     at_once: int = AT_ONCE,
     chance: Callable[[], float] = random.random,
+    probes: bool = False,
 ) -> str:
     """Run until cancelled, or return why the hook wants no more.
 
-    `name` is the hook's in logs, `clock` gives Unix time, `chance` a number in [0, 1).
+    `name` is the hook's in logs, `clock` gives Unix time, `chance` a number in [0, 1). `probes`: a
+    call that fails tells that nobody is there, and not that this delivery is to come later.
     """
-    return await _Dispatch(spool, call, name, clock, schedule, at_once, chance).run()
+    reach = _Reach() if probes else None
+    return await _Dispatch(spool, call, name, clock, schedule, at_once, chance, reach).run()
+
+
+@dataclass(slots=True)
+class _Reach:
+    """What the last calls have shown of a hook that probes. Times are trio's."""
+
+    failures: int = FAILURES
+    """In a row. What waits for its time as we come may do so since the hook was down before."""
+    since: float = -inf
+    """When they began."""
+    probe_at: float = -inf
+
+    def next_probe(self) -> float:
+        """Return the seconds until a probe may go."""
+        down = self.failures >= FAILURES
+        return self.probe_at - trio.current_time() if down else inf
+
+    def failed(self, retry_after: float) -> None:
+        now = trio.current_time()
+        if not self.failures:
+            self.since = now
+        self.failures += 1
+        rarer = PROBE * 2.0 ** min(max(self.failures - FAILURES, 0), 10)
+        self.probe_at = now + max(min(rarer, PROBE_MOST), min(retry_after, RETRY_AFTER_MAX))
+
+    def handed(self) -> bool:
+        """Return whether it was down for so long that others wait for their time in vain."""
+        failures, self.failures = self.failures, 0
+        return failures >= FAILURES and trio.current_time() - self.since >= PROBE
 
 
 @dataclass(slots=True)
@@ -54,6 +96,7 @@ class _Dispatch:
     schedule: Sequence[float]
     at_once: int
     chance: Callable[[], float]
+    reach: _Reach | None
     busy: set[str] = field(default_factory=set)
     urgent: int = 0
     """How many of those are an SOS."""
@@ -81,32 +124,49 @@ class _Dispatch:
             # waits until they are done with it.
             if len(self.busy) >= self.at_once + delivery.sos or (self.urgent and not delivery.sos):
                 break
-            if (seconds := wait(delivery.not_before, now)) > 0:
+            early = (seconds := wait(delivery.not_before, now)) > 0
+            if early and (seconds := min(seconds, self.next_probe(delivery))) > 0:
                 return min(seconds, LOOK_AGAIN)
             self.busy.add(delivery.lane)
             self.urgent += delivery.sos
-            nursery.start_soon(self.serve, delivery)
+            nursery.start_soon(self.serve, delivery, early)
         return LOOK_AGAIN
 
-    async def serve(self, delivery: Delivery) -> None:
+    def next_probe(self, delivery: Delivery) -> float:
+        """Return the seconds until this one may go before its time. What was never tried is kept
+        for another reason."""
+        if self.reach is None or self.busy or not delivery.attempts:
+            return inf
+        return self.reach.next_probe()
+
+    async def serve(self, delivery: Delivery, early: bool) -> None:
         """A hook that runs when the agent stops may finish, or it would be called twice."""
-        await waits.let_finish(partial(self.hand_over, delivery))
+        await waits.let_finish(partial(self.hand_over, delivery, early))
         self.busy.remove(delivery.lane)
         self.urgent -= delivery.sos
         self.pause.cancel()
 
-    async def hand_over(self, delivery: Delivery) -> None:
+    async def hand_over(self, delivery: Delivery, early: bool = False) -> None:
         result = await self.call(delivery)
-        await self.settle(delivery, result)
+        await self.settle(delivery, result, early)
 
-    async def settle(self, delivery: Delivery, result: HandoverResult) -> None:
+    async def settle(self, delivery: Delivery, result: HandoverResult, early: bool) -> None:
         """Begins without a checkpoint: what the hook has must not be handed over once more."""
         if result.outcome is HandoverOutcome.HANDED:
+            up_again = self.reach is not None and self.reach.handed()
             await self.spool.handed(delivery.request_id)
+            if up_again:
+                await self.spool.hasten()
         elif result.outcome is HandoverOutcome.REFUSED:
             await self.bury(delivery, result.reason)
         elif result.outcome is HandoverOutcome.FAILED:
-            await self.postpone(delivery, result)
+            if self.reach is not None:
+                self.reach.failed(result.retry_after)
+            if early:
+                at, why = delivery.not_before, result.reason
+                await self.spool.postponed(delivery.request_id, at, why, tries=0)
+            else:
+                await self.postpone(delivery, result)
         else:
             self.gone = result.reason
             await self.spool.postponed(delivery.request_id, self.clock(), result.reason)

@@ -34,6 +34,8 @@ class Hook:
     """Why it is not called any more."""
     by_itself: bool = True
     """It is run for as long as the agent; else its owner runs it."""
+    probes: bool = False
+    """See `dispatch`."""
 
 
 def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
@@ -53,7 +55,8 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
         from fieldagent.webhook.post import post
 
         secrets = settings.webhook_secret
-        hooks.append(Hook("webhook", partial(post, address, secrets=secrets, clock=time.time)))
+        call = partial(post, address, secrets=secrets, clock=time.time)
+        hooks.append(Hook("webhook", call, probes=True))
     return hooks
 
 
@@ -97,7 +100,8 @@ async def run_hook(
 
     spool = JournalSpool(hook.name, journal, lambda: inbox.news, inbox.tell_rungs)
     try:
-        hook.gone = await dispatch(spool, call, name=f"the {hook.name}", clock=journal.clock.now)
+        name, clock = f"the {hook.name}", journal.clock.now
+        hook.gone = await dispatch(spool, call, name=name, clock=clock, probes=hook.probes)
         log.error("the %s is not used any more: %s", hook.name, hook.gone)
     except* StoreFailed:
         log.error("the %s stops: what it is handed could not be written down", hook.name)
@@ -121,8 +125,14 @@ class JournalSpool:
         if await self.journal.persist(inbound.handed(self.hook, request_id, at)):
             self.tell()
 
-    async def postponed(self, request_id: str, until: float, reason: str) -> None:
-        await self.journal.persist(inbound.postponed(self.hook, request_id, until, reason))
+    async def postponed(
+        self, request_id: str, until: float, reason: str, *, tries: int = 1
+    ) -> None:
+        put_off = inbound.postponed(self.hook, request_id, until, reason, tries=tries)
+        await self.journal.persist(put_off)
+
+    async def hasten(self) -> None:
+        await self.journal.persist(inbound.hasten(self.hook))
 
     async def dead(self, request_id: str, reason: str) -> None:
         await self.journal.persist(inbound.dead(self.hook, request_id, reason))

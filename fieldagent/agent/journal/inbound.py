@@ -458,15 +458,31 @@ def handed(hook: str, request_id: str, at: float) -> Operation[bool]:
     return store
 
 
-def postponed(hook: str, request_id: str, not_before: float, reason: str) -> Operation[None]:
-    """Count a try that failed, and leave the payload to the hook from `not_before` (lived time) on;
-    `reason` is for people."""
+def postponed(
+    hook: str, request_id: str, not_before: float, reason: str, *, tries: int = 1
+) -> Operation[None]:
+    """Count a try that failed, or none, and leave the payload to the hook from `not_before` (lived
+    time) on; `reason` is for people."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
-            f"UPDATE handover SET attempts = attempts + 1, not_before = ?, reason = ?"
+            f"UPDATE handover SET attempts = attempts + ?, not_before = ?, reason = ?"
             f" {_OF_REQUEST}",
-            (not_before, reason, hook, request_id),
+            (tries, not_before, reason, hook, request_id),
+        )
+
+    return store
+
+
+def hasten(hook: str) -> Operation[None]:
+    """Leave to the hook at once what waits for its next try, an SOS first."""
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "UPDATE handover SET not_before = CASE WHEN sender = (SELECT request_id FROM inbound"
+            " WHERE inbound.number = handover.number) THEN -1.0 ELSE 0.0 END"
+            " WHERE hook = ? AND state = 'waiting' AND attempts > 0",
+            (hook,),
         )
 
     return store

@@ -24,7 +24,7 @@ class Arrival(NamedTuple):
     places: tuple[int, ...]
     """That may be freed once it is taken in."""
     message: Deliver | StatusReport | None
-    """None where it cannot be read, or is one of our own that somebody stored."""
+    """None where it came before, or is one of our own that somebody stored."""
 
 
 class WaitingParts(NamedTuple):
@@ -47,6 +47,8 @@ class Found(NamedTuple):
     whole: list[Arrival]
     """In the order of the store."""
     waiting: list[WaitingParts]
+    unreadable: Sequence[Stored] = ()
+    """What may read otherwise at another look: the line has noise."""
 
 
 class _Piece(NamedTuple):
@@ -63,7 +65,10 @@ def arrivals(stored: Sequence[Stored]) -> Found:
     """Return what is whole, and what waits for the rest of it."""
     whole: list[Arrival] = []
     groups: dict[tuple[str, int, int], list[_Group]] = {}
-    for place, message, _ in stored:
+    unreadable = [each for each in stored if each.message is None]
+    for place, message, *_ in stored:
+        if message is None:
+            continue
         part = message.content.part if isinstance(message, Deliver) else None
         if not isinstance(message, Deliver) or part is None:
             known = message if isinstance(message, Deliver | StatusReport) else None
@@ -79,7 +84,8 @@ def arrivals(stored: Sequence[Stored]) -> Found:
         if len(group) == part.total:
             alike.remove(group)
             whole.append(_joined(group))
-    return Found(whole, [_waiting(each) for alike in groups.values() for each in alike])
+    waiting = [_waiting(each) for alike in groups.values() for each in alike]
+    return Found(whole, waiting, unreadable)
 
 
 def _apart(piece: _Piece, group: _Group) -> float:

@@ -9,14 +9,15 @@
 3. Each SMS counts for the day's limit before the modem gets it, and is taken off again only where
    it surely has not left.
 4. What comes is deleted from the modem once it is on disk here, and acknowledged after that. What
-   no allowed number sent is deleted, and counted.
+   no allowed number sent is deleted, and counted. What cannot be read is looked at again, and kept
+   as it shows itself before it is deleted.
 5. When the IP link is back, what is under way is given back at once, and goes there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -46,6 +47,7 @@ from fieldagent.wire.credit import Tariff
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES, SmsFrame
+from fieldagent.wire.sms_modem import Stored
 from fieldagent.wire.sms_pdu import Coding, Content, Deliver, StatusReport, Submit
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,8 @@ COPIES = 3
 """Of one message, before it waits in the queue again."""
 URGENT_AFTER = 20.0
 """Seconds without an IP link after which an SOS goes by SMS at the latest."""
+LOOKS = 3
+"""At a message that cannot be read, before it is given up."""
 LOOK_EVERY = 600.0
 """Seconds between two looks at the modem while the IP link is there."""
 AGAIN_MAX = 3_600.0
@@ -140,6 +144,8 @@ class SmsCarrier:
         self._ours = False
         self._next_look = -inf
         self._parts = PartsKept()
+        self._garbled: dict[int, int] = {}
+        """How often the message at a place could not be read, look after look."""
         self._strangers = 0
         self._show()
 
@@ -368,6 +374,7 @@ class SmsCarrier:
                     note_report(self._under_way.values(), report)
             for place in arrival.places:
                 await modem.delete(place)
+        await self._read_again(modem, found.unreadable)
         waiting = {each.name: each for each in found.waiting}
         for given_up in self._parts.judge(found, trio.current_time()):
             await self._give_up(modem, given_up)
@@ -381,6 +388,21 @@ class SmsCarrier:
         if modem.crowded and waiting:
             await self._give_up(modem, self._parts.oldest(list(waiting.values())))
             modem.arrived = True
+
+    async def _read_again(self, modem: SmsModem, unreadable: Sequence[Stored]) -> None:
+        """What cannot be read stays for another look, the first of them at once: the line may have
+        noise, and the modem has the only copy. Then it is kept as it shows itself."""
+        before = self._garbled
+        self._garbled = {each.place: before.get(each.place, 0) + 1 for each in unreadable}
+        for each in unreadable:
+            looks = self._garbled[each.place]
+            modem.arrived = modem.arrived or looks == 1
+            self._next_look = min(self._next_look, trio.current_time() + modem.look_soon)
+            if looks == LOOKS:
+                damage = f"an SMS cannot be read: {each.fault}"
+                await self._seat.reception.receive(each.text.encode(), damage=damage)
+            if looks >= LOOKS:
+                await modem.delete(each.place)
 
     async def _give_up(self, modem: SmsModem, given_up: GivenUp) -> None:
         if given_up.reason:

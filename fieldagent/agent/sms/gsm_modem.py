@@ -178,7 +178,8 @@ class GsmModem:
         raise GsmSilent("nothing answers AT there: is it the modem's port, and has it power?")
 
     async def _unlock(self, pin: PinMemory) -> None:
-        """A SIM is locked for good after three wrong PINs: each value is tried once."""
+        """A SIM is locked for good after three wrong PINs: each value is tried once, and once more
+        where its answer was lost."""
         wants = self._locked(await self.ask(sms_modem.PIN))
         if not wants:
             return
@@ -186,11 +187,14 @@ class GsmModem:
             raise GsmRefuses(f"{wants}: put the SIM into a telephone and see to that")
         if not pin.value:
             raise GsmRefuses("the SIM wants its PIN: set sms-pin")
-        if pin.was_refused():
-            raise GsmRefuses("the SIM has refused sms-pin: correct it; it is not tried again")
+        if why := pin.hindrance():
+            raise GsmRefuses(why)
         pin.note_tried()
         reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX)
+        if reply.error in sms_modem.SIM_BUSY:
+            raise GsmSilent(f"the SIM takes no PIN yet (error {reply.error})")
         if not reply.ok:
+            pin.note_refused()
             raise GsmRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
         pin.note_taken()
         if wants := self._locked(await self.ask(sms_modem.PIN)):

@@ -132,7 +132,7 @@ class _Trouble(Exception):
 
 def _send_until_accepted(
     given: argparse.Namespace, body: bytes, headers: dict[str, str]
-) -> tuple[int, str | None]:
+) -> tuple[int, str]:
     """Try again while the hub asks for it or cannot be reached, as long as there is patience: how
     many attempts it took, and where the hub tells how the push stands. What is wrong is said once;
     after that attempts are counted."""
@@ -167,7 +167,7 @@ def _tell(line: str) -> None:
     print(f"{clear}{line}", end="", file=sys.stderr, flush=True)
 
 
-def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> str | None:
+def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> str:
     try:
         answer = _post(given, body, headers)
     except (OSError, HTTPException) as error:
@@ -177,7 +177,13 @@ def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) ->
             " run there, and is --hub its address?)"
         ) from None
     if answer.status == 200:
-        return answer.headers.get("Location")
+        # The page at which a guest signs in, or of another server, is 200 as well.
+        if location := answer.headers.get("Location"):
+            return location
+        raise _Trouble(
+            f"what answers at {given.hub} is no hub: is --hub its address, and does a network here"
+            " ask you to sign in first?"
+        )
     why = explain(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
         raise CallFailed(why, REFUSED)

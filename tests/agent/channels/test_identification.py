@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,13 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.identification import AGAIN, OWED_AFTER
+from fieldagent.agent.channels.identification import (
+    AGAIN,
+    OWED_AFTER,
+    OwedIdentification,
+    identified,
+)
+from fieldagent.agent.channels.radio_modem import HeardPacket, RadioModem, TransmitResult
 from fieldagent.agent.outbound.holdings import FRESH, INTERVAL_MAX
 from fieldagent.simulator.air import SharedAir
 from tests.agent.channels.radio_kit import on_air, only_what_is_posted, station, until
@@ -92,6 +100,45 @@ async def test_a_busy_air_makes_it_try_again(
         air.nodes.sockets[0].node.busy = False
         await trio.sleep(2 * AGAIN + 35)
         assert len(listener.said) == 1
+
+
+class Spending:
+    """A radio whose air-time of this hour is spent, or is not."""
+
+    def __init__(self) -> None:
+        self.spent = False
+        self.on_air: list[bytes] = []
+
+    async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+        if self.spent and not urgent:
+            return TransmitResult.SPENT
+        self.on_air.append(packet)
+        return TransmitResult.TRANSMITTED
+
+    async def receive(self) -> HeardPacket:
+        raise AssertionError
+
+
+async def test_an_hour_that_is_spent_puts_the_callsign_off_and_does_not_drop_it(clock: Any) -> None:
+    radio = Spending()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[RadioModem]:
+        yield radio
+
+    async with identified(opened, OwedIdentification(b"my call")) as air:
+        radio.spent = True
+        await air.transmit(b"not on the air", urgent=False)
+        await trio.sleep(2 * OWED_AFTER)
+        radio.spent = False
+        await trio.sleep(2 * AGAIN)
+        assert radio.on_air == [], "it owes nothing for what was not on the air"
+        await air.transmit(b"first", urgent=False)
+        radio.spent = True
+        await trio.sleep(2 * OWED_AFTER)
+        radio.spent = False
+        await trio.sleep(2 * AGAIN)
+        assert radio.on_air == [b"first", b"my call"]
 
 
 async def test_the_duty_outlives_a_radio_that_is_unplugged(

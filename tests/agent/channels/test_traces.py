@@ -126,6 +126,15 @@ async def test_memory_and_ring_are_bounded_and_writes_are_rare(tmp_path: Path) -
     assert trace.read(ring.read_text("ascii"))[-1].at == 19.0
 
 
+async def test_what_the_disk_has_spoiled_of_the_ring_stops_no_channel(tmp_path: Path) -> None:
+    ring = tmp_path / "trace.log"
+    ring.write_bytes(b"# fieldagent trace 1\n0.1 > A\xff\n")
+    recorder = FlightRecorder(ring)
+    recorder.sent(b"AT")
+    await recorder.fault("it went away")
+    assert "it went away" in await recorder.kept()
+
+
 async def test_a_disk_that_takes_nothing_stops_no_channel(tmp_path: Path) -> None:
     recorder = FlightRecorder(tmp_path / "no folder" / "trace.log")
     await recorder.fault("a fault")

@@ -243,6 +243,98 @@ async def test_a_retry_keeps_its_time_across_a_restart(
         assert again.order == ["a"]
 
 
+class Receiver(Hook):
+    """Takes nothing while it is `away`."""
+
+    away = True
+
+    async def __call__(self, delivery: Delivery) -> HandoverResult:
+        taken = await super().__call__(delivery)
+        return self.refusal if self.away else taken
+
+    refusal = FAILED
+
+
+async def test_a_receiver_that_was_away_for_a_night_gets_all_of_it_once_it_is_back(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    """The schedule alone would leave it for hours, and what the same senders say then behind it."""
+    async with spooled(tmp_path) as s:
+        receiver = Receiver()
+        await s.arrive(*of("ada", "ab"), *of("ben", "c"))
+        s.start(receiver, probes=True)
+        await trio.sleep(9 * HOUR)
+        calls = len(receiver.calls)
+        assert calls < 40, "it costs something to ask"
+        receiver.away = False
+        await s.arrive(*of("ada", "d"))
+        await trio.sleep(schedule.MINUTE * 30)
+        assert s.states() == dict.fromkeys("abcd", "handed")
+        assert sorted(receiver.order[calls:]) == [*"abcd"]
+        first = [name for name in receiver.order[calls:] if name in "abd"]
+        assert first == [*"abd"]
+
+
+async def test_asking_whether_it_is_back_takes_no_try_away(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        receiver = Receiver()
+        await s.arrive(*of("ada", "a"))
+        s.start(receiver, probes=True)
+        await trio.sleep(sum(SCHEDULE) - 60)
+        assert s.states() == {"a": "waiting"}
+        await trio.sleep(120)
+        assert s.states() == {"a": "dead"}
+
+
+async def test_a_receiver_that_was_corrected_is_asked_as_the_agent_starts(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        await s.arrive(*of("ada", "ab"), *of("ben", "c"))
+        s.start(Receiver(), probes=True)
+        await trio.sleep(3 * HOUR)
+    async with spooled(tmp_path) as s:
+        wrong = Receiver()
+        wrong.refusal = HandoverResult(HandoverOutcome.FAILED, "it answered 404")
+        s.start(wrong, probes=True)
+        await trio.sleep(1)
+        assert len(wrong.calls) == 1
+        assert s.reason(wrong.order[0]) == "it answered 404"
+    async with spooled(tmp_path) as s:
+        s.start(again := Hook(), probes=True)
+        await trio.sleep(1)
+        assert sorted(again.order) == ["a", "b", "c"]
+
+
+async def test_who_asks_for_more_time_is_not_asked_before(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        receiver = Receiver()
+        receiver.refusal = HandoverResult(HandoverOutcome.FAILED, "429", retry_after=2 * HOUR)
+        await s.arrive(*of("ada", "a"))
+        s.start(receiver, probes=True)
+        await trio.sleep(8 * HOUR)
+        gaps = [later - earlier for earlier, later in pairwise(receiver.times("a"))]
+        assert gaps and min(gaps) >= 2 * HOUR
+
+
+async def test_one_that_is_never_taken_is_not_asked_for_because_others_are(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        hook = Hook({"bad": [FAILED]})
+        await s.arrive(("bad", "ada"))
+        s.start(hook, probes=True)
+        for number in range(30):
+            await s.arrive((f"good {number}", "ben"))
+            await trio.sleep(60)
+        assert s.states()["bad"] == "waiting"
+        assert len(hook.times("bad")) <= 6
+
+
 async def test_stopping_between_the_hooks_end_and_the_disk_hands_nothing_over_twice(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:

@@ -64,6 +64,13 @@ async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_only_of_a_url_a_failure_tells_that_nobody_is_there(tmp_path: Path) -> None:
+    """A script that asks to be run again has seen the payload, and knows when."""
+    text = "inbound-hook=cat\nwebhook-address=http://127.0.0.1:9/\n"
+    hooks = hooks_of(parse(text, tmp_path / "a", {}), print)
+    assert {hook.name: hook.probes for hook in hooks} == {"script": False, "webhook": True}
+
+
 def test_no_hook_is_no_trouble(tmp_path: Path) -> None:
     assert hooks_of(parse("", tmp_path / "a", {}), print) == []
 

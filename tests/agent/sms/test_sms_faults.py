@@ -8,6 +8,7 @@ import pytest
 
 from tests.agent.sms.network import HUB_NUMBER, country, facts, reaches
 from tests.agent.sms.test_sms_journey import contents
+from tests.agent.test_agent import HOOK
 from tests.processes import Agent, until
 
 
@@ -137,6 +138,16 @@ def test_an_sms_that_comes_twice_is_one_item(tmp_path: Path) -> None:
             network._bring_up(network.up[0], f"twin {at}")
         assert kit.post("then").body["status"] == "Delivered"
         assert contents(network.database) == ["twice", "then"]
+
+
+def test_what_noise_on_the_line_garbles_is_read_again(tmp_path: Path) -> None:
+    with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
+        assert kit.post("where are you?").body["status"] == "Delivered"
+        network.modem.type("noise")
+        network.expect("as you say")
+        network.push("come down before noon")
+        kit.expect("come down before noon")
+        assert network.down == 2, "the hub has paid for one alone, beside its answer"
 
 
 def test_the_day_has_an_end_over_restarts_and_an_sos_goes_all_the_same(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""A message that the modem never shows as it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+import trio.testing
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Outbox, Reception
+from fieldagent.agent.sms.arrivals import Found, arrivals
+from fieldagent.agent.sms.carrier import LOOKS, SmsCarrier, SmsSeat
+from fieldagent.agent.sms.contract import SmsModem
+from fieldagent.agent.sms.settings import SmsSettings
+from fieldagent.wire.sms_modem import GsmReply, listed
+from tests.agent.sms.test_sms_link_returns import OneToSend
+
+LISTED = GsmReply(ok=True, lines=("+CMGL: 7,1,,30", "07917?8394"))
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    return trio.testing.MockClock(autojump_threshold=0)
+
+
+class Garbling(OneToSend):
+    """A modem with nothing but that, and where it is kept."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.turn.note(linked=True)
+        self.looks: list[float] = []
+        self.kept: list[tuple[bytes, str]] = []
+        self.deleted: list[int] = []
+
+    async def stored(self) -> Found:
+        self.arrived = False
+        self.looks.append(trio.current_time())
+        return Found([], []) if self.deleted else arrivals(listed(LISTED))
+
+    async def delete(self, place: int) -> None:
+        assert self.kept, "what is not on disk stays"
+        self.deleted.append(place)
+
+    async def receive(self, body: bytes, *, damage: str = "") -> None:
+        self.kept.append((body, damage))
+
+
+async def test_it_is_looked_at_again_and_then_kept_as_it_shows_itself(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    one, link = Garbling(), ChannelLink()
+    link.state = LinkState.READY
+    seat = SmsSeat(
+        SmsSettings(hub_number="+41790000001", after=0),
+        bytes(32),
+        cast(Outbox, one),
+        cast(Reception, one),
+        ChannelLink(),
+        one.turn,
+        one,
+        tmp_path,
+        link,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(SmsCarrier(seat).work, cast(SmsModem, one))
+        await trio.sleep(3_600)
+        nursery.cancel_scope.cancel()
+    assert one.kept == [(b"07917?8394", "an SMS cannot be read: the modem shows no PDU")]
+    assert one.deleted == [7]
+    first, second, third = one.looks[:LOOKS]
+    assert first == second < third

@@ -1,0 +1,115 @@
+"""A SIM's PIN, of which three wrong ones are too many, where power or the modem goes away as it is
+said."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.sms.contract import LOST, GsmRefuses, GsmSilent
+from fieldagent.agent.sms.gsm_modem import GsmModem
+from fieldagent.agent.sms.pin import PinMemory
+from fieldagent.simulator.gsm_modem import SimulatedGsmModem
+from fieldagent.system.error_groups import first_error
+
+RIGHT, WRONG = "1234", "9999"
+
+
+class Sim:
+    """What outlives its modem."""
+
+    def __init__(self) -> None:
+        self.wrong = 0
+        self.said: list[str] = []
+
+
+class Line:
+    """A modem that has just got power, with the SIM. `fate` says what becomes of the PIN: the modem
+    is gone before it answers (`lost`), or answers so."""
+
+    def __init__(self, sim: Sim, fate: str = "") -> None:
+        self._sim, self._fate = sim, fate
+        self._modem = SimulatedGsmModem(lambda submit: None, clock=lambda: 0.0)
+        self._modem.pin, self._modem.wrong_pins = RIGHT, sim.wrong
+        self._there = trio.Event()
+        self._answers: list[bytes] = []
+
+    async def write(self, data: bytes) -> None:
+        found = re.search(rb'AT\+CPIN="(.*)"', data)
+        if found and self._fate.startswith("+CME"):
+            self._answers.append(f"\r\n{self._fate}\r\n".encode())
+        else:
+            self._modem.receive_data(data)
+            self._answers.append(bytes(self._modem.data_to_send()))
+        if found:
+            self._sim.said.append(found[1].decode())
+            self._sim.wrong = self._modem.wrong_pins
+            if self._fate == "lost":
+                raise PortLost("it went away")
+        self._there.set()
+
+    async def read(self) -> bytes:
+        while not (said := b"".join(self._answers)):
+            await self._there.wait()
+            self._there = trio.Event()
+        self._answers.clear()
+        return said
+
+
+async def opened(sim: Sim, pin: PinMemory, fate: str = "") -> None:
+    modem = GsmModem(Line(sim, fate), ChannelLink())  # type: ignore[arg-type]
+    trouble: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(modem.listen)
+            await modem.set_up(pin)
+            nursery.cancel_scope.cancel()
+    except* LOST as lost:
+        trouble = first_error(lost)
+    if trouble is not None:
+        raise trouble
+
+
+async def test_the_right_pin_whose_answer_was_lost_is_said_again(tmp_path: Path) -> None:
+    """A modem that registers draws most of its current, and power fails then."""
+    sim, pin = Sim(), PinMemory(RIGHT, tmp_path / "pin")
+    with pytest.raises(PortLost):
+        await opened(sim, pin, "lost")
+    await opened(sim, pin)
+    assert sim.said == [RIGHT, RIGHT]
+    await opened(sim, pin)
+    assert not pin.file.exists()
+
+
+async def test_a_sim_that_is_busy_has_refused_nothing(tmp_path: Path) -> None:
+    sim, pin = Sim(), PinMemory(RIGHT, tmp_path / "pin")
+    with pytest.raises(GsmSilent, match="takes no PIN yet"):
+        await opened(sim, pin, "+CME ERROR: 14")
+    await opened(sim, pin)
+
+
+async def test_no_pin_is_said_a_third_time(tmp_path: Path) -> None:
+    sim, pin = Sim(), PinMemory(WRONG, tmp_path / "pin")
+    for _ in range(2):
+        with pytest.raises(PortLost):
+            await opened(sim, pin, "lost")
+    for _ in range(3):
+        with pytest.raises(GsmRefuses, match="lost twice"):
+            await opened(sim, pin)
+    assert sim.said == [WRONG, WRONG]
+    await opened(sim, PinMemory(RIGHT, pin.file))
+
+
+async def test_one_that_the_sim_has_refused_is_not_said_again(tmp_path: Path) -> None:
+    sim, pin = Sim(), PinMemory(WRONG, tmp_path / "pin")
+    with pytest.raises(PortLost):
+        await opened(sim, pin, "lost")
+    for _ in range(3):
+        with pytest.raises(GsmRefuses, match="refuse"):
+            await opened(sim, pin)
+    assert sim.said == [WRONG, WRONG]
