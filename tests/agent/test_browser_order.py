@@ -48,6 +48,36 @@ def test_who_has_gone_back_is_not_told_that_their_next_sos_is_tried(
     kit.call("DELETE", "/api/sos")
 
 
+def test_an_sos_that_is_raised_while_the_end_of_another_is_asked_for_again_goes_on(
+    chromium: Any, kit: Agent
+) -> None:
+    """The kit has ended the first, and nobody was told so."""
+    asked: list[str] = []
+
+    def lose_one_answer(route: Any) -> None:
+        if route.request.method != "DELETE":
+            route.continue_()
+            return
+        asked.append(route.request.url)
+        if len(asked) > 1:
+            route.continue_()
+            return
+        assert route.fetch().ok
+        kit.call("POST", "/api/sos", {"text": "leg broken"})
+        route.abort()
+
+    kit.call("POST", "/api/sos", {"text": "a mistake"})
+    with browser.page(chromium, kit.port) as shown:
+        shown.route("**/api/sos?*", lose_one_answer)
+        shown.locator("#call-off-open").click()
+        shown.locator("#call-off-send").click()
+        shown.locator("#call-off[open]").wait_for(state="detached")
+        shown.locator("#alarms .own", has_text="raised").wait_for()
+    assert len(asked) == 2
+    assert kit.call("GET", "/api/sos").body["incident"]["ended"] is None
+    kit.call("DELETE", "/api/sos")
+
+
 def test_what_comes_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
     chromium: Any, kit: Agent
 ) -> None:

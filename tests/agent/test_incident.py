@@ -132,6 +132,22 @@ def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
         assert (incident(kit)["state"], len(positions(kit))) == ("called off", 1)
 
 
+def test_who_calls_one_off_again_ends_no_other(tmp_path: Path) -> None:
+    """Their answer was lost, and another was raised meanwhile."""
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        one = kit.call("POST", "/api/sos", {"text": "a mistake"}).body["number"]
+        named = f"/api/sos?number={one}"
+        first = kit.call("DELETE", named).body
+        other = kit.call("POST", "/api/sos", {"text": "leg broken"}).body["number"]
+        assert kit.call("DELETE", named).body == first
+        assert (first["incident"]["number"], first["incident"]["state"]) == (one, "called off")
+        assert kit.call("DELETE", f"/api/sos?number={other + 1}").body["incident"] is None
+        standing = kit.call("GET", "/api/sos").body["incident"]
+        assert (standing["number"], standing["ended"]) == (other, None)
+        assert kit.call("DELETE", "/api/sos?number=x").status == 400
+        assert kit.call("DELETE", f"/api/sos?number={other}").body["incident"]["ended"] is not None
+
+
 def test_what_is_refused_as_a_cancel_of_its_package_ends_no_sos(tmp_path: Path) -> None:
     """It has left: who has it would never be told, and it would not be repeated any more."""
     with sky(tmp_path), agent(tmp_path) as kit:

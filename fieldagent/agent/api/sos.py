@@ -16,12 +16,12 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident, outbound, places
 from fieldagent.agent.journal.incident import OWN, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
-from fieldagent.agent.outbound.incident_end import call_off, has_own_words
+from fieldagent.agent.outbound.incident_end import call_off, has_own_words, may_be_known
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import refuse_others
+from fieldagent.http.query import number, refuse_others
 from fieldagent.package import canned
 from fieldagent.package.package import (
     SOS_PRIORITY,
@@ -66,11 +66,11 @@ class IncidentApi:
             last = places.last_own(self._journal) if raised and position is None else None
             # Taken back meanwhile, it is over: what belongs to it raises no other.
             with suppress(IncidentOver):
-                number = None
+                joins = None
                 for item in said:
-                    number = await self._add(item, number, key and f"{key}/{kind_of(item)}")
+                    joins = await self._add(item, joins, key and f"{key}/{kind_of(item)}")
                 if last is not None:
-                    await self._add(replace(last, source=PositionSource.LAST), number)
+                    await self._add(replace(last, source=PositionSource.LAST), joins)
         found = incident.open_one(self._journal) or incident.last(self._journal)
         assert found is not None, "something was accepted, or one was open"
         return json_response(self._told(found), 201 if raised else 200)
@@ -98,8 +98,17 @@ class IncidentApi:
         return json_response(self._status())
 
     async def call_off(self, request: Request) -> Response:
-        """End the open incident; whoever may have got it is told so by the same channels."""
+        """End the open incident, or the one of that number alone: who asks again, as the answer was
+        lost, ends no other that was raised meanwhile. Whoever may have got it is told so by the
+        same channels."""
+        refuse_others(request, ("number",))
+        wanted = number(request, "number", 0, range(1, 2**63))
         found = incident.open_one(self._journal)
+        if wanted and (found is None or found.number != wanted):
+            before = incident.named(self._journal, wanted)
+            told = before is not None and may_be_known(self._journal, wanted)
+            shown = None if before is None else self._told(before)
+            return json_response({"incident": shown, "told": told})
         if found is None:
             return json_response({"incident": None, "told": False})
         parts = self._parts

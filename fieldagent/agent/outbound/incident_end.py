@@ -58,17 +58,17 @@ async def call_off(
         told = await intake.accept(said)
     in_flight = await cancellation.call_off(number)
     if told is None:
-        if not _may_be_known(journal, number):
+        if not may_be_known(journal, number):
             return False
         # It was given to a modem meanwhile.
         told = await intake.accept(said)
     await settled(in_flight, within)
-    if _may_be_known(journal, number):
+    if may_be_known(journal, number):
         return True
     return (await cancellation.cancel(told.id)).status is not Status.CANCELED
 
 
-def _may_be_known(journal: Journal, number: int) -> bool:
+def may_be_known(journal: Journal, number: int) -> bool:
     """Return whether anybody may have something of that incident of this kit's."""
     return any(
         leg.status in (None, Status.DELIVERED)

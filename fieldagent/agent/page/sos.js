@@ -17,6 +17,8 @@ let fix = null;
 /** The one that was put into the fields: the browser has others meanwhile. */
 let placed = null;
 let taking = null;
+/** The number of the SOS that is to be called off. */
+let ending = 0;
 
 export function showAlarms(sos) {
   const own = sos.incident, open = sos.active > 0;
@@ -67,7 +69,10 @@ function ownAlarm(own, open) {
     by("answer-back").focus();
   };
   const off = element("button", { type: "button", id: "call-off-open" }, say("Call it off …"));
-  off.onclick = () => show("call-off");
+  off.onclick = () => {
+    ending = own.number;
+    show("call-off");
+  };
   return element("div", { class: "own", role: "alert" }, lines, answer, off);
 }
 
@@ -139,8 +144,9 @@ export function setUpSos(sent) {
     if (!text) throw new Error(say("Say something, or go back."));
     await insist("answer", "answer-fault", "POST", "/api/sos", answerKey)({ text });
   }, sent);
+  // By its number: one that is raised while the answer is lost goes on.
   once("call-off", "call-off-send", "call-off-fault",
-    insist("call-off", "call-off-fault", "DELETE", "/api/sos"), sent);
+    () => insist("call-off", "call-off-fault", "DELETE", `/api/sos?number=${ending}`)(), sent);
   once("take", "take-send", "take-fault", () => insist(
     "take", "take-fault", "POST", `/api/sos/${taking.station}/${taking.number}/take`)(
     { by: by("take-by").value, text: unworded(by("take-text").value.trim()) }), sent);
