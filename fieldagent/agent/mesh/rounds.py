@@ -203,7 +203,8 @@ class Rounds:
         known.until = max(known.until, again.until)
         if known.brought_by and known.tries + known.hub_tries:
             known.tells, known.tell_due = 0, min(known.tell_due, now + 1 + 4 * self._random())
-        elif not known.brought_by and known.hub_tries >= PRODS_MAX:
+        elif not known.brought_by and known.hub_tries >= PRODS_MAX and again.hops <= known.hops:
+            # Not by who has it of us, or as we have it: they would ask each other for ever.
             known.hub_tries, known.hub_due = 0, now + 2 + 4 * self._random()
 
     def _let_gather(self, now: float) -> None:

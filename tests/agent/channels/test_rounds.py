@@ -556,6 +556,40 @@ async def test_where_nobody_reaches_the_hub_it_is_not_asked_for(
         assert not [line for line in sky.log if "transmits" in line]
 
 
+async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
+    tmp_path: Path, clock: Any
+) -> None:
+    """Each asks, as no way is known; and not because another of them, who has it of the same, did.
+    As somebody is there who reaches the hub, it is asked for at once."""
+    asks = {"asks_for_relay": lambda: True}
+    found: list[str] = []
+    async with AsyncExitStack() as stack:
+        sky = await stack.enter_async_context(on_air(tmp_path, count=5))
+        kits = [
+            await stack.enter_async_context(
+                station(tmp_path, each, tmp_path / f"node-{each}", **asks)  # type: ignore[arg-type]
+            )
+            for each in range(1, 5)
+        ]
+        for kit in kits:
+            await kit.post(message={"content": f"here is {kit.number}"})
+        await trio.sleep(60)
+        ada = kits[0]
+        await ada.post(message={"content": "leg broken"}, priority=100)
+        await trio.sleep(7200)
+        sky.log.clear()
+        await trio.sleep(3600)
+        # Its sender asks hourly by then, and the three others thrice each behind that.
+        assert len([line for line in sky.log if "transmits" in line]) < 100
+        gateway = await stack.enter_async_context(
+            station(tmp_path, 5, tmp_path / "node-5", relays_over=frozenset([CELLULAR]))
+        )
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(bring, gateway, found)
+        await until(lambda: "leg broken" in found, 120)
+        nursery.cancel_scope.cancel()
+
+
 @asynccontextmanager
 async def on_spent_credits(tmp_path: Path) -> AsyncIterator[Station]:
     """A kit that may spend one credit a day for others, and was asked to bring three of theirs."""

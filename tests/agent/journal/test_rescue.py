@@ -78,7 +78,8 @@ def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
     tmp_path: Path, found: str, by: str
 ) -> None:
     """Its kit asks until the hub has it, and may hear nobody else."""
-    clock = Journal(tmp_path / "journal.sqlite3").clock
+    with closing(Journal(tmp_path / "journal.sqlite3")) as journal:
+        clock = journal.clock
     relay = Relay({Channel.SATELLITE}, credits_per_day=9, time_to_live=99.0, clock=clock)
     entry = Entry(NUMBER, Message("help"), 1_790_000_000, sos=True)
     other = replace(entry, sequence=NUMBER + 1)
