@@ -18,8 +18,8 @@ let fitted = false;
 
 /** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
  * the page's own API: where nobody answers, nothing is set up, and another try begins anew. `under`
- * is given Leaflet's map where no other is carried along, to draw below the grid. Returns Leaflet's
- * map, or null where the library did not load. */
+ * is given Leaflet's map where no other is carried along, to draw below the grid, once somebody sees
+ * it. Returns Leaflet's map, or null where the library did not load. */
 export async function setUpMap(call, under = () => {}) {
   try {
     await (library ??= load());
@@ -41,13 +41,22 @@ export async function setUpMap(call, under = () => {}) {
     tell("map-source", `${map.name} ${map.attribution}`.replace(/<[^>]*>/g, " ").trim());
     if (map.bounds && !fitted) chart.fitBounds(boundsOf(map));
   } else {
-    under(chart);
+    seen(by("map")).then(() => under(chart));
     grid = L.layerGroup().addTo(chart);
     chart.on("moveend", drawGrid);
     drawGrid();
   }
   return chart;
 }
+
+const seen = place => new Promise(resolve => {
+  const watch = new IntersectionObserver(found => {
+    if (!found.some(each => each.isIntersecting)) return;
+    watch.disconnect();
+    resolve();
+  });
+  watch.observe(place);
+});
 
 const beside = name => new URL(name, import.meta.url).href;
 

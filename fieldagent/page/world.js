@@ -1,7 +1,7 @@
 // Coasts, and where the file has them borders, which are here without any network (build/world.py).
 
 import { say } from "./language.js";
-import { by, tell } from "./text.js";
+import { tell } from "./text.js";
 
 /** Pixels that a coast may be beside its place: what would be farther off is not drawn. */
 const AWRY_MOST = 25;
@@ -11,10 +11,9 @@ const KINDS = { borders: "border", coasts: "coast" };
 /** The world beyond either edge of the map is the same. */
 const TURNS = [-360, 0, 360];
 
-/** Draws the world that lies beside this file below all else of Leaflet's map `on`, once somebody
- * sees the map; it is loaded then. `#map-source` says how right it is. */
+/** Draws the world that lies beside this file below all else of Leaflet's map `on`. `#map-source` says
+ * how right it is. */
 export async function drawWorld(on) {
-  await seen(by("map"));
   const answer = await fetch(new URL("world.json", import.meta.url));
   if (!answer.ok) throw new Error(`world.json: ${answer.status}`);
   const world = await answer.json();
@@ -39,15 +38,6 @@ export async function drawWorld(on) {
   on.on("moveend", look);
   look();
 }
-
-const seen = place => new Promise(resolve => {
-  const watch = new IntersectionObserver(found => {
-    if (!found.some(each => each.isIntersecting)) return;
-    watch.disconnect();
-    resolve();
-  });
-  watch.observe(place);
-});
 
 /** Steps from point to point in parts of a degree, longitude first. */
 function points(line, steps) {

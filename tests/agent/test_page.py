@@ -21,7 +21,15 @@ from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 120_000
 REASONS = ("reasons.js", *(f"reasons-{each}" for each in CATALOGUES))
-BY_NEED = ("world.json", "protomaps-leaflet.js", "track.js", "grid.js", "coordinates.js", *REASONS)
+BY_NEED = (
+    "world.js",
+    "world.json",
+    "protomaps-leaflet.js",
+    "track.js",
+    "grid.js",
+    "coordinates.js",
+    *REASONS,
+)
 """What is loaded once somebody looks at the map, where that is in vectors, at /track, types a
 place, wants positions otherwise than in degrees, or is told a reason and reads no English."""
 COASTS_MAX = 80_000

@@ -13,14 +13,13 @@ import { lookAtPeople } from "./people.js";
 import { setUpForm, showChoice } from "./send.js";
 import { showAlarms, staleAt } from "./sos.js";
 import { by, moment, now, setClock, tell } from "./text.js";
-import { drawWorld } from "./world.js";
 
 // As what it imports does.
 await spoken;
 
 const PAUSE = 500;
 /** What is kept where it was needed once. */
-const BY_NEED = ["world.json", "track.js"];
+const BY_NEED = ["world.js", "world.json", "track.js"];
 const AROUND_EVERY = 30_000, TRACK_PAUSE = 5_000;
 /** Milliseconds in which the agent answers to who signs out. */
 const LEAVING = 10_000;
@@ -125,7 +124,7 @@ by("help").href = `/help/${language}.html`;
 setUpChoices();
 setUpForm(lookAtAll);
 setUpConversation(lookAtConversation);
-setUpMap(insist, on => drawWorld(on).catch(() => {})).catch(refused).then(async chart => (await track)?.setUpTrack(chart ?? null, refused))
+setUpMap(insist, on => import("./world.js").then(world => world.drawWorld(on)).catch(() => {})).catch(refused).then(async chart => (await track)?.setUpTrack(chart ?? null, refused))
   .finally(() => { lookAtPlaces(); keepPage(); });
 listen((what, told) => {
   if (what === "alive") return lives();
