@@ -282,6 +282,7 @@ NAMED = {
     "hub/field/mobile_originated.py": ("NOBODY", "NOT_TAGGED", "OTHER_KEY", "_in_words"),
     "hub/field/mobile_terminated.py": ("NO_CREDITS", "reason"),
     "hub/field/sms_mail.py": ("TOO_LONG", "SPENT"),
+    "hub/records/commands.py": ("DAMAGED",),
     "hub/records/ledger.py": ("CAME_BACK", "REPLACED"),
     "hub/records/mt_copies.py": ("GOES_AGAIN",),
     "agent/inbound/reception.py": ("UNTAGGED_PEER", "OTHER_KEY", "_in_words"),
