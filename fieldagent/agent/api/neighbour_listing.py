@@ -13,6 +13,7 @@ from fieldagent.package.package import Channel
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
     from fieldagent.agent.mesh.station import Station
+    from fieldagent.agent.outbound.ways import KnownWay
 
 
 LACKS_MAX = 8
@@ -37,9 +38,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "inEarshot": number in in_earshot,
             "rssi": each.rssi,
             "snr": each.snr,
-            "hub": None if number not in ways else ways[number].hops == 0,
-            "hopsToHub": None if number not in ways else ways[number].hops,
-            "wayBatteryLow": None if number not in ways else ways[number].low,
+            **_to_the_hub(ways.get(number)),
             "lacks": _lacks(number, ours) if number in in_earshot else [],
             "radioKey": station.key_change.name_of(each.key),
         }
@@ -51,6 +50,12 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
         if away > 1
     ]
     return {"station": station.number, "neighbours": found, "beyond": beyond}
+
+
+def _to_the_hub(way: KnownWay | None) -> dict[str, Any]:
+    if way is None:
+        return {"hub": None, "hopsToHub": None, "wayBatteryLow": None}
+    return {"hub": way.hops == 0, "hopsToHub": way.hops, "wayBatteryLow": way.low}
 
 
 def _ours(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:

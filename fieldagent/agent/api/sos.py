@@ -103,19 +103,18 @@ class IncidentApi:
         same channels."""
         refuse_others(request, ("number",))
         wanted = number(request, "number", 0, range(1, 2**63))
-        found = incident.open_one(self._journal)
-        if wanted and (found is None or found.number != wanted):
-            before = incident.named(self._journal, wanted)
-            told = before is not None and may_be_known(self._journal, wanted)
-            shown = None if before is None else self._told(before)
-            return json_response({"incident": shown, "told": told})
+        journal = self._journal
+        found = incident.named(journal, wanted) if wanted else incident.open_one(journal)
         if found is None:
             return json_response({"incident": None, "told": False})
+        if found.ended is not None:
+            told = may_be_known(journal, found.number)
+            return json_response({"incident": self._told(found), "told": told})
         parts = self._parts
         told = await call_off(
-            self._journal, parts.cancellation, parts.intake, parts.proof_keys, found.number
+            journal, parts.cancellation, parts.intake, parts.proof_keys, found.number
         )
-        over = incident.named(self._journal, found.number)
+        over = incident.named(journal, found.number)
         assert over is not None, "an incident stays"
         return json_response({"incident": self._told(over), "told": told})
 
