@@ -1,11 +1,13 @@
 """Every benchmark in one table: `python -m tests.bench [NAME...]`. Ratios of one run, with their
-goals; the exit code is 1 where a goal is missed, and 2 where a benchmark has no such name."""
+goals; the exit code is 1 where a goal is missed or a benchmark failed, and 2 where none has such a
+name. One that fails keeps no other from running."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
@@ -25,15 +27,22 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         print(f"No benchmark {', '.join(unknown)}: there are {', '.join(NAMES)}", file=sys.stderr)
         return 2
+    failed = []
     for name in arguments or NAMES:
         run: Callable[[], object] = import_module(f"tests.bench.{name}").main
         print(f"\n{name}, at a load of {os.getloadavg()[0]:.1f}", flush=True)
         began = time.monotonic()
-        run()
+        try:
+            run()
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
         print(f"{name} took {time.monotonic() - began:.0f} s", flush=True)
     if table.missed:
         print(f"\nGoals missed: {len(table.missed)}", *table.missed, sep="\n")
-    return 1 if table.missed else 0
+    if failed:
+        print(f"\nFailed: {', '.join(failed)}")
+    return 1 if table.missed or failed else 0
 
 
 if __name__ == "__main__":

@@ -14,8 +14,13 @@ def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
     line = f"{what:<66} {value:>9.3f} {unit:<4}"
     if goal:
         sign, bound = goal.split()
-        met = MEETS[sign](value, float(bound))
-        line += f" {goal:<9} {'met' if met else 'NOT MET'}"
-        if not met:
-            missed.append(line.rstrip())
+        line = judged(f"{line} {goal:<9}", MEETS[sign](value, float(bound)))
     print(line.rstrip(), flush=True)
+
+
+def judged(line: str, met: bool) -> str:
+    """Return the line with whether its figure meets its goal, and count it where not."""
+    line += " met" if met else " NOT MET"
+    if not met:
+        missed.append(line)
+    return line

@@ -36,6 +36,7 @@ from tests import autojump
 from tests.agent.channels.radio_kit import Station, station
 from tests.bench import plain, radio
 from tests.bench.sky import Sky
+from tests.bench.table import judged
 from tests.kit import START
 
 LINE, A_C_B = "1 2\n2 3\n3 4", "1 2\n2 3"
@@ -71,10 +72,8 @@ class Figure:
             return f"  {self.what:<66}{self.value:>9.2f}{worst}"
         met = self.value <= self.goal if self.at_most else self.value >= self.goal
         sign = "<=" if self.at_most else ">="
-        return (
-            f"  {self.what:<66}{self.value:>9.2f}   {sign} {self.goal:<7g}"
-            f" {'met' if met else 'NOT MET'}{worst}"
-        )
+        line = f"  {self.what:<66}{self.value:>9.2f}   {sign} {self.goal:<7g}"
+        return judged(line, met) + worst
 
 
 def at_most(what: str, value: float, goal: float | None = None) -> Figure:
