@@ -76,7 +76,7 @@ EXPLORED = [
 """What takes long, and meets the same of each Python."""
 IMAGE = [
     f"tests/shipping/test_{name}.py"
-    for name in ("image", "card_cuts", "pi_card", "system_update", "card_network")
+    for name in ("image", "card_cuts", "pi_start", "pi_card", "system_update", "card_network")
 ]
 MARKED = (PYTHON, "-m", "pytest", "-m")
 HALF = ("timeout", "--signal=INT", "--kill-after=60", "1800")
@@ -86,7 +86,7 @@ BOTH = ("-n", "2", "--dist", "loadfile")
 KINDS = {
     "ci": (
         ("Debian 13", "build/debian", "trixie", "tests/run", "tests", *NEWER, *EXPLORED),
-        ("cards", *HALF, *MARKED, "card", *BOTH, "--durations=15", *IMAGE[:2]),
+        ("cards", *HALF, *MARKED, "card", *BOTH, "--durations=15", *IMAGE[:3]),
         *CHECKS,
     ),
     "tests": (ZIPAPP, COLLECTED, TESTS),

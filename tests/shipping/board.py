@@ -108,8 +108,11 @@ class Board:
             "exec env PS1= PS2= LC_ALL=C.UTF-8 PAGER=cat SYSTEMD_COLORS=0 SYSTEMD_URLIFY=0 sh"
         )
         self._say("stty -echo")
-        self.run("mountpoint -q /mnt || mount -t 9p -o trans=virtio,version=9p2000.L,ro host /mnt")
+        self._mount_share()
         self.run("systemctl is-system-running --wait || true", BOOT)
+
+    def _mount_share(self) -> None:
+        self.run("mountpoint -q /mnt || mount -t 9p -o trans=virtio,version=9p2000.L,ro host /mnt")
 
     def boot_in_vain(self, seconds: float = BOOT) -> None:
         """Until the board resets itself."""

@@ -44,6 +44,13 @@ def fat_files(card: Path, partition: Partition, target: Path) -> Path:
     return target
 
 
+def ssh_key(file: Path) -> bytes:
+    """Who has this file is let in where the key that comes back is on the card."""
+    keygen = tool("ssh-keygen", "openssh-client")
+    subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
+    return file.with_suffix(".pub").read_bytes()
+
+
 def cut_out(card: Path, partition: Partition, target: Path) -> Path:
     """What is empty takes no place."""
     with card.open("rb") as whole, target.open("wb") as part:

@@ -21,7 +21,7 @@ from fieldagent.agent.journal.journal import Journal
 from tests.machine import tool
 from tests.processes import MODULE
 from tests.shipping.board import BOOT, Board
-from tests.shipping.card import Partition, ext4_files, partitions
+from tests.shipping.card import Partition, ext4_files, partitions, ssh_key
 from tests.shipping.disk_log import entries, left_of
 from tests.shipping.test_first_start import KEY, SCRIPT, public
 
@@ -47,12 +47,10 @@ def recorded(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     home = tmp_path_factory.mktemp("first-start")
     before, card, log, key = home / "before", home / "card", home / "log", home / "key"
     log.touch()
-    keygen = tool("ssh-keygen", "openssh-client")
-    subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     copy(image, before)
     board = Board(home, before, None, recorded_to=log)
     board.write("::/fieldagent.properties", SETTINGS.encode())
-    board.write("::/authorized_keys", key.with_suffix(".pub").read_bytes())
+    board.write("::/authorized_keys", ssh_key(key))
     copy(before, card)
     board.card = card
     try:

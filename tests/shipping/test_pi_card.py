@@ -1,5 +1,5 @@
-"""The card of a Raspberry Pi, piece by piece, and its program started by qemu-user. No Pi starts
-here: what its firmware asks for is looked at, name by name."""
+"""The card of a Raspberry Pi, piece by piece, and its program started by qemu-user. What a Pi's
+firmware asks for is looked at, name by name; what comes after that starts in `test_pi_start`."""
 
 from __future__ import annotations
 

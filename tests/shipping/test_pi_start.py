@@ -1,0 +1,87 @@
+"""The card of a Raspberry Pi, booted on the one that QEMU emulates, its modem behind an adapter at
+its USB. Each walk goes on where the one before has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import Running, sky
+from tests.shipping.board import ANSWER, BOOT, Board
+from tests.shipping.card import ssh_key
+from tests.shipping.conftest import card_image
+from tests.shipping.pi_board import PiBoard
+from tests.shipping.test_image import arrived, until_ready, until_sent
+
+pytestmark = pytest.mark.card
+
+SETTINGS = """\
+satellite-port=/dev/fieldagent-satellite
+inbound-hook=cat >>/var/lib/fieldagent/came; echo >>/var/lib/fieldagent/came
+"""
+ASK = "curl --fail --silent http://127.0.0.1:9091/api/health"
+
+
+@pytest.fixture(scope="module")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def board(sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """Started for the first time with settings on its card."""
+    folder = tmp_path_factory.mktemp("pi")
+    card = card_image("arm64", folder)
+    made = PiBoard(folder, card, Path(sim.ready.partition("=")[2]))
+    try:
+        made.write("::/fieldagent.properties", SETTINGS.encode())
+        made.write("::/authorized_keys", ssh_key(folder / "key"))
+        made.boot()
+        yield made
+    finally:
+        made.close()
+        card.unlink()
+
+
+def test_a_pi_starts_from_its_card_and_takes_its_settings(board: Board) -> None:
+    assert "Raspberry Pi 3 Model B" in board.run("tr -d '\\0' </proc/device-tree/model")
+    assert board.run("uname -m") == "aarch64"
+    assert board.run("systemctl --failed --quiet") == ""
+    board.until_active("fieldagent", "ssh")
+    board.until(ASK, BOOT)
+    assert "ssh-ed25519" in board.run("ssh-keyscan -t ed25519 127.0.0.1")
+    board.run("sync")
+    told = board.read("::/fieldagent-result.txt")
+    assert "inbound-hook, satellite-port" in told
+
+
+def test_a_message_leaves_by_the_modem_at_its_usb(board: Board, sim: Running) -> None:
+    until_ready(board)
+    assert "ftdi_sio" in board.run("lsmod")
+    assert "Delivered" in board.run("fieldagent send message 'from a Pi' --channel Satellite")
+    assert len(arrived(sim, "from a Pi")) == 1
+    sim.type("mt hello Pi")
+    board.until("grep -q 'hello Pi' /var/lib/fieldagent/came")
+
+
+def test_its_clock_is_set_as_the_satellites_tell(board: Board) -> None:
+    """It has none that goes on without power, and TLS goes by it."""
+    board.until("journalctl --unit fieldagent-clock | grep 'as the satellite tells the time'", BOOT)
+    assert abs(int(board.run("date +%s")) - time.time()) < ANSWER
+
+
+def test_power_that_fails_with_a_message_waiting_loses_nothing(board: Board, sim: Running) -> None:
+    sim.type("service 0")
+    board.run("fieldagent send message 'before the cut' --channel Satellite --no-wait")
+    board.cut()
+    sim.type("service 1")
+    board.boot()
+    board.until(ASK, BOOT)
+    until_ready(board)
+    until_sent(board, BOOT)
+    assert len(arrived(sim, "before the cut")) == 1
+    assert board.run("systemctl --failed --quiet") == ""
