@@ -12,6 +12,7 @@ from fieldagent.system.exit_codes import OK
 
 
 def manual(_: argparse.Namespace) -> int:
+    """Print the page for every command of the parser, and return OK."""
     print("\n".join(_page()))
     return OK
 

@@ -23,6 +23,7 @@ class Typed(NamedTuple):
     """Words behind it."""
 
     def degrees(self) -> dict[str, str | float]:
+        """Return the place as members of an item in JSON; typed degrees as they are typed."""
         return {"latitude": self.latitude, "longitude": self.longitude}
 
 

@@ -38,6 +38,7 @@ from fieldagent.wire.envelope import derive_key
 
 
 def say(line: str) -> None:
+    """Print a line of the simulation at once, with what terminals would obey escaped."""
     print(f"[sky] {escaped(line)}", flush=True)
 
 

@@ -46,6 +46,7 @@ FULL = "the SIM is full: nothing is stored"
 
 
 def say(line: str) -> None:
+    """Print a line of the simulation at once, with what terminals would obey escaped."""
     print(f"[gsm] {escaped(line)}", flush=True)
 
 
@@ -101,11 +102,13 @@ class GsmPort:
             await self._poked.wait()
 
     def unplug(self) -> None:
+        """Take the line away, and the modem's power with it."""
         if self._plugged.is_set():
             self._plugged = trio.Event()
             self._unplugged.cancel()
 
     def plug(self) -> None:
+        """Give the line back, under the same name."""
         self._plugged.set()
 
 

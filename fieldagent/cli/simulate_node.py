@@ -31,6 +31,7 @@ Kind: TypeAlias = "tuple[RadioKind, SharedAir]"
 
 
 def say(line: str) -> None:
+    """Print a line of the simulation at once, with what terminals would obey escaped."""
     print(f"[air] {escaped(line)}", flush=True)
 
 

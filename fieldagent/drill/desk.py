@@ -42,6 +42,7 @@ class DrillDesk:
         """By kit and text, when on trio's clock."""
 
     def sit_down(self, db: Db, workspace: int, now: float) -> None:
+        """Add the dispatchers to the hub as users with that role; `now` is Unix time."""
         self._workspace = workspace
         for plan in self._plans:
             member = directory.add_user(db, workspace, plan.name, over_satellite=True, now=now)

@@ -73,6 +73,7 @@ class KitRecord:
     """Of the agent's parts: each is a mistake of the program's."""
 
     def tell(self, what: str) -> None:
+        """Add a line to the log, at trio's time."""
         self.log.append((trio.current_time(), what))
 
 
@@ -117,15 +118,19 @@ class Kit:
         return sha256(self.plan.name.encode()).digest()
 
     def read_clocks(self) -> Reading:
+        """Return simulated clocks: always trusted, one boot for the whole drill."""
         now = trio.current_time()
         return Reading("drill", now, START + now, "network")
 
     def is_away(self, name: str) -> bool:
+        """Return whether `sky`, `network`, `earshot` or `power` is away now."""
         return self.conditions[name].away
 
     # What fails.
 
     async def keep_sky(self) -> NoReturn:
+        """Take the modem's network away and give it back, by the plan. Never returns."""
+
         def tell(away: bool) -> None:
             self.port.modem.set_service(not away)
             self.port.poke()
@@ -133,6 +138,7 @@ class Kit:
         await self.conditions["sky"].keep(tell)
 
     async def keep_network(self) -> NoReturn:
+        """Break the link to the hub off each time that the network goes away. Never returns."""
         await self.conditions["network"].keep(lambda away: self.cut_link() if away else None)
 
     async def keep_power(self) -> NoReturn:
@@ -148,6 +154,7 @@ class Kit:
         await self.conditions["power"].keep(tell)
 
     def cut_link(self) -> None:
+        """Break the link to the hub off at both ends, if there is one."""
         if self.wire is not None:
             self.wire.cut()
 

@@ -111,6 +111,7 @@ class Wire:
         self.ends = (WireEnd(self, 0), WireEnd(self, 1))
 
     def cut(self, code: int = 1006, reason: str = "the connection was broken off") -> None:
+        """End it for both: they read what has come, then Closed as the first cut says."""
         self._ended = self._ended or (code, reason)
         self._wake()
 
@@ -149,16 +150,20 @@ class WireEnd:
         self._side = side
 
     async def send(self, message: bytes) -> None:
+        """Send to the other end. Raises Closed."""
         await self._wire.send(self._side, message)
 
     async def receive(self) -> bytes:
+        """Wait for a message from the other end. Raises Closed."""
         return await self._wire.receive(self._side)
 
     async def close(self, code: int, reason: str) -> None:
+        """End it for both; where the wire swallows what is said, the other end learns nothing."""
         await trio.lowlevel.checkpoint()
         if not self._wire.swallow:
             self._wire.cut(code, reason)
 
     async def aclose(self) -> None:
+        """Break it off for both without a word, as a socket that is dropped."""
         self._wire.cut()
         await trio.lowlevel.checkpoint()

@@ -38,6 +38,7 @@ class PlanHours:
         self._from, self._to = int(found[1]), int(found[2])
 
     def has(self, hour: float) -> bool:
+        """Return whether an hour, 0 to under 24, is from the first to before the last."""
         if self._from <= self._to:
             return self._from <= hour < self._to
         return hour >= self._from or hour < self._to

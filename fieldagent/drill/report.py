@@ -58,6 +58,7 @@ def span(seconds: float | None) -> str:
 
 
 def typical(times: Sequence[float]) -> str:
+    """Return the median and the longest of these seconds in words, `–` where there are none."""
     return f"{span(median(times))} / {span(max(times))}" if times else "–"
 
 

@@ -47,6 +47,7 @@ class OperatorBill:
         self.news.set()
 
     def next_mobile_terminated(self) -> bytes | None:
+        """Return what waits first; a session that brought nothing either way costs a credit."""
         body = self.queue.first()
         if body is None and not self._paid:
             self.bill[_day()] += 1
@@ -54,6 +55,7 @@ class OperatorBill:
         return body
 
     def taken(self) -> None:
+        """Put what waits first on the bill, and drop it."""
         self.bill[_day()] += credits_for(len(self.queue.first() or b""))
         self.queue.take()
 
@@ -82,6 +84,7 @@ class Sky:
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
     ) -> Verdict:
+        """Queue an MT message and ring its modem at once; never refused."""
         await trio.lowlevel.checkpoint()
         account = self.accounts[imei]
         account.queue.put(body, priority=priority)
@@ -89,6 +92,7 @@ class Sky:
         return Verdict(Outcome.SENT, waiting=len(account.queue))
 
     async def ring(self, imei: str) -> Verdict:
+        """Ring a modem; it is lost on one that sees no satellite."""
         await trio.lowlevel.checkpoint()
         self._ring(imei)
         return Verdict(Outcome.SENT)

@@ -44,6 +44,7 @@ class SteadyStore(SqliteStore):
         self._group = _SteadyGroup(self._transact)
 
     async def run(self) -> StoreFailed | None:
+        """Commit in this thread, and look for no other writer; return why once the disk failed."""
         await self._group.run()
         return self._group.failed
 

@@ -62,6 +62,7 @@ class MeasuredAir(SharedAir):
     seconds: Counter[int]
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
+        """Put a packet on the air and add its seconds to its station's."""
         self.seconds[station] += self.airtime(packet)  # type: ignore[assignment]
         return super().transmit(now, station, packet)
 
@@ -131,9 +132,11 @@ class World:
     # Clocks and chances that the agent and the hub are lent.
 
     def time(self) -> float:
+        """Return the simulated Unix time, in place of `time.time`."""
         return START + trio.current_time()
 
     def Random(self) -> Random:  # noqa: N802
+        """Return a new seeded source of chance, in place of `random.Random`."""
         return self._chance()
 
     def lending(self) -> list[tuple[object, str, object]]:

@@ -25,6 +25,7 @@ class Share:
         self.resize(0)
 
     def resize(self, size: int) -> None:
+        """Hold so many bytes from here on; whether the budget has them is not asked."""
         self._budget.held += size - self._size
         self._size = size
 

@@ -164,6 +164,7 @@ class KeptConnections:
                 del self._idle[other]
 
     def close(self) -> None:
+        """Close all that wait, without a word to their servers."""
         for waiting in self._idle.values():
             for each in waiting:
                 each.drop()

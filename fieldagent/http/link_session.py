@@ -45,7 +45,8 @@ LOOK_EVERY = 60.0
 
 class Sendable(Protocol):
     @property
-    def body(self) -> bytes: ...
+    def body(self) -> bytes:
+        """Return the bytes of the message, as the peer's `take_in` gets them."""
 
 
 Outgoing = TypeVar("Outgoing", bound=Sendable)
@@ -104,9 +105,14 @@ class _InFlight(NamedTuple, Generic[Outgoing]):
 class LinkSocket(Protocol):
     """What a link talks through: a `WebSocket`. Each raises Closed but `close`."""
 
-    async def receive(self) -> bytes: ...
-    async def send(self, message: bytes) -> None: ...
-    async def close(self, code: int, reason: str) -> None: ...
+    async def receive(self) -> bytes:
+        """Wait for the next message, whole."""
+
+    async def send(self, message: bytes) -> None:
+        """Send a message; waits while the connection has no room."""
+
+    async def close(self, code: int, reason: str) -> None:
+        """Tell why it ends (RFC 6455, 7.4), and wait for the peer's word without a deadline."""
 
 
 class LinkSession(Generic[Outgoing]):

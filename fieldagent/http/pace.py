@@ -66,6 +66,7 @@ class Tab:
         self.waiting = 0
 
     def spend(self, seconds: float) -> None:
+        """Add seconds of the processor to what was spent; negative ones give back."""
         self._paid_at = max(self._paid_at, trio.current_time()) + seconds / self.share.core
 
     def owes(self) -> float:
@@ -75,9 +76,11 @@ class Tab:
 
     @property
     def is_idle(self) -> bool:
+        """Return whether it may be forgotten: nobody waits, and all that was spent is paid."""
         return not self.waiting and self._paid_at <= trio.current_time()
 
     def may_go_on(self) -> bool:
+        """Return whether its caller need not wait for a turn."""
         return not self.waiting and not self.owes()
 
     async def turn(self) -> None:
@@ -146,9 +149,11 @@ class CpuPace(trio.abc.Instrument):
                 trio.lowlevel.remove_instrument(self)
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Note the processor time at which a charged task goes on (trio's Instrument)."""
         self._begun = time.thread_time() if task in self._charged else None
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Charge what the step took to the visit that pays for the task."""
         visit = self._charged.get(task)
         if visit is not None and self._begun is not None:
             visit.spend(time.thread_time() - self._begun)
@@ -243,6 +248,7 @@ class Visit:
         """Nobody is charged for it any more."""
 
     def may_go_on(self) -> bool:
+        """Return whether `turn` would return at once."""
         return True
 
     async def turn(self) -> None:
@@ -286,6 +292,7 @@ class PacedVisit(Visit):
             charge_to(nobody)
 
     def spend(self, seconds: float) -> None:
+        """Charge seconds of the processor to whoever pays for this visit now."""
         if self._account is not None:
             self._account.spend(seconds)
             if self._account is self._door:

@@ -68,6 +68,7 @@ class Peer:
         return (0 if self.phase in _INCOMPLETE else self.phase), self._since
 
     def end_if_idle(self) -> None:
+        """Cancel it, as the server stops, unless a request or an answer is under way that ends."""
         if self.phase in (Phase.IDLE, Phase.STREAMING, Phase.UPGRADED):
             self.scope.cancel()
 

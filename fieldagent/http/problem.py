@@ -74,4 +74,5 @@ def _bounded(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def too_large(limit: int) -> Problem:
+    """Return the answer 413 to a body of more than `limit` bytes."""
     return Problem(413, sentence("the body is larger than {limit} bytes", limit=limit))

@@ -42,6 +42,7 @@ class SecureSocket:
         """How many plain bytes are in records that have not all been sent."""
 
     def fileno(self) -> int:
+        """Return the descriptor to wait for, the socket's."""
         return self._peer.fileno()
 
     async def handshake(self) -> None:
@@ -85,10 +86,12 @@ class SecureSocket:
         return taken
 
     def shutdown(self, how: int) -> None:
+        """Say goodbye in TLS, then shut the socket down. Raises OSError."""
         self._say_goodbye()
         self._peer.shutdown(how)
 
     def close(self) -> None:
+        """Say goodbye in TLS, then close the socket; waits for nothing."""
         self._say_goodbye()
         self._peer.close()
 
@@ -137,22 +140,27 @@ class SecureStream(trio.abc.Stream):
         self._tls = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
 
     async def handshake(self) -> None:
+        """Agree on keys, and check the host's certificate. Raises trio.BrokenResourceError."""
         with _failure_is_breakage():
             await self._tls.do_handshake()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """Receive some bytes; b"" once the peer has closed. Raises trio.BrokenResourceError."""
         with _failure_is_breakage():
             return await self._tls.receive_some(max_bytes)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of it. Raises trio.BrokenResourceError; cancelled, a part may have been sent."""
         with _failure_is_breakage():
             await self._tls.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
+        """Wait until there is room to send. Raises trio.BrokenResourceError."""
         with _failure_is_breakage():
             await self._tls.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
+        """Say goodbye in TLS and close; the peer's goodbye is not waited for."""
         with _failure_is_breakage():
             await self._tls.aclose()
 

@@ -46,7 +46,9 @@ class UpgradedStream(trio.abc.Stream):
                 raise trio.BrokenResourceError from error
 
     async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the socket has room."""
         await wait_writable(self._socket)
 
     async def aclose(self) -> None:
+        """Close nothing: the server does, once its user returns."""
         await checkpoint()

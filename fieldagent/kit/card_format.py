@@ -47,6 +47,7 @@ def country(value: str) -> str:
 
 
 def is_network_name(text: str) -> bool:
+    """Return whether a Wi-Fi may be called so: 1 to 32 bytes of UTF-8, all printable."""
     return 1 <= len(text.encode()) <= 32 and text.isprintable()
 
 

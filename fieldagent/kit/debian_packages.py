@@ -49,6 +49,7 @@ class NotInstalled(OSError):
 
 
 def files(folder: Path, version: str) -> list[Path]:
+    """Return where the packages of a version lie in a folder; they need not be there."""
     return [folder / f"{name}_{version}_all.deb" for name in NAMES]
 
 

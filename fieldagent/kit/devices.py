@@ -50,6 +50,7 @@ class FoundDevice(NamedTuple):
 
     @property
     def trouble(self) -> tuple[str, ...]:
+        """Return what its device must be helped with, for people; none where nothing answered."""
         return () if self.report is None else self.report.trouble
 
 

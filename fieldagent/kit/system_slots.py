@@ -68,6 +68,7 @@ class Slots:
             raise NotTaken(f"{self._about}: {wrong}") from None
 
     def device(self, slot: str) -> Path:
+        """Return the partition of slot `a` or `b`; it need not be there."""
         return self._devices / PARTITIONS[slot]
 
     def clear(self, slot: str) -> None:

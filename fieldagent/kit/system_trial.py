@@ -94,6 +94,7 @@ def read(place: Place) -> SystemTrial:
 
 
 def write(place: Place, trial: SystemTrial) -> None:
+    """Put the trial on disk, whole or not at all, also in a power cut. Raises OSError."""
     put_file(place.system, json.dumps(asdict(trial)).encode())
 
 

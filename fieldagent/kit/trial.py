@@ -99,6 +99,7 @@ def read(place: Place) -> Trial:
 
 
 def write(place: Place, trial: Trial) -> None:
+    """Put the trial on disk, whole or not at all, also in a power cut. Raises OSError."""
     put_file(place.trial, json.dumps(asdict(trial)).encode())
 
 

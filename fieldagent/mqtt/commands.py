@@ -81,6 +81,7 @@ class HourlyGate:
         return self.drop("too many") if wait else ""
 
     def drop(self, why: str) -> str:
+        """Count a command as dropped, say so, and return the reason, one of DROPS."""
         self.counts[why] += 1
         self._note(why)
         return why

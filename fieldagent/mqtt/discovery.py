@@ -13,6 +13,7 @@ CONSUMER = "home-assistant"
 
 
 def compact(document: Any) -> bytes:
+    """Return a document as JSON without spaces, in ASCII."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -37,6 +38,7 @@ def word(name: str, member: str, **more: str) -> dict[str, Any]:
 
 
 def number(name: str, member: str) -> dict[str, Any]:
+    """Return what shows a member of the state that is a number, and keeps its statistics."""
     return word(name, member, state_class="measurement")
 
 
@@ -57,10 +59,12 @@ def tracker(topic: str) -> dict[str, Any]:
 
 
 def event(topic: str, types: tuple[str, ...]) -> dict[str, Any]:
+    """Return what shows each message on the topic as an event; `types` are its `event_type`."""
     return {"platform": "event", "name": "Message", "event_types": [*types], "state_topic": topic}
 
 
 def notify(topic: str) -> dict[str, Any]:
+    """Return what sends the text that somebody types to the topic, as it is."""
     return {"platform": "notify", "name": "Send", "command_topic": topic}
 
 

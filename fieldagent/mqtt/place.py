@@ -25,10 +25,12 @@ def broker_address(value: str) -> str:
 
 
 def host_of(address: str) -> str:
+    """Return the broker's host, without the brackets of an IPv6 address."""
     return urlsplit(address).hostname or ""
 
 
 def port_of(address: str) -> int:
+    """Return the broker's port; where the address names none, the one that its scheme has."""
     where = urlsplit(address)
     return where.port or PORTS[where.scheme]
 

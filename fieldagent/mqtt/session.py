@@ -209,6 +209,7 @@ class MqttSession:
                 raise BrokerLost(f"{text}: correct its access rules", fault=True)
 
     async def acknowledge(self, number: int) -> None:
+        """Tell the broker that a message of QoS 1 is done with: it is not sent again."""
         await self._send(mqtt.puback(number))
 
     async def leave(self) -> None:

@@ -84,6 +84,7 @@ def steps_of(legs: Sequence[PastLeg], now: float) -> Steps | None:
 
 
 def share_within(steps: Steps, seconds: float) -> float:
+    """Return which share, 0 to 1, is delivered within so many seconds."""
     return max((share for after, share in steps if after <= seconds), default=0.0)
 
 

@@ -32,6 +32,7 @@ class Placed(NamedTuple):
 
 
 def geojson(found: Sequence[Placed]) -> dict[str, Any]:
+    """Return a FeatureCollection of points: longitude, latitude, altitude if known (RFC 7946)."""
     return {"type": "FeatureCollection", "features": [_feature(each) for each in found]}
 
 

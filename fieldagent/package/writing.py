@@ -17,6 +17,7 @@ _KINDS: Mapping[type[Item | ToHub], str] = {build: kind for kind, (build, _, _) 
 
 
 def kind_of(item: Item | ToHub) -> str:
+    """Return the name that the item has in both APIs, such as `location`."""
     return _KINDS[type(item)]
 
 

@@ -49,10 +49,12 @@ def picture(content: bytes) -> Tile | None:
 
 
 def vector(content: bytes) -> Tile:
+    """Return content as a tile of a vector map; it is looked at for gzip alone."""
     return Tile(content, VECTOR, content.startswith(GZIP))
 
 
 def sound_bounds(west: float, south: float, east: float, north: float) -> bool:
+    """Return whether these degrees are a box on earth that does not cross the date line."""
     return -180 <= west < east <= 180 and -90 <= south < north <= 90
 
 

@@ -132,9 +132,11 @@ class SharedAir:
     _order: int = 0
 
     def airtime(self, packet: bytes) -> float:
+        """Return the seconds that a packet is on air, with its preamble."""
         return self.preamble + len(packet) * 8 / self.bitrate
 
     def is_audible(self, station: int, listener: int) -> bool:
+        """Return whether a listener is in a station's earshot, however much is lost there."""
         if station in self.away or listener in self.away:
             return False
         return self.losses is None or (station, listener) in self.losses
@@ -167,6 +169,7 @@ class SharedAir:
         return flight.ends
 
     def next_change(self) -> float:
+        """Return when a packet ends or arrives next; `inf` where none is under way."""
         ends = min((flight.ends for flight in self.flights), default=inf)
         return min(ends, self._arrivals[0].at if self._arrivals else inf)
 

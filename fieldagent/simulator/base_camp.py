@@ -91,6 +91,7 @@ class HomeWriter:
         return False
 
     def ask_for_missing(self, sequence: int, count: int, slices: dict[int, bytes]) -> None:
+        """Queue a Report to the kit that tells which of `count` fragments are here, by index."""
         digest = digest_of_slices(slices[position] for position in sorted(slices))
         report = Report(count, frozenset(slices), digest)
         self._put([Entry(sequence, report, int(self._clock()))], origin=0)
@@ -128,6 +129,7 @@ class BaseCamp:
         return self._writer.send(item, sos=sos)
 
     def take(self, imei: str, momsn: int, body: bytes) -> None:
+        """Print what an MO message holds and answer what it asks; an unreadable one as hex."""
         try:
             self._read(decode(body, keys=self._keys))
         except RemoteProtocolError as error:

@@ -44,12 +44,15 @@ class Home(Protocol):
     """What writes to the kit, whichever modem that has."""
 
     @property
-    def queue(self) -> MtQueue: ...
+    def queue(self) -> MtQueue:
+        """Return the MT messages that wait for the kit."""
 
     @property
-    def home(self) -> BaseCamp: ...
+    def home(self) -> BaseCamp:
+        """Return who reads what the kit sends, and writes to it."""
 
-    def ring(self) -> None: ...
+    def ring(self) -> None:
+        """Tell the modem that a message waits."""
 
 
 T = TypeVar("T")

@@ -107,6 +107,7 @@ class SimulatedCompanion(LoraBoard):
         self.reboot()
 
     def reboot(self) -> None:
+        """Start anew: clock, texts kept for the host and packets are lost, what was set stays."""
         self._mouth.reboot()
         self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
         self._said = bytearray()
@@ -124,6 +125,7 @@ class SimulatedCompanion(LoraBoard):
         self._said = bytearray()
 
     def data_to_send(self) -> bytes:
+        """Return the bytes for the host; a mute radio loses them."""
         said = super().data_to_send()
         return b"" if self.mute else said
 

@@ -181,6 +181,7 @@ class Fleet:
             await trio.sleep(LOOK)
 
     def waiting(self) -> int:
+        """Return how many positions are due and have not left, of the living kits."""
         return sum(kit.waiting() for kit in self.living)
 
     async def _keep(self, place: int, token: str, context: ssl.SSLContext | None) -> None:

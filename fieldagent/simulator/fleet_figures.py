@@ -47,16 +47,19 @@ class FleetFigures:
     came_bytes: int = 0
 
     def open_one(self) -> None:
+        """Count a link that opens; whoever sees it end takes one off `open`."""
         self.open += 1
         self.opened += 1
         self.most_open = max(self.most_open, self.open)
 
     def confirm(self, due: Iterable[float], now: float) -> None:
+        """Count items as confirmed now; `due` is when each was made, by the same clock."""
         for each in due:
             self.delays.append(now - each)
             self.confirmed += 1
 
     def take(self, size: int, kinds: Iterable[str]) -> None:
+        """Count a message from the hub of `size` bytes, and the kinds of what it held."""
         self.messages += 1
         self.came_bytes += size
         self.came.update(kinds)

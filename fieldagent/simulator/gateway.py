@@ -13,7 +13,8 @@ from fieldagent.wire.credit import CREDITS, Tariff
 class BehindGateway(Protocol):
     """Who MO messages are for: people at home, or a real hub."""
 
-    def take(self, imei: str, momsn: int, body: bytes) -> None: ...
+    def take(self, imei: str, momsn: int, body: bytes) -> None:
+        """Take in the body of one MO message; it comes once, as the session brings it."""
 
 
 class SimulatedGateway:

@@ -111,6 +111,7 @@ class SimulatedGsmModem:
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
+        """Take in the host's bytes: commands, and the PDU at a prompt; lost on a deaf modem."""
         if self.faults.deaf:
             return
         self._input += data
@@ -118,6 +119,7 @@ class SimulatedGsmModem:
             pass
 
     def data_to_send(self) -> bytes:
+        """Return the bytes for the host, each once."""
         data = bytes(self._output)
         self._output.clear()
         return data

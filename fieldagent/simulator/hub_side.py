@@ -70,6 +70,7 @@ class HubSide:
         self._reference = 0
 
     def take(self, imei: str, momsn: int, body: bytes) -> None:
+        """Keep an MO message in memory for `bring`, however many wait."""
         self._reference += 1
         now = int(time.time())
         self._send.send_nowait(DirectIpMo(self._reference, imei, 0, momsn, 0, now, body))

@@ -24,12 +24,14 @@ class LoraAir(SharedAir):
         self.radios: dict[int, LoraSettings] = {}
 
     def is_audible(self, station: int, listener: int) -> bool:
+        """Return whether both are on, set to hear each other, and in earshot."""
         one, other = self.radios.get(station), self.radios.get(listener)
         if one is None or other is None or one[:3] != other[:3]:
             return False
         return super().is_audible(station, listener)
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
+        """Put a packet on the air at its station's own pace; when it ends comes back."""
         takes = air_time(self.radios[station], len(packet))
         # One bit rate is what the shared air knows: here each packet has its own.
         self.preamble, self.bitrate = takes, inf
@@ -47,6 +49,7 @@ class LoraTransmitter:
         self.reboot()
 
     def reboot(self) -> None:
+        """Forget what waits and what is to follow; a piece that is on the air goes on."""
         self._queue: list[tuple[float, list[bytes]]] = []
         """Since when each waits."""
         self._under_way: list[bytes] = []
@@ -59,10 +62,12 @@ class LoraTransmitter:
 
     @property
     def is_transmitting(self) -> bool:
+        """Return whether a piece is on the air: until it ends, the board hears nothing."""
         return self._ends_at < inf
 
     @property
     def deadline(self) -> float:
+        """Return when `tick` is due; `inf` where nothing waits."""
         return min(self._begin_at, self._ends_at)
 
     def take(self, pieces: list[bytes], now: float) -> bool:

@@ -115,6 +115,7 @@ class Keyring:
         """Those that it has heard, by number."""
 
     def settings(self, index: int) -> MeshChannel:
+        """Return the channel of that index; one that is OFF where none is set there."""
         if index >= len(self.channels):
             return MeshChannel(index, ChannelSettings(), Role.OFF)
         role = Role.SECONDARY if index else Role.PRIMARY
@@ -205,6 +206,7 @@ class HostSide:
         self._stored.append(packet)
 
     def say(self, message: FromRadio) -> None:
+        """Add a message to what the host hears, with the next number."""
         self._counted += 1
         self.said += wire.from_radio(message._replace(number=self._counted))
 

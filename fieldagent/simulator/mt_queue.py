@@ -27,6 +27,7 @@ class MtQueue:
         return self._bodies[0] if self._bodies else None
 
     def take(self) -> None:
+        """Drop what waits first. Raises IndexError where nothing does."""
         self._bodies.popleft()
         self._ahead = max(0, self._ahead - 1)
 

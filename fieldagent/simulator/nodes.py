@@ -40,16 +40,20 @@ class SimulatedRadio(Protocol):
     def start(self, now: float) -> None:
         """Say what one says that has just got power."""
 
-    def receive_data(self, data: bytes, now: float) -> None: ...
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take in the host's bytes, cut anywhere."""
 
-    def data_to_send(self) -> bytes: ...
+    def data_to_send(self) -> bytes:
+        """Return the bytes for the host, each once; empty where it has nothing to say."""
 
     def leave_host(self) -> None:
         """Its host hangs up, or another takes its place."""
 
-    def hear(self, packet: bytes, now: float) -> None: ...
+    def hear(self, packet: bytes, now: float) -> None:
+        """Take in a packet from the air; while the radio transmits, it hears nothing."""
 
-    def tick(self, now: float) -> None: ...
+    def tick(self, now: float) -> None:
+        """Do what is due by now: end a transmission, begin the next, tell the host."""
 
 
 RadioKind: TypeAlias = "Callable[[int, SharedAir, Random], SimulatedRadio]"
@@ -69,6 +73,7 @@ class Socket:
     """Set when the node may have something to say, and then replaced."""
 
     def poke(self) -> None:
+        """Let what the node says go over the line now."""
         self.spoke.set()
         self.spoke = trio.Event()
 
@@ -104,11 +109,13 @@ class Nodes:
         raise AssertionError("runs until cancelled")
 
     def unplug(self, socket: Socket) -> None:
+        """Take the line away and cut off its host; the node starts anew when it is plugged in."""
         if socket.plugged.is_set():
             socket.plugged = trio.Event()
             socket.unplugged.cancel()
 
     def plug(self, socket: Socket) -> None:
+        """Give the line back, under the same name or port."""
         socket.plugged.set()
 
     def drain(self, socket: Socket, percent: int) -> None:
@@ -118,6 +125,7 @@ class Nodes:
         self._poke(socket)
 
     def reboot(self, socket: Socket) -> None:
+        """Let a node start anew, with its line open; to its host it looks like a restart."""
         socket.node.reboot()
         socket.node.start(trio.current_time())
         self._poke(socket)

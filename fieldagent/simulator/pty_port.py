@@ -92,14 +92,17 @@ class PtyPort:
         self._poked = trio.Event()
 
     def poke(self) -> None:
+        """Let what the modem says go over the line now, and a session that it began run."""
         self._poked.set()
 
     def unplug(self) -> None:
+        """Take the line away, and the modem's power with it."""
         if self._plugged.is_set():
             self._plugged = trio.Event()
             self._unplugged.cancel()
 
     def plug(self) -> None:
+        """Give the line back, under the same name."""
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:

@@ -57,12 +57,14 @@ class SimulatedModem:
                 return
 
     def data_to_send(self) -> bytes:
+        """Return the bytes for the host, each once."""
         data = bytes(self._output)
         self._output.clear()
         return data
 
     @property
     def awaits_payload(self) -> bool:
+        """Return whether +SBDWB waits for bytes; `payload_timeout` ends that."""
         return self._expected > 0
 
     def payload_timeout(self) -> None:
@@ -118,20 +120,24 @@ class SimulatedModem:
     # What happens to it.
 
     def finish_session(self) -> None:
+        """Exchange messages with the gateway and say the result; nothing without a session."""
         if self.session:
             self.session = False
             self._say(hold_session(self.state, self.faults, self._gateway))
 
     def ring(self) -> None:
+        """Set the ring flag, and say SBDRING where the host has asked for it by +SBDMTA."""
         self.state.ring_flag = True
         if self.state.volatile.ring_indications and not self.faults.deaf:
             self._say(["SBDRING"])
 
     def set_signal(self, bars: int) -> None:
+        """Set the signal, 0 to 5 bars, and tell it where the host has asked by +CIER."""
         self.state.signal = bars
         self._indicate()
 
     def set_service(self, available: bool) -> None:
+        """Set whether a network is there, and tell it where the host has asked by +CIER."""
         self.state.service = available
         self._indicate()
 

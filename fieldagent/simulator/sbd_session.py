@@ -11,14 +11,17 @@ from fieldagent.wire import sbd
 class Gateway(Protocol):
     """The operator's gateway, and whoever is behind it."""
 
-    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None: ...
+    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+        """Take in an MO message that a session has brought."""
 
     def next_mobile_terminated(self) -> bytes | None:
         """Return what waits first; it stays until `taken`."""
 
-    def taken(self) -> None: ...
+    def taken(self) -> None:
+        """Drop what waits first: the modem has it."""
 
-    def waiting(self) -> int: ...
+    def waiting(self) -> int:
+        """Return how many MT messages wait."""
 
 
 def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tuple[str, ...]:

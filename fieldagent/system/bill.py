@@ -30,6 +30,7 @@ def charge_to(pay: Pay) -> None:
 
 
 def payer() -> Pay:
+    """Return what this task calls with the seconds that it owes; `nobody` where none was named."""
     return _payer.get()
 
 

@@ -33,6 +33,7 @@ class FileWrites:
             os.read(self._descriptor, 65_536)
 
     def close(self) -> None:
+        """Give the kernel's watch back."""
         os.close(self._descriptor)
 
 

@@ -56,6 +56,7 @@ class Reading:
 
     @property
     def trusted(self) -> bool:
+        """Return whether somebody who knows the time has set the wall clock."""
         return bool(self.source)
 
 
@@ -137,6 +138,7 @@ class LivedTime:
         self._follow(seen)
 
     def now(self) -> float:
+        """Return lived time in seconds, however the wall clock was set meanwhile."""
         return self._lived(self._look())
 
     def date(self, lived: float) -> float:
@@ -155,6 +157,7 @@ class LivedTime:
             self._follow(seen)
 
     def base(self) -> Base:
+        """Return what is to be written down now; `kept` is told once it is on disk."""
         seen = self._look()
         self._follow(seen)
         trusted = bool(self._source(seen))

@@ -46,6 +46,7 @@ def complain(text: str) -> None:
 
 
 def refuse_settings(error: InvalidSettings | OSError) -> int:
+    """Say why settings cannot be used, and return the exit code: MISSING or SETTINGS."""
     complain(str(error))
     return MISSING if isinstance(error, FileNotFoundError) else SETTINGS
 
@@ -75,6 +76,7 @@ class Unhurried(logging.StreamHandler[TextIO]):
     """Leaves out what nobody reads."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or drop it where the stream would have to be waited for."""
         if has_room(self.stream):
             super().emit(record)
 
@@ -83,6 +85,7 @@ class EscapingFormatter(logging.Formatter):
     """Each record is one line, but for the traceback of a fault of ours."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Escape the text, and not the traceback behind it."""
         record.message = escaped(record.message)
         return super().formatMessage(record)
 
@@ -91,6 +94,7 @@ class JournalFormatter(EscapingFormatter):
     """Each line begins with its severity."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Put the severity before each line, those of a traceback too (sd-daemon(3))."""
         return _graded(super().format(record), record.levelno)
 
 

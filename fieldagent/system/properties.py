@@ -147,6 +147,7 @@ class Key:
 
     @property
     def attribute(self) -> str:
+        """Return the field of the settings that holds its value."""
         return self.name.replace("-", "_")
 
 

@@ -121,6 +121,7 @@ def pieces_folder(name: str) -> str:
 
 
 def delta_name(name: str, id_: str) -> str:
+    """Return where the list for who has the system `id_` lies, by the image's path or address."""
     return f"{name}.from-{id_}"
 
 
@@ -133,9 +134,11 @@ def around(read: Read, size: int, number: int) -> bytes:
 
 
 def each_piece(read: Read, size: int) -> Iterator[bytes]:
+    """Yield what `read` has of `size` bytes, in pieces of PIECE bytes; the last may be shorter."""
     for begin in range(0, size, PIECE):
         yield read(begin, min(PIECE, size - begin))
 
 
 def digest(content: bytes) -> str:
+    """Return the SHA-256 in hexadecimal, by which pieces are named."""
     return hashlib.sha256(content).hexdigest()

@@ -36,6 +36,7 @@ class Delivery:
 
     @property
     def sos(self) -> bool:
+        """Return whether it tells of an SOS; looked for in the body's text."""
         return SOS_MARK in self.body
 
     @property

@@ -13,7 +13,8 @@ class Coder(Protocol):
     """Either end of the arithmetic code. Both make the same steps: the encoder is given each
     choice, the decoder finds it."""
 
-    def choose(self, weights: Sequence[int], chosen: int) -> int: ...
+    def choose(self, weights: Sequence[int], chosen: int) -> int:
+        """Code one of so many, by weight, and return its index; a decoder ignores `chosen`."""
 
 
 class Encoder:

@@ -63,6 +63,7 @@ class Holding:
     """The last item that came from the hub."""
 
     def encode(self) -> bytes:
+        """Return the note as CBOR."""
         return cbor2.dumps([BackupKind.HOLDING, *self.sent, self.hours, *self.got])
 
 
@@ -74,6 +75,7 @@ class Ask:
     after: int
 
     def encode(self) -> bytes:
+        """Return the note as CBOR."""
         return cbor2.dumps([BackupKind.ASK, self.direction, self.after])
 
 
@@ -103,9 +105,11 @@ class Inventory:
 
     @property
     def is_last(self) -> bool:
+        """Return whether nothing follows this page: it has fewer than PAGE rows."""
         return len(self.rows) < PAGE
 
     def encode(self) -> bytes:
+        """Return the note as CBOR; `read` takes no more than PAGE rows."""
         rows = [[*row] for row in self.rows]
         return cbor2.dumps([BackupKind.INVENTORY, self.direction, self.after, rows, *self.dropped])
 
@@ -118,6 +122,7 @@ class Fetch:
     places: tuple[int, ...]
 
     def encode(self) -> bytes:
+        """Return the note as CBOR; `read` takes no more than PAGE places."""
         return cbor2.dumps([BackupKind.FETCH, self.direction, [*self.places]])
 
 
@@ -139,6 +144,7 @@ class Copies:
     copies: tuple[Copy, ...]
 
     def encode(self) -> bytes:
+        """Return the note as CBOR; `read` takes no more than PAGE copies."""
         rows = [[*each] for each in self.copies]
         return cbor2.dumps([BackupKind.COPIES, self.direction, rows])
 

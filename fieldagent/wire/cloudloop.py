@@ -130,6 +130,7 @@ class Record(NamedTuple):
 
     @property
     def whole(self) -> bool:
+        """Return whether `start` is all of the message."""
         return len(self.start) == self.size
 
 

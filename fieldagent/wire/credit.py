@@ -40,6 +40,7 @@ def by_bytes(minimum: int) -> Tariff:
 
 
 def credits_for(size: int) -> int:
+    """Return the credits that a message of so many bytes costs: one for each 50 begun."""
     return -(-size // CREDIT_BYTES)
 
 

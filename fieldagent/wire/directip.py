@@ -184,6 +184,7 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
 
 
 def write_mo_confirmation(taken: bool) -> bytes:
+    """Return the hub's answer to an MO message; not `taken`, the gateway brings it again."""
     return _join([(MO_CONFIRMATION, bytes([taken]))])
 
 

@@ -132,6 +132,7 @@ class Ack:
 
     @property
     def whole(self) -> bool:
+        """Return whether all fragments of the item are there; never so of a holding."""
         return len(self.arrived) == self.count > 0
 
 

@@ -41,6 +41,7 @@ class Cut(NamedTuple):
     """Otherwise it was found broken by what was said after that time."""
 
     def equals(self, other: Cut) -> bool:
+        """Return whether both are of one length, give or take 2 s or a twentieth."""
         return abs(self.idle - other.idle) <= max(2.0, self.idle / 20)
 
 
@@ -81,6 +82,7 @@ class Keepalive:
 
     @property
     def heard_at(self) -> float:
+        """Return when the peer was heard last on this link; `-inf` where there is none."""
         return self._link.heard
 
     def begin(self, now: float) -> None:
@@ -88,6 +90,7 @@ class Keepalive:
         self._link = _LinkTimes(now, now)
 
     def heard(self, now: float) -> None:
+        """Note that the peer was heard, whatever it said."""
         self._link.heard = now
 
     def said(self, now: float, *, awaits: bool = False) -> None:
@@ -97,6 +100,7 @@ class Keepalive:
         self._link.said = now
 
     def due(self) -> float:
+        """Return when this end is to ping, if it says nothing else before; `inf` for never."""
         return self._link.said + self.interval
 
     def answered(self, now: float) -> None:

@@ -67,6 +67,7 @@ class OfferReport:
     why: str = ""
 
     def row(self) -> list[int | str]:
+        """Return it as an element of a KitReport; a long reason is cut."""
         return [self.number, self.state, _cut(self.why)]
 
 
@@ -118,6 +119,7 @@ class SettingsOffer:
     """A command has brought them over satellite: nobody promises an IP link."""
 
     def encode(self) -> bytes:
+        """Return the note as CBOR."""
         by = [True] if self.by_satellite else []
         return cbor2.dumps([NoteKind.OFFER, self.text, self.signature, *by])
 
@@ -132,6 +134,7 @@ class ProgramOffer:
     """Empty where a command has brought what makes it of the one that is there: no link says so."""
 
     def encode(self) -> bytes:
+        """Return the note as CBOR."""
         return cbor2.dumps([NoteKind.PROGRAM, self.number, self.version, self.url])
 
 
@@ -152,6 +155,7 @@ class DirectoryEntry:
     """Of a group: its users."""
 
     def row(self) -> list[object]:
+        """Return it as an element of a Directory; what is empty at its end is left out."""
         more = [list(self.handles), list(self.members)]
         while more and not more[-1]:
             more.pop()
@@ -169,6 +173,7 @@ class Directory:
     people: tuple[DirectoryEntry, ...]
 
     def encode(self) -> bytes:
+        """Return the note as CBOR."""
         rows = [each.row() for each in self.people]
         return cbor2.dumps([NoteKind.DIRECTORY, self.version, self.owner, rows])
 
@@ -181,6 +186,7 @@ class HasDirectory:
     """0: none."""
 
     def encode(self) -> bytes:
+        """Return the note as CBOR."""
         return cbor2.dumps([NoteKind.HAS_DIRECTORY, self.version])
 
 
@@ -196,6 +202,7 @@ class Earshot:
     """By station, the transmissions that bring something from one to the other."""
 
     def encode(self) -> bytes:
+        """Return the note as CBOR, with the STATIONS_MAX nearest."""
         nearest = sorted(self.hops.items(), key=lambda each: (each[1], each[0]))[:STATIONS_MAX]
         return cbor2.dumps([NoteKind.EARSHOT, [[*each] for each in nearest]])
 

@@ -28,6 +28,7 @@ class LoraSettings(NamedTuple):
     """Of coding rate 4/coding, 5 to 8."""
 
     def in_words(self) -> str:
+        """Return them as people write them: `869.525 MHz, 250 kHz, SF7, 4/5`."""
         megahertz, kilohertz = self.frequency / 1e6, self.bandwidth / 1e3
         return f"{megahertz:.6g} MHz, {kilohertz:g} kHz, SF{self.spreading}, 4/{self.coding}"
 

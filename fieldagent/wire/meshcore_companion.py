@@ -243,10 +243,12 @@ class CompanionDeframer(LengthDeframer):
 
 
 def app_start(name: str) -> bytes:
+    """Return what begins a conversation; the radio answers with SELF_INFO."""
     return bytes([CompanionCommand.APP_START]) + bytes(7) + name.encode()
 
 
 def query_device() -> bytes:
+    """Return what asks for firmware and limits; the radio answers with DEVICE_INFO."""
     return bytes([CompanionCommand.QUERY_DEVICE, APP_VERSION])
 
 
@@ -256,6 +258,7 @@ def plain(command: CompanionCommand, content: bytes = b"") -> bytes:
 
 
 def set_time(now: int) -> bytes:
+    """Return what sets the radio's clock to a Unix time; it refuses to go back."""
     return plain(CompanionCommand.SET_TIME, _NUMBER.pack(now))
 
 
@@ -267,11 +270,13 @@ def send_text(to: bytes, text: str, time: int, attempt: int = 0) -> bytes:
 
 
 def send_channel_text(index: int, text: str, time: int) -> bytes:
+    """Return what sends a text to all of a channel, by its index; `time` is Unix time."""
     head = _SEND_CHANNEL_TEXT.pack(TextType.PLAIN, index, time)
     return plain(CompanionCommand.SEND_CHANNEL_TEXT, head + text.encode())
 
 
 def put_contact(contact: CompanionContact) -> bytes:
+    """Return what adds a contact or changes it, by its key."""
     return plain(CompanionCommand.PUT_CONTACT, write_contact(contact))
 
 
@@ -416,6 +421,7 @@ def read_sent(content: bytes) -> CompanionSent:
 
 
 def write_sent(sent: CompanionSent) -> bytes:
+    """Return the answer to a text that leaves, as `read_sent` reads it."""
     body = _SENT.pack(sent.flooded, sent.ack, round(sent.wait * 1000))
     return bytes([CompanionSaid.SENT]) + body
 
@@ -523,6 +529,7 @@ def read_number(body: bytes) -> int:
 
 
 def write_number(kind: int, number: int) -> bytes:
+    """Return a frame of that kind with a number of 4 bytes, such as a Unix time."""
     return bytes([kind]) + _NUMBER.pack(number)
 
 

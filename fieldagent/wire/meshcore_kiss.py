@@ -91,6 +91,7 @@ def answers(word: MeshcoreWord, command: MeshcoreCommand) -> bool:
 
 
 def write_settings(settings: LoraSettings) -> bytes:
+    """Return the content of SET_RADIO, as `read_settings` reads it."""
     return _RADIO.pack(*settings)
 
 

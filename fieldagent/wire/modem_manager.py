@@ -34,10 +34,12 @@ _PLACES = "/org/freedesktop/ModemManager1/SMS/"
 
 
 def modem(name: str) -> list[str]:
+    """Return mmcli's arguments for the state of a modem, as `read_modem` reads it."""
     return ["-m", name, "-J"]
 
 
 def list_sms(name: str) -> list[str]:
+    """Return mmcli's arguments for the places of a modem's SMS, as `read_list` reads it."""
     return ["-m", name, "-J", "--messaging-list-sms"]
 
 
@@ -49,14 +51,17 @@ def create(name: str, message: Submit) -> list[str]:
 
 
 def send(place: int, seconds: float) -> list[str]:
+    """Return mmcli's arguments to send what was created; it waits `seconds` for the network."""
     return ["-s", str(place), "--send", f"--timeout={seconds:.0f}"]
 
 
 def look(place: int) -> list[str]:
+    """Return mmcli's arguments for one SMS and how it stands, as `read_message` reads it."""
     return ["-s", str(place), "-J"]
 
 
 def delete(name: str, place: int) -> list[str]:
+    """Return mmcli's arguments to delete one SMS from the modem."""
     return ["-m", name, f"--messaging-delete-sms={_PLACES}{place}"]
 
 

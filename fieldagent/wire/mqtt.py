@@ -154,6 +154,7 @@ def publish(
 
 
 def puback(number: int) -> bytes:
+    """Acknowledge what came with QoS 1 under that number (MQTT 3.1.1, 3.4)."""
     return _packet(PacketType.PUBACK, 0, number.to_bytes(2))
 
 

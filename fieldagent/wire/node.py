@@ -234,9 +234,11 @@ class NodeLink:
             self._events.append(Damaged(f"a frame of more than {FRAME_BYTES} bytes"))
 
     def next_event(self) -> NodeEvent | None:
+        """Return the next thing that the peer said or that befell the link; None for nothing."""
         return self._events.popleft() if self._events else None
 
     def data_to_send(self) -> bytes:
+        """Return the bytes for the line, each once."""
         data = bytes(self._output)
         self._output.clear()
         return data

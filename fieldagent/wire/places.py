@@ -21,6 +21,7 @@ _SOURCES = (
 
 
 def write_position(latitude: float, longitude: float) -> bytes:
+    """Return a place in degrees as 8 bytes, big-endian units of 1e-7 degree."""
     return _POSITION.pack(round(latitude * 1e7), round(longitude * 1e7))
 
 
@@ -94,6 +95,7 @@ def location_of(fix: TrackFix) -> Location:
 
 
 def is_position(value: Any) -> bool:
+    """Return whether it has the form of a position; its numbers are not looked at."""
     return isinstance(value, bytes) and len(value) == _POSITION.size
 
 

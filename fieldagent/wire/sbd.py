@@ -72,6 +72,7 @@ def session_timeout(seconds: int) -> str:
 
 
 def write_binary(size: int) -> str:
+    """Return the command that announces an MO message of `size` bytes, its checksum not counted."""
     return f"AT+SBDWB={size}"
 
 
@@ -190,6 +191,7 @@ class Conversation:
         return MobileTerminated(cut, intact=False) if cut else None
 
     def receive_data(self, data: bytes) -> None:
+        """Take in the modem's bytes, cut anywhere; `next_event` yields what they say."""
         self._buffer += data
 
     @property

@@ -60,10 +60,12 @@ def store_in(name: str) -> str:
 
 
 def unlock(pin: str) -> str:
+    """Return the command that gives the SIM its PIN; wrong ones lock it (TS 27.007, 8.3)."""
     return f'AT+CPIN="{pin}"'
 
 
 def delete(place: int) -> str:
+    """Return the command that deletes the message at a place (TS 27.005, 3.5.4)."""
     return f"AT+CMGD={place}"
 
 
@@ -125,6 +127,7 @@ class GsmConversation:
         self._under_way, self._prompts, self._lines = "", False, []
 
     def receive_data(self, data: bytes) -> None:
+        """Take in the modem's bytes, cut anywhere; `next_event` yields what they say."""
         self._input += data
 
     def next_event(self) -> GsmEvent | NeedMore:

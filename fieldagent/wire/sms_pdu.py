@@ -93,6 +93,7 @@ class StatusReport(NamedTuple):
 
     @property
     def state(self) -> ReportState:
+        """Return what the status means for the message, by the ranges of TS 23.040, 9.2.3.15."""
         if self.status == 0:
             return ReportState.DELIVERED
         if self.status < 0x20:

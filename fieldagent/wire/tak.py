@@ -219,10 +219,12 @@ def removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
 
 
 def ping(uid: str, now: datetime) -> CotEvent:
+    """Return the question whether the server is there; it answers by a pong."""
     return _event(f"{uid}-ping", PING, now, _PING_LASTS, [])
 
 
 def pong(now: datetime) -> CotEvent:
+    """Return the answer to a ping."""
     return _event("fieldagent-pong", PONG, now, _PING_LASTS, [])
 
 

@@ -36,11 +36,17 @@ class Whereabouts(Protocol):
     """Somebody, and where they were last. None where that is not known."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return what they are called on the map."""
+
     @property
-    def latitude(self) -> float | None: ...
+    def latitude(self) -> float | None:
+        """Return degrees, north positive."""
+
     @property
-    def longitude(self) -> float | None: ...
+    def longitude(self) -> float | None:
+        """Return degrees, east positive."""
+
     @property
     def at(self) -> float | None:
         """Unix time of the position."""
@@ -67,6 +73,7 @@ class ShownBy(NamedTuple):
 
 
 def at(moment: float) -> datetime:
+    """Return a Unix time as a date in UTC."""
     return datetime.fromtimestamp(moment, UTC)
 
 
@@ -79,6 +86,7 @@ def age(seconds: float) -> str:
 
 
 def is_old(user: Whereabouts, now: float) -> bool:
+    """Return whether their position is of no known time, or older than FRESH seconds."""
     return user.at is None or now - user.at > FRESH
 
 

@@ -62,6 +62,7 @@ class CodedText:
 
     @property
     def alphabet(self) -> TextAlphabet:
+        """Return the symbols of the model that is in use; they change with the script."""
         return self._model.alphabet
 
     def symbol(self, symbol: int = 0) -> int:

@@ -41,6 +41,7 @@ class Script(NamedTuple):
 
     @property
     def characters(self) -> str:
+        """Return the space, the letters and the signs, in the order of their symbols."""
         return f" {self.letters}{self.signs}"
 
 
@@ -88,6 +89,7 @@ class TextAlphabet:
         self._symbol |= dict.fromkeys(DIGITS, self.digit)
 
     def symbol(self, character: str) -> int:
+        """Return a character's symbol, of a capital its letter's; `other` where it has none."""
         direct = self._symbol.get(character)
         return self._symbol.get(FOLDED.get(character, ""), self.other) if direct is None else direct
 
@@ -148,6 +150,7 @@ class Table:
         return found[::-1]
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
+        """Code a symbol by the longest context that knows it. Raises RemoteProtocolError."""
         excluded: set[int] = set()
         for context in self.contexts(before):
             start, end = self._follow[context], self._follow[context + 1]
@@ -178,6 +181,7 @@ class Block:
         self._weights = [48, *[4] * (len(BETWEEN) - 1), *[1] * 256, 8, 0, 4, 4]
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
+        """Code a symbol, which is the likelier from here on."""
         found = coder.choose(self._weights, symbol)
         self._weights[found] += _LEARNT
         return found
@@ -185,6 +189,7 @@ class Block:
 
 @cache
 def alphabet(script: str) -> TextAlphabet:
+    """Return the symbols of a script of SCRIPTS, made once."""
     return TextAlphabet(SCRIPTS[script].characters)
 
 

@@ -201,6 +201,7 @@ class Bits:
         self._at = 0
 
     def put(self, value: int, size: int) -> None:
+        """Append a number from 0 on in `size` bits; it must fit."""
         self._bits += f"{value:0{size}b}" if size else ""
 
     def put_rice(self, code: int, parameter: int) -> None:
@@ -217,10 +218,12 @@ class Bits:
         self.put(code & (1 << order) - 1, order)
 
     def to_bytes(self) -> bytes:
+        """Return them as bytes. Raises ValueError where nothing was put."""
         size = -(-len(self._bits) // 8)
         return int(self._bits.ljust(8 * size, "0"), 2).to_bytes(size)
 
     def take(self, size: int) -> int:
+        """Return the next `size` bits as a number. Raises ValueError where fewer are left."""
         found = self._bits[self._at : self._at + size]
         if len(found) < size:
             raise ValueError("track that ends before its last position")
@@ -238,6 +241,7 @@ class Bits:
         return high << order | self.take(order)
 
     def take_rice(self, parameter: int) -> int:
+        """Take one code of `put_rice` and return it. Raises ValueError where bits are missing."""
         end = self._bits.find("0", self._at)
         if end < 0:
             raise ValueError("track that ends before its last position")

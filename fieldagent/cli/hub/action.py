@@ -21,6 +21,7 @@ def add_store(parser: CommandParser) -> None:
 
 
 def add_listing(parser: CommandParser) -> None:
+    """Add the database's arguments and `--json`."""
     add_store(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -524,6 +524,7 @@ def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser
 
 
 def add_push(push: CommandParser) -> None:
+    """Add `push` with a kind of item each, carried out by `cli.hub.push`."""
     kinds = push.add_subparsers(metavar="KIND", title="kinds")
     add_item_arguments(lambda kind, summary: _add_push_kind(kinds, kind, summary))
 

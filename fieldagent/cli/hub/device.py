@@ -118,6 +118,7 @@ def device_retry(given: argparse.Namespace) -> int:
 
 
 def device_contested(given: argparse.Namespace) -> int:
+    """List the IMEIs that a device claims which another has, in all workspaces."""
     return once(given, lambda db, now: show_list(given, imei_claims.listing(db)))
 
 

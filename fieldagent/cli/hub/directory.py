@@ -50,6 +50,7 @@ def workspace_add(given: argparse.Namespace) -> int:
 
 
 def workspace_list(given: argparse.Namespace) -> int:
+    """List all workspaces of the hub."""
     return once(given, lambda db, now: show_list(given, directory.workspaces(db)))
 
 

@@ -35,22 +35,27 @@ PAUSE = 5.0
 
 
 def message(given: argparse.Namespace) -> int:
+    """Push a text, and try again until the hub has it or `--patience` is over."""
     return _push(given, message_of)
 
 
 def location(given: argparse.Namespace) -> int:
+    """Push a position, by the rules of `message`."""
     return _push(given, location_of)
 
 
 def waypoint(given: argparse.Namespace) -> int:
+    """Push a waypoint, by the rules of `message`."""
     return _push(given, waypoint_of)
 
 
 def data(given: argparse.Namespace) -> int:
+    """Push the bytes of a file, by the rules of `message`."""
     return _push(given, data_of)
 
 
 def picture(given: argparse.Namespace) -> int:
+    """Push a picture, scaled first to `--bytes` where that is given, by the rules of `message`."""
     return _push(given, picture_of)
 
 

@@ -23,6 +23,7 @@ def set(given: argparse.Namespace) -> int:  # noqa: A001
 
 
 def inherit(given: argparse.Namespace) -> int:
+    """Drop the quiet hours of a contact's own: the workspace's hold again."""
     return _change(given, "")
 
 

@@ -25,6 +25,7 @@ from fieldagent.system.wording import counted
 
 
 def change(given: argparse.Namespace) -> int:
+    """Have all kits of a workspace change their radio-key, once the cost is agreed to."""
     return with_store(given, partial(_change, given, None))
 
 

@@ -81,6 +81,7 @@ def _named(given: argparse.Namespace, db: Db, *, locked: bool = False) -> Sos:
 
 
 def show_named(given: argparse.Namespace) -> int:
+    """Print one incident with its timeline. Refused where the workspace has none such."""
     return once(given, lambda db, now: show_one(given, db, _named(given, db)))
 
 
@@ -104,10 +105,12 @@ def _by(given: argparse.Namespace, db: Db, workspace: int) -> int:
 
 
 def acknowledge(given: argparse.Namespace) -> int:
+    """Acknowledge an incident: its kit is told. Refused where another has it, or it is closed."""
     return _answer(given, sos_desk.acknowledge)
 
 
 def take_over(given: argparse.Namespace) -> int:
+    """Take an incident over from who has it; its kit is told. Refused once it is closed."""
     return _answer(given, sos_desk.take_over)
 
 
@@ -123,12 +126,15 @@ def hand_over(given: argparse.Namespace) -> int:
 
 
 def close(given: argparse.Namespace) -> int:
+    """Close an incident, and tell its kit the reason. Refused once it is closed."""
     return _answer(given, sos_desk.close)
 
 
 def answer(given: argparse.Namespace) -> int:
+    """Send words to the kit of an incident, closed or not. Refused where it is out of use."""
     return _answer(given, sos_desk.write_to)
 
 
 def note(given: argparse.Namespace) -> int:
+    """Write words into the timeline of an incident, closed or not; its kit is told nothing."""
     return _answer(given, sos_desk.write_down)

@@ -8,4 +8,5 @@ from fieldagent.kit.reboot import take
 
 
 def reboot(given: argparse.Namespace) -> int:
+    """Start the machine anew where the hub has asked for it, once; for root's unit."""
     return take(given.config)

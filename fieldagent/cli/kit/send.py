@@ -18,22 +18,27 @@ from fieldagent.system.wording import counted
 
 
 def message(given: argparse.Namespace) -> int:
+    """Post a text and return the exit code of its end; with `--dry-run` print its cost alone."""
     return _send(given, message_of)
 
 
 def location(given: argparse.Namespace) -> int:
+    """Post a position, by the rules of `message`."""
     return _send(given, location_of)
 
 
 def waypoint(given: argparse.Namespace) -> int:
+    """Post a waypoint, by the rules of `message`."""
     return _send(given, waypoint_of)
 
 
 def data(given: argparse.Namespace) -> int:
+    """Post the bytes of a file, by the rules of `message`."""
     return _send(given, data_of)
 
 
 def picture(given: argparse.Namespace) -> int:
+    """Post a picture, scaled first to `--bytes` where that is given, by the rules of `message`."""
     return _send(given, picture_of)
 
 

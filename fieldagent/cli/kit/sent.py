@@ -75,5 +75,6 @@ def holders(receipts: list[dict[str, Any]]) -> str:
 
 
 def holder(receipt: dict[str, Any]) -> str:
+    """Return whose receipt it is, for people: an agent that has something is not its person."""
     who = receipt["name"] or receipt["id"]
     return str(who) if receipt["kind"] == "hub" else f"{who}'s agent"

@@ -88,6 +88,7 @@ class Track:
         return self._posted.time + interval * (policy.satellite_factor if costly else 1.0)
 
     def is_moving(self) -> bool:
+        """Return whether it moves, as the speed has said for `policy.steady` seconds."""
         return self._moving
 
     def posted(self) -> None:

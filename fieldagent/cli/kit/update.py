@@ -47,6 +47,7 @@ def update(given: argparse.Namespace) -> int:
 
 
 def take_offer(given: argparse.Namespace) -> int:
+    """Take the program that the hub has offered, in place of this one; for root's unit."""
     return update_offer.take(_order(given), Place(given.state))
 
 
