@@ -36,6 +36,9 @@ class PlanHours:
             raise ValueError
         self.text = text
         self._from, self._to = int(found[1]), int(found[2])
+        if self._from == self._to:
+            # None of the day, or all of it? 0-24 is all.
+            raise ValueError
 
     def has(self, hour: float) -> bool:
         """Return whether an hour, 0 to under 24, is from the first to before the last."""

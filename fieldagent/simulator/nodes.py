@@ -109,10 +109,12 @@ class Nodes:
         raise AssertionError("runs until cancelled")
 
     def unplug(self, socket: Socket) -> None:
-        """Take the line away and cut off its host; the node starts anew when it is plugged in."""
+        """Take line and power away; the node starts anew when it is plugged in."""
         if socket.plugged.is_set():
             socket.plugged = trio.Event()
             socket.unplugged.cancel()
+            # What it had to transmit is gone with its power.
+            socket.node.reboot()
 
     def plug(self, socket: Socket) -> None:
         """Give the line back, under the same name or port."""

@@ -23,6 +23,7 @@ KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
         (KIT.replace("satellite", "smoke"), 'is to be a list of "satellite", "cellular"'),
         (KIT + "sky = 1", "kit 1: sky is to be a table such as"),
         (KIT + 'sky = { hours = ["25-3"] }', "kit 1: sky.hours is to be a list of hours"),
+        (KIT + 'awake = ["8-8"]', "kit 1: awake is to be a list of hours"),
         (KIT + "sky = { lost = 1.5 }", "kit 1: sky.lost is to be a number from 0 to 0.95, not 1.5"),
         (KIT + 'position-every = "soon"', "is to be a time such as 30s, 5m or 2h, not 'soon'"),
         ("days = true\n" + KIT, "days is to be a number of days from 0.02 to 60, not True"),

@@ -348,6 +348,22 @@ async def test_a_node_that_is_unplugged_or_starts_anew_loses_nothing(
         assert ben.messages() == [data(2500)["payload"]]
 
 
+async def test_a_node_that_is_unplugged_has_no_power_either(tmp_path: Path, clock: Any) -> None:
+    async with (
+        on_air(tmp_path) as sky,
+        station(tmp_path, 1, tmp_path / "node-1") as ada,
+    ):
+        await until(lambda: ada.outbox.link.state is LinkState.READY)
+        sky.node(0).busy = True
+        await ada.post(data=data(2500))
+        await trio.sleep(2)
+        sky.nodes.unplug(sky.nodes.sockets[0])
+        sky.node(0).busy = False
+        said = len(sky.log)
+        await trio.sleep(30)
+        assert [line for line in sky.log[said:] if line.startswith("node 1")] == []
+
+
 async def test_who_answered_lately_is_asked_soon_though_the_radio_was_away(
     tmp_path: Path, clock: Any
 ) -> None:
