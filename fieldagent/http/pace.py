@@ -254,14 +254,14 @@ class Visit:
     async def turn(self) -> None:
         """Wait until the account has something left. Raises Problem 429."""
 
-    def asks(self, head: Request) -> None:
+    def note_request(self, head: Request) -> None:
         """Note that what follows is for this request."""
 
-    def let_in(self, head: Request, caller: Any) -> None:
-        """The request was let in; `caller` is None where anybody is."""
+    def note_let_in(self, head: Request, caller: Any) -> None:
+        """Note that the request was let in; `caller` is None where anybody is."""
 
-    def is_refused(self, head: Request, status: int) -> None:
-        """The request was refused by its head."""
+    def note_refused(self, head: Request, status: int) -> None:
+        """Note that the request was refused by its head."""
 
 
 class PacedVisit(Visit):
@@ -305,10 +305,10 @@ class PacedVisit(Visit):
         if self._account is not None:
             await self._account.turn()
 
-    def asks(self, head: Request) -> None:
+    def note_request(self, head: Request) -> None:
         self._account = self._pace.account_of(head)
 
-    def let_in(self, head: Request, caller: Any) -> None:
+    def note_let_in(self, head: Request, caller: Any) -> None:
         if caller is not None:
             self._pace.remember(head)
             self._account = self._pace.account_of(head)
@@ -320,6 +320,6 @@ class PacedVisit(Visit):
             self._door.spend(-self._at_door)
             self._at_door = 0.0
 
-    def is_refused(self, head: Request, status: int) -> None:
+    def note_refused(self, head: Request, status: int) -> None:
         if status == 401:
             self._pace.forget(head)

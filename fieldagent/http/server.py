@@ -349,14 +349,14 @@ class _Connection:
     async def _answer(self, head: Request) -> Response:
         """Who is let in by the head is asked for the body. Raises Problem for one that is not taken
         or does not come."""
-        self._visit.asks(head)
+        self._visit.note_request(head)
         await self._wait_for_turn()
         admission = await self._attempt(self._server.judge, head)
         if isinstance(admission, Response):
-            self._visit.is_refused(head, admission.status)
+            self._visit.note_refused(head, admission.status)
             self._protocol.drop_body()
             return admission
-        self._visit.let_in(head, admission.caller)
+        self._visit.note_let_in(head, admission.caller)
         self._protocol.admit(admission)
         with self._server.bodies.share(self._protocol.announced) as share:
             request = await self._whole_request()
@@ -405,7 +405,7 @@ class _Connection:
     async def _hand_over(self, head: Request, response: Response) -> None:
         """Switch protocols: from here on the connection is the upgrade's, until it returns."""
         assert response.upgrade is not None
-        self._visit.let_in(head, response.upgrade)
+        self._visit.note_let_in(head, response.upgrade)
         self._visit.end()
         said, already = self._protocol.switch(response, date=write_date(int(time.time())))
         await self.peer.write(said)

@@ -71,8 +71,8 @@ class HourlyGate:
         self._next = 0.0
         self.counts = dict.fromkeys(("taken", "refused", *DROPS), 0)
 
-    def refuse_entry(self, came: Published) -> str:
-        """Return why it is not looked at, counted; empty where it is, and counts for the rate."""
+    def admit(self, came: Published) -> str:
+        """Let it in, and count it for the rate; or return why not, which is counted too."""
         if came.retained:
             return self.drop("retained")
         if came.skipped:
@@ -118,7 +118,7 @@ class Commands:
             # This acknowledgement may be lost, too.
             self._handled.append(command.identity)
             return False
-        why = self._gate.refuse_entry(command.came)
+        why = self._gate.admit(command.came)
         if not why:
             try:
                 self._put.send_nowait(command)

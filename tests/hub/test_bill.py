@@ -111,11 +111,11 @@ async def test_a_right_key_pays_for_the_database_on_every_route_that_it_opens(
             visit.begin()
             path = re.sub(r"\{.*?\}", "1", route.pattern)
             asked = head._replace(method=route.method, path=path, body=b"{}")
-            visit.asks(asked)
+            visit.note_request(asked)
             paid.clear()
             admission = await find(asked)
             by_threads = sum(paid)
-            visit.let_in(asked, admission.caller)
+            visit.note_let_in(asked, admission.caller)
             paid.clear()
             with suppress(Problem):
                 await admission.handler(asked)
