@@ -174,7 +174,8 @@ class LinkSession(Generic[Outgoing]):
                     nursery.start_soon(self._tell)
                 nursery.start_soon(self._listen)
                 nursery.start_soon(self._speak)
-                nursery.start_soon(self._judge)
+                # By this task: of ten thousand links each other one is 4 KiB of the hub's.
+                await self._judge()
         except* (Closed, RemoteProtocolError, NotNow, _Silent) as trouble:
             found.append(first_error(trouble))
         self._keepalive.end(trio.current_time(), explained=not _broke_off(found[0]))

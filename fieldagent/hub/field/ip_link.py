@@ -166,10 +166,12 @@ async def _first_of(events: list[trio.Event], longest: float) -> None:
         await event.wait()
         nursery.cancel_scope.cancel()
 
+    own, *others = events
     with waits.move_on_after(longest):
         async with trio.open_nursery() as nursery:
-            for each in events:
+            for each in others:
                 nursery.start_soon(wait_for, each)
+            await wait_for(own)
 
 
 @contextmanager
