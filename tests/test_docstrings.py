@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TypeAlias, TypeGuard
 
 ROOT = Path(__file__).parents[1] / "fieldagent"
 CLAUSES = {"What", "Who", "Whom", "Whose", "Of", "Whether", "Those"} | {
     *("Where", "When", "Why", "How", "Which")
 }
 """These begin a clause that hangs on something unsaid."""
-SHORT = 2
-"""Lines below the first of a function that is read as quickly as what it would say of itself."""
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def hanging(source: str) -> Iterator[str]:
@@ -34,24 +34,50 @@ def test_one_that_does_is_found() -> None:
     assert [*hanging('def _bars():\n    """How well it hears."""')] == []
 
 
-def undescribed(source: str) -> Iterator[str]:
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
-            lines = (node.end_lineno or 0) - node.lineno
-            if lines > SHORT and not ast.get_docstring(node):
-                yield node.name
+def undescribed(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if _is_public_function(node) and not ast.get_docstring(node):
+            yield node.name
 
 
-def test_each_public_function_but_the_short_ones_has_a_docstring() -> None:
-    found = {path: [*undescribed(path.read_text())] for path in ROOT.rglob("*.py")}
+def methods(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, Function]]:
+    for owner in ast.walk(tree):
+        if isinstance(owner, ast.ClassDef):
+            yield from ((owner, each) for each in owner.body if _is_public_function(each))
+
+
+def undescribed_methods(tree: ast.Module, described: Collection[str]) -> Iterator[str]:
+    """One that a Protocol or a base describes under the same name is described there."""
+    for owner, method in methods(tree):
+        if owner.name[0] != "_" and method.name not in described:
+            yield f"{owner.name}.{method.name}"
+
+
+def _is_public_function(node: ast.stmt) -> TypeGuard[Function]:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_"
+
+
+def test_each_public_function_and_method_is_described() -> None:
+    trees = {path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py")}
+    described = {
+        method.name
+        for tree in trees.values()
+        for _, method in methods(tree)
+        if ast.get_docstring(method)
+    }
+    found = {
+        path: [*undescribed(tree), *undescribed_methods(tree, described)]
+        for path, tree in trees.items()
+    }
     assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_one_without_is_found() -> None:
-    body = "    seen = ask()\n    note(seen)\n    return seen\n"
-    said = '    """Return the bars, 0 to 5."""\n'
-    assert [*undescribed(f"def bars():\n{body}")] == ["bars"]
-    assert [*undescribed(f"async def bars(\n    modem,\n):\n{body}")] == ["bars"]
-    assert [*undescribed(f"def bars():\n{said}{body}")] == []
-    assert [*undescribed("def bars():\n    note()\n    return ask()\n")] == []
-    assert [*undescribed(f"def _bars():\n{body}")] == []
+    said = '"""Return the bars, 0 to 5."""'
+    assert [*undescribed(ast.parse("def bars():\n    return ask()"))] == ["bars"]
+    assert [*undescribed(ast.parse("async def bars(\n    modem,\n):\n    return 1"))] == ["bars"]
+    assert [*undescribed(ast.parse(f"def bars():\n    {said}"))] == []
+    assert [*undescribed(ast.parse("def _bars():\n    return ask()"))] == []
+    modem = ast.parse("class Modem:\n    def bars(self):\n        return 5")
+    assert [*undescribed_methods(modem, ())] == ["Modem.bars"]
+    assert [*undescribed_methods(modem, {"bars"})] == []

@@ -213,6 +213,7 @@ class Agent:
         return condition_of(status, self.logbook, journal.clock, self.links())
 
     def links(self) -> dict[str, ChannelLink]:
+        """Return each channel by its name in small letters, as `/api/status` has them."""
         return {name.lower(): outbox.link for name, outbox in self.parts.outboxes.items()}
 
     def healthy(self) -> str | None:
@@ -384,6 +385,7 @@ async def _run_parts(
 
 
 def handover_to(hook: Hook) -> str:
+    """Return how the log and the reasons name the hand-over to a hook."""
     return f"the handover to the {hook.name}"
 
 

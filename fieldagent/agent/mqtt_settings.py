@@ -42,10 +42,12 @@ class MqttSettings(NamedTuple):
 
     @property
     def host(self) -> str:
+        """Return the host of the broker; empty where none is set."""
         return host_of(self.address or "")
 
     @property
     def port(self) -> int:
+        """Return the TCP port of the broker."""
         return port_of(self.address or "")
 
     @property

@@ -47,6 +47,7 @@ def own_address_in(network: Network) -> str | None:
 
 
 def address_of(own: str, port: int) -> str:
+    """Return where phones open the page: a URL, an IPv6 address in brackets."""
     return f"https://[{own}]:{port}/" if ":" in own else f"https://{own}:{port}/"
 
 
@@ -58,6 +59,7 @@ class Files(NamedTuple):
 
 
 def files_of(settings: Settings) -> Files:
+    """Return where the page's certificate and the phones' pass-phrase are kept."""
     folder = settings.state_directory / "page"
     return Files(folder / "certificate.pem", folder / "pass-phrase")
 

@@ -55,6 +55,7 @@ def _update(path: Path) -> UpdateReport | None:
 
 
 def of_offer(path: Path) -> OfferReport | None:
+    """Return what became of the offered update; None where the file is not there or damaged."""
     found = _found(path, number=int, state=str, why=str)
     return None if found is None else OfferReport(*found)
 

@@ -254,6 +254,7 @@ class Hub:
 
     @property
     def sends_synthetic(self) -> bool:
+        """Return whether items of the hub's own are sent."""
         return self.settings.synthetic_item != "off"
 
     @property
@@ -264,6 +265,7 @@ class Hub:
 
     @property
     def keeping(self) -> Keeping:
+        """Return how many seconds items are kept and offered."""
         return Keeping(self.settings.keep_days * 86_400.0, self.settings.item_time_to_live)
 
     def _mailbox(self, device: Device, version: str) -> IpMailbox:

@@ -209,7 +209,7 @@ class Fleet:
                     break
                 if pace.comes_soon(ended):
                     pace.wish = SOON
-            await waits.sleep(self._random.uniform(*SHARE) * pace.longest())
+            await waits.sleep(self._random.uniform(*SHARE) * pace.count_try())
         kit.give_up()
         self.living.discard(kit)
         self.figures.given_up += 1

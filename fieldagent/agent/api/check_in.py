@@ -18,10 +18,12 @@ from fieldagent.package.strict_json import load_document
 
 
 async def begin(parts: Parts, request: Request) -> Standing:
+    """Ask the hub to miss this kit after so many seconds, as the body says. Raises Problem."""
     return await _ask(parts, _within(required_body(request)))
 
 
 async def end(parts: Parts) -> Standing:
+    """Ask the hub to miss this kit no more."""
     return await _ask(parts, None)
 
 

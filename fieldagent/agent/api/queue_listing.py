@@ -56,4 +56,5 @@ def _rows(
 
 
 def in_list(found: Accepted | Known) -> dict[str, Any]:
+    """Return the members of a Package in a list, its text cut; what is damaged says so."""
     return content(found.package, TEXT_MAX) if isinstance(found, Accepted) else DAMAGED

@@ -307,9 +307,11 @@ class LocalApi:
         return json_response({"requestId": id, "hooks": list(hooks)}, 202)
 
     async def neighbours(self, request: Request) -> Response:
+        """Answer with the kits that were heard on the radio."""
         return json_response(neighbour_listing.listing(self._journal, self._parts.station))
 
     async def mesh(self, request: Request) -> Response:
+        """Answer with the people whose own radios are around, none without one of the kit's."""
         people = self._parts.people
         return json_response({"people": [] if people is None else people.around()})
 

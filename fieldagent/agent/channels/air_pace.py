@@ -137,6 +137,7 @@ class AirPace:
         return hastens
 
     def note_transmitted(self, seconds: float) -> None:
+        """Note how many seconds a packet took on the air; the next waits for a turn of its own."""
         self.on_air = max(seconds, self.on_air * 0.8)
         self._turn = AirTurn(crowd=self._turn.crowd)
 

@@ -65,6 +65,7 @@ class AirTime:
             self.note(UNSAVED * self._allowed())
 
     def is_limited(self) -> bool:
+        """Return whether the law of the band limits air-time at all."""
         return self.limit.percent < 100
 
     def spent(self) -> float:

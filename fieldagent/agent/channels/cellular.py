@@ -151,7 +151,8 @@ class LinkPace:
     wish: float | None = None
     """Seconds after which the hub itself wants to be asked again."""
 
-    def longest(self) -> float:
+    def count_try(self) -> float:
+        """Count a try, and return how many seconds the pause before the next lasts at most."""
         self.tries += 1
         if self.wish is not None:
             return min(PAUSE_MAX, max(1.0, self.wish))
@@ -275,7 +276,7 @@ class CellularDriver:
 
     async def _rest(self) -> None:
         """Until the next attempt. An SOS does not wait for long."""
-        longest = self.pace.longest()
+        longest = self.pace.count_try()
         if self.link.state is LinkState.FAULT:
             longest = PAUSE_MAX
         pause = self.random.uniform(*SHARE) * longest

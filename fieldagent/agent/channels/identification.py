@@ -40,9 +40,11 @@ class OwedIdentification:
     due: float = inf
 
     def note_transmitted(self, now: float) -> None:
+        """Note that we sent at `now`: it is due OWED_AFTER seconds later at the latest."""
         self.due = min(self.due, now + OWED_AFTER)
 
     def note_said(self) -> None:
+        """Note that the callsign was sent: nothing is owed."""
         self.due = inf
 
 

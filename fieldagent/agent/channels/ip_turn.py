@@ -36,4 +36,5 @@ class IpTurn:
         self._changed = trio.Event()
 
     async def changed(self) -> None:
+        """Wait until whose turn it is changes."""
         await self._changed.wait()

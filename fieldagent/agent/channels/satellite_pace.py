@@ -51,6 +51,7 @@ class LinkRest:
         self.urgent_until = self.soonest = now + min(seconds, URGENT_WAIT_MAX)
 
     def succeeded(self) -> None:
+        """Note that a session did: whatever rest there was ends."""
         self.failures, self.until, self.urgent_until, self.soonest = 0, -inf, -inf, -inf
 
     def end(self) -> None:

@@ -298,6 +298,7 @@ class Inbox:
         self.news = trio.Event()
 
     def tell_rungs(self) -> None:
+        """Wake who waits for how far an item has come."""
         self.rungs.set()
         self.rungs = trio.Event()
 

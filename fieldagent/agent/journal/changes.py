@@ -25,6 +25,7 @@ class Change(NamedTuple):
 
 
 def newest(journal: Journal) -> int:
+    """Return the number of the last event that was written; they begin at 1."""
     ((number,),) = journal.read("SELECT max(number) FROM event")
     return int(number)
 

@@ -26,5 +26,6 @@ def note(db: sqlite3.Connection, sequence: int, within: int | None, now: float) 
 
 
 def asked(journal: Journal) -> Asked | None:
+    """Return what the hub was last asked for; None where nobody did."""
     rows = journal.read("SELECT sequence, within, at, confirmed, heard FROM check_in")
     return Asked(*rows[0]) if rows else None

@@ -32,6 +32,7 @@ def foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int
 
 
 def mark(db: sqlite3.Connection, sequence: int) -> None:
+    """Mark a Package as one whose time is to be set right once the clock is."""
     db.execute("INSERT INTO undated VALUES (?)", (sequence,))
 
 

@@ -91,6 +91,7 @@ def note(handle: str, **known: object) -> Operation[bool]:
 
 
 def handheld(journal: Journal, handle: str) -> Handheld:
+    """Return what is known of a handheld radio; of an unknown one, its handle alone."""
     rows = journal.read(f"SELECT {_COLUMNS} FROM handheld WHERE handle = ?", handle)
     return Handheld(*rows[0]) if rows else Handheld(handle)
 

@@ -126,6 +126,7 @@ class HighWaterFile:
                 self.sync()
 
     def sync(self) -> None:
+        """Put what was written on disk. Raises OSError."""
         os.fdatasync(self._file)
         self._synced = time.monotonic()
 

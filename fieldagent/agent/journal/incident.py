@@ -183,6 +183,7 @@ def last(journal: Journal) -> Incident | None:
 
 
 def named(journal: Journal, number: int) -> Incident | None:
+    """Return the SOS of that number, open or over; None where there was none."""
     found = _incidents(journal.read(f"{_COLUMNS} WHERE number = ?", number))
     return found[0] if found else None
 

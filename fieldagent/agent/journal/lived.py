@@ -19,6 +19,7 @@ def known(db: sqlite3.Connection) -> Base | None:
 
 
 def keep(db: sqlite3.Connection, base: Base) -> None:
+    """Write down what the time lived is counted from, with its checksum."""
     row = (*base, _crc_of(base))
     db.execute("INSERT OR REPLACE INTO lived VALUES (1, ?, ?, ?, ?, ?, ?)", row)
 

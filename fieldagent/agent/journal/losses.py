@@ -20,6 +20,7 @@ class Loss(NamedTuple):
 
 
 def note(db: sqlite3.Connection, loss: Loss) -> None:
+    """Write down what was lost, for `status` and the page to tell."""
     db.execute("INSERT INTO loss (at, text, packages, payloads) VALUES (?, ?, ?, ?)", loss)
 
 

@@ -76,6 +76,7 @@ def forget_kept(*, before: float) -> Operation[None]:
 
 
 def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
+    """Return whether that station has confirmed this Package."""
     rows = db.execute("SELECT 1 FROM receipt WHERE sequence = ? AND by = ?", (sequence, -station))
     return rows.fetchone() is not None
 

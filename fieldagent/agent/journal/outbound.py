@@ -106,6 +106,7 @@ def _known(rows: Sequence[Sequence[Any]]) -> Known | None:
 
 
 def by_sequence(journal: Journal, sequence: int) -> Known | None:
+    """Return the Package of that id; None where it is unknown or forgotten."""
     return _known(journal.read(f"{_KNOWN} WHERE sequence = ?", sequence))
 
 
@@ -127,6 +128,7 @@ def by_id(journal: Journal, id_: int) -> Known | None:
 
 
 def by_idempotency_key(journal: Journal, key: str) -> Known | None:
+    """Return the Package that was accepted under this key; None where none was."""
     return _known(journal.read(f"{_KNOWN} WHERE idempotency_key = ?", key))
 
 
@@ -147,6 +149,7 @@ def journal_number(journal: Journal) -> int:
 
 
 def next_sequence(journal: Journal) -> int:
+    """Return the id that the next Package gets: none is given twice."""
     ((last,),) = journal.read("SELECT max(seq) FROM sqlite_sequence WHERE name = 'package'")
     return int(last or 0) + 1
 

@@ -31,4 +31,5 @@ def payload_of(journal: Journal, digest: bytes) -> bytes | None:
 
 
 def is_here(journal: Journal, digest: bytes) -> bool:
+    """Return whether the delta of that digest is kept here."""
     return bool(journal.read("SELECT 1 FROM program_delta WHERE digest = ?", digest))

@@ -63,6 +63,7 @@ def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
 
 
 def spent_on(journal: Journal, channel: str, day: BudgetDay) -> Spent:
+    """Return the credits that a channel has spent on that day of the budget."""
     (row,) = journal.read(_SPENT, channel, day.day, day.carried)
     return Spent(*row)
 

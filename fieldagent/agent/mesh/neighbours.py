@@ -56,8 +56,10 @@ class Neighbours:
         return returned
 
     def note_callsign(self, station: int, callsign: str) -> None:
+        """Note the callsign of a station that is known. Raises KeyError for another."""
         self.known[station].callsign = callsign
 
     def in_earshot(self) -> list[int]:
+        """Return the stations that were heard within AWAY_AFTER seconds."""
         now = self._clock()
         return [number for number, each in self.known.items() if now - each.heard_at < AWAY_AFTER]

@@ -91,6 +91,7 @@ class AirTroubles:
             log.warning("%s", in_words(trouble, count, detail))
 
     def is_lately(self, trouble: Trouble) -> bool:
+        """Return whether it was seen within SHOWN_FOR seconds."""
         return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR
 
     def counts(self) -> dict[str, int]:

@@ -30,9 +30,11 @@ class MqttTopics(NamedTuple):
     """Empty, as `config` is, where it is told nothing."""
 
     def package(self, id_: int) -> str:
+        """Return where it is told how a Package stands."""
         return f"{self.base}/package/{id_}"
 
     def result(self, sender: str) -> str:
+        """Return where the sender of a command is answered; where none is named, everybody."""
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
     def filters(self) -> list[str]:

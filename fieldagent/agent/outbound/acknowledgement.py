@@ -40,6 +40,7 @@ class AwaitedAcks:
         self._heard_at = -inf
 
     def expect(self, number: int, pieces: Iterable[Piece]) -> None:
+        """Expect the acknowledgement of a packet, by its number, for what it carries."""
         pieces = list(pieces)
         self._awaited[number] = _Awaited(pieces, {piece.sequence for piece in pieces})
 
@@ -79,6 +80,7 @@ class AwaitedAcks:
         return last > 0
 
     def somebody_listens(self) -> bool:
+        """Return whether anybody has acknowledged within KNOWN_TO_HEAR seconds."""
         return trio.current_time() - self._heard_at < KNOWN_TO_HEAR
 
 

@@ -37,10 +37,12 @@ class Affordable(NamedTuple):
 
     @property
     def goes(self) -> bool:
+        """Return whether a channel is left that it may go by."""
         return self.package.channels is None or bool(self.package.channels)
 
     @property
     def why(self) -> str:
+        """Return why it may not take the others, each by name; empty where it may take all."""
         return "; ".join(f"{channel}: {reason}" for channel, reason in self.withheld.items())
 
 

@@ -168,4 +168,5 @@ class Budget:
         return self.today().since + DAY - now
 
     def today(self) -> BudgetDay:
+        """Return the day of the budget that it is now, in UTC."""
         return day_at(spending.known_day(self._journal), self._clock(), self._journal.clock)

@@ -186,6 +186,7 @@ class ChannelQueue:
         return min(keys, key=self._queue.place, default=None)
 
     def is_urgent(self, sequence: int) -> bool:
+        """Return whether it has the priority of an SOS. Raises KeyError where it does not wait."""
         return -self._queue.place(sequence)[0] >= SOS_PRIORITY
 
     def next_change(self, now: float) -> float:

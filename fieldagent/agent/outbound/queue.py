@@ -64,6 +64,7 @@ class Queue:
         return key in self._entries
 
     def keys(self) -> list[int]:
+        """Return the keys of all that is in the queue, in no order."""
         return list(self._entries)
 
     def place(self, key: int) -> Place:

@@ -171,6 +171,7 @@ class RadioPiggyback:
         return min(soonest, min(waits, default=inf)) - now
 
     def begin_beacon(self) -> None:
+        """Begin a beacon of what is held, if one is due."""
         if self.holdings.due() <= self.clock():
             self.holdings.begin(self.clock())
 

@@ -82,10 +82,12 @@ class AirWord:
 
     @property
     def is_answer(self) -> bool:
+        """Return whether it says that the item is stored."""
         assert isinstance(self.entry.content, Receipt)
         return self.entry.content.rung is Rung.STORED
 
     def go(self, rides: float, due: float) -> None:
+        """Let it ride beside something else from `rides` on, or go alone at `due`."""
         self.rides, self.due = rides, due if self.alone else inf
         self.echoes.clear()
 
@@ -100,6 +102,7 @@ class AirWord:
         return True
 
     def note_echo(self, sender: int) -> None:
+        """Note that another said the same: after ENOUGH of them it rests."""
         self.echoes.add(sender)
         if len(self.echoes) >= ENOUGH:
             self.rest()

@@ -32,6 +32,7 @@ class Holder(NamedTuple):
         return f"{who}: " if who else ""
 
     def in_their_name(self, text: str) -> str:
+        """Return a text with its sender before it, where the hub does not tell who that is."""
         return self.signature + text
 
 

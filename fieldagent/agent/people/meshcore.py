@@ -108,6 +108,7 @@ class OwnTexts:
         return before if before is not None else _Unanswered(self.new_time(), 0, [])
 
     def new_time(self) -> int:
+        """Return the Unix time of a new text: two of one time are taken for one."""
         self._last = max(self._last + 1, int(self._clock()))
         return self._last
 

@@ -138,6 +138,7 @@ class CompanionHost:
         return self.was_acknowledged(codes)
 
     def was_acknowledged(self, codes: list[bytes]) -> bool:
+        """Return whether any copy of a text was, by the codes that the radio gave."""
         return any(code in self._acks for code in codes)
 
     async def greet(self) -> None:

@@ -30,6 +30,7 @@ class Unbelieved:
             del self._heard[next(iter(self._heard))]
 
     def handles(self, now: float) -> list[str]:
+        """Return the radios that were heard within SHOWN_FOR seconds and are not believed."""
         return [handle for handle, at in self._heard.items() if now < at + SHOWN_FOR]
 
 

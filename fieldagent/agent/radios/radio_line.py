@@ -24,6 +24,7 @@ class RadioLine(Protocol):
 
 
 def is_serial(place: str) -> bool:
+    """Return whether a radio is at a serial port; else it is at a TCP address."""
     return not place.startswith(TCP)
 
 

@@ -20,6 +20,7 @@ def _is_answer(said: bytes) -> bool:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
+    """Ask what answers at this line for its model."""
     name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
     return DeviceReport(f"satellite modem, {name}", facts={"model": name})
 

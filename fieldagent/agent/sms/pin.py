@@ -41,6 +41,7 @@ class PinMemory:
         put_file(self.file, self._print())
 
     def note_taken(self) -> None:
+        """Note that the SIM took its PIN: the memory of trying it goes."""
         with suppress(OSError):
             self.file.unlink()
 

@@ -62,4 +62,5 @@ WAYS = (
 
 
 def way_of(port: str) -> SmsWay:
+    """Return who sends SMS for that `sms-port`. Raises StopIteration for none that is allowed."""
     return next(each for each in WAYS if each.form.fullmatch(port))

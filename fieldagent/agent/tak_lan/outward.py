@@ -41,6 +41,7 @@ class LanUser(NamedTuple):
 
 
 def own_unit(name: str) -> TakUnit:
+    """Return the kit's own unit on the map of TAK phones."""
     return TakUnit(f"{PREFIX}KIT-{_plain(name)}", name)
 
 

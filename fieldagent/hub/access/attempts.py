@@ -38,6 +38,7 @@ def blocked(db: Db, source: str, now: float) -> Problem | None:
 
 
 def note_failure(db: Db, source: str, now: float) -> None:
+    """Charge a wrong secret to the address that it came from; time is Unix time."""
     tat, _ = _admit(db, source, BY_ADDRESS, now)
     _store(db, source, tat)
 

@@ -76,6 +76,7 @@ class Caller:
 
     @property
     def may_answer(self) -> bool:
+        """Return whether they may answer an SOS."""
         return self.role in ANSWERING
 
 
@@ -100,6 +101,7 @@ class Purpose(StrEnum):
 
 
 def unauthorized(detail: str) -> Problem:
+    """Return the answer 401, with how to prove who one is (RFC 9110, 11.6.1)."""
     return Problem(401, detail, headers=_CHALLENGE)
 
 
@@ -338,6 +340,7 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
 
 
 def note_calls(db: Db, counted: Counted) -> None:
+    """Write down how far each key has used its rate, as `count_calls` found it."""
     for key, tat in counted.tats.items():
         db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
 

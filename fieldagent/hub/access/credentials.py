@@ -85,6 +85,7 @@ def _add(db: Db, kind: str, name: str, now: float, **columns: Any) -> tuple[int,
 
 
 def listing(db: Db, kind: str, workspace: int) -> list[Row]:
+    """Return the credentials of that kind in a workspace."""
     return _found(db, kind, workspace, "")
 
 

@@ -237,6 +237,7 @@ def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
 
 
 def is_person(db: Db, member: int) -> bool:
+    """Return whether the member is a user; else it is a workspace or a device."""
     return _one(db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member)
 
 
@@ -631,6 +632,7 @@ def secrets_of(db: Db, device: int) -> list[bytes]:
 
 
 def air_key_of(db: Db, device: int) -> bytes | None:
+    """Return the device's satellite-key; None where it has none."""
     rows = db.execute("SELECT air_key FROM device WHERE id = ?", device)
     return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 

@@ -361,6 +361,7 @@ PEOPLE_MAX = 1_000
 
 
 def version(db: Db, workspace: int) -> int:
+    """Return the number of the workspace's directory, higher with each change; 0 before any."""
     rows = db.execute("SELECT directory FROM workspace WHERE id = ?", workspace)
     return int(rows[0][0]) if rows else 0
 

@@ -55,6 +55,7 @@ class Push:
 
     @property
     def kind(self) -> str:
+        """Return message, location, waypoint or data."""
         return kind_of(self.item)
 
     @property

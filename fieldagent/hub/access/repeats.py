@@ -29,6 +29,7 @@ class Repeatable(NamedTuple):
 
 
 def digest_of(asked: str) -> bytes:
+    """Return 16 bytes by which the same request is known again."""
     return hashlib.blake2b(asked.encode("utf-8", "replace"), digest_size=16).digest()
 
 

@@ -38,14 +38,17 @@ def begin(db: Db, member: int, workspace: int, now: float) -> str:
 
 
 def end(db: Db, token: str) -> None:
+    """End the session of that token, if there is one."""
     db.execute("DELETE FROM credential WHERE kind = 'session' AND lookup = ?", secret.lookup(token))
 
 
 def end_all_of(db: Db, member: int) -> None:
+    """End all sessions of a member."""
     db.execute("DELETE FROM credential WHERE kind = 'session' AND member = ?", member)
 
 
 def forget(db: Db, now: float) -> None:
+    """Delete the sessions that have expired; time is Unix time."""
     db.execute("DELETE FROM credential WHERE kind = 'session' AND expires <= ?", now)
 
 
@@ -77,6 +80,7 @@ def workspaces_of(db: Db, member: int) -> list[int]:
 
 
 def token_of(request: Request) -> str | None:
+    """Return the token of the console's cookie; None where the request has none."""
     return cookie_of(request, COOKIE)
 
 

@@ -40,6 +40,7 @@ class Subject:
 
 
 def devices_of(db: Db, subject: Subject) -> list[int]:
+    """Return the numbers of the devices that belong to a subject."""
     return [device for (device,) in db.execute(subject.devices)]
 
 

@@ -38,6 +38,7 @@ class Acts:
         self._judge = authentication.judge(Purpose.ADMINISTER)
 
     def route(self, method: str, pattern: str, handler: Handler) -> Route:
+        """Return a route for administrators; POST and PATCH take BODY_MAX bytes at most."""
         body = BODY_MAX if method in ("POST", "PATCH") else None
         return Route(method, pattern, handler, judge=self._judge, body=body)
 

@@ -171,6 +171,7 @@ class ContactsApi:
         return Response(204)
 
     async def quiet(self, request: Request, caller: Caller) -> Response:
+        """Answer with the workspace's quiet hours."""
         refuse_others(request, ())
         found = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
         return json_response({"quiet": found or NEVER})

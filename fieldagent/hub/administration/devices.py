@@ -181,6 +181,7 @@ class DevicesApi:
         return json_response({**shown, "deadLettersTaken": taken})
 
     async def remove_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Take a device's satellite-key away: what it sends is taken without a tag."""
         refuse_others(request, ())
         await self._set_key(caller, id, None)
         return Response(204)

@@ -97,6 +97,7 @@ class EventStreams:
         self._judge = authentication.judge(Purpose.READ)
 
     def route(self) -> Route:
+        """Return the route of the stream."""
         return Route("GET", "/api/events", self.listen, judge=self._judge)
 
     async def listen(self, request: Request, caller: Caller) -> Response:

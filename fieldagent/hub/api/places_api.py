@@ -166,6 +166,7 @@ class PlacesApi:
         return Response(204)
 
     async def routes_listed(self, request: Request, caller: Caller) -> Response:
+        """Answer with the workspace's routes, those that people walk."""
         refuse_others(request, ())
         found = await self._store.read(lambda db: routes.listing(db, caller.workspace))
         return json_response({"routes": found})

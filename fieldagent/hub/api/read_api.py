@@ -133,6 +133,7 @@ class ReadApi:
         return json_response(found)
 
     async def groups(self, request: Request, caller: Caller) -> Response:
+        """Answer with the workspace's groups and who is in them."""
         refuse_others(request, ())
         found = await self._store.read(lambda db: people.listed(db, caller.workspace))
         return json_response({"groups": found})

@@ -259,6 +259,7 @@ class ReadItem(NamedTuple):
     reached: list[dict[str, Any]]
 
     def as_placed(self) -> Placed:
+        """Return it as a position; it must be a location."""
         assert isinstance(self.item, Location), "positions are asked for by their kind"
         return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
 

@@ -134,6 +134,7 @@ class SosApi:
         return await self._answer(request, id, caller, sos_desk.acknowledge, "note", required=False)
 
     async def take_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Take an SOS over from whoever has it; a note may say why."""
         return await self._answer(request, id, caller, sos_desk.take_over, "note", required=False)
 
     async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002

@@ -299,10 +299,12 @@ def _reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 
 def timeline(db: Db, id_: int) -> list[dict[str, Any]]:
+    """Return what happened to an SOS, oldest first, as the API has it."""
     return [_event(*row) for row in db.execute(_EVENT + "sos = ? ORDER BY sos_event.id", id_)]
 
 
 def event_of(db: Db, number: int) -> dict[str, Any]:
+    """Return one event of the desk as the API has it. Raises ValueError for an unknown number."""
     (row,) = db.execute(_EVENT + "sos_event.id = ?", number)
     return _event(*row)
 

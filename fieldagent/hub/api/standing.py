@@ -27,6 +27,7 @@ STATES = {
 
 
 def is_request_id(text: str) -> bool:
+    """Return whether a text has the form of a request id; whether there is one is not asked."""
     return _ID.fullmatch(text) is not None
 
 

@@ -150,6 +150,7 @@ def hold(
 
 
 def let_go(db: Db, name: str, holder: str) -> None:
+    """Give a bridge up, if this process holds it: another takes it at once."""
     db.execute("UPDATE bridge SET until = 0 WHERE name = ? AND holder = ?", name, holder)
 
 
@@ -160,4 +161,5 @@ def place(db: Db, name: str) -> int:
 
 
 def keep_place(db: Db, name: str, up_to: int) -> None:
+    """Write down how far a bridge has passed items on; a lower number changes nothing."""
     db.execute("UPDATE bridge SET place = ? WHERE name = ? AND place < ?", up_to, name, up_to)

@@ -200,6 +200,7 @@ class Console:
         return Response(204, headers=(self._cookie(token, sessions.LASTS), known))
 
     async def sign_out(self, request: Request) -> Response:
+        """End the session, if the console's own page asks, and take the cookie back."""
         token = sessions.token_of(request)
         if token is not None and sessions.is_same_site(request):
             await self._store.commit(lambda db: sessions.end(db, token))

@@ -34,6 +34,7 @@ class GuestLink:
         self._clock = clock
 
     def route(self) -> Route:
+        """Return the route that opens the console for a guest."""
         return Route("GET", PATH, self.enter)
 
     async def enter(self, request: Request, token: str) -> Response:

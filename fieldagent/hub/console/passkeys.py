@@ -80,6 +80,7 @@ class PasskeyRoutes:
         return json_response({"passkeys": await self._passkeys.listing(caller.member)})
 
     async def ask_new(self, request: Request, caller: Caller) -> Response:
+        """Answer with what a browser makes a passkey from (WebAuthn, 5.4)."""
         _by_the_console(caller)
         return _as_json(await self._passkeys.new_options(caller.member, caller.name))
 

@@ -73,6 +73,7 @@ class PushRoutes:
         return json_response({"id": await self._store.commit(keep)}, 201)
 
     async def unsubscribe(self, request: Request, caller: Caller) -> Response:
+        """Send no more to this browser."""
         endpoint = _members(request, _MEMBERS[:1])["endpoint"]
         await self._store.commit(
             lambda db: contacts.unsubscribe(db, caller.workspace, caller.member, endpoint)

@@ -110,6 +110,7 @@ def told(db: Db, contact: int, now: float) -> list[AlarmLink]:
 
 
 def note_used(db: Db, link: AlarmLink, now: float) -> None:
+    """Write down when a link of an alarm was opened, in Unix time."""
     db.execute("UPDATE alarm_link SET used = ? WHERE id = ?", now, link.id)
 
 

@@ -177,6 +177,7 @@ def remove(db: Db, workspace: int, contact: int, *, now: float, by: str = ADMINI
 
 
 def forget(db: Db, contact: int) -> None:
+    """Delete a contact, with what waits for it."""
     db.execute("DELETE FROM alarm_contact WHERE id = ?", contact)
 
 

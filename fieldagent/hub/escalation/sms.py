@@ -34,6 +34,7 @@ _SHOWN = 200
 
 
 def is_phone(address: str) -> bool:
+    """Return whether it is a telephone number in the form +41791234567."""
     return PHONE.fullmatch(address) is not None
 
 
@@ -101,6 +102,7 @@ async def post(
 
 
 def failed(reason: str, *, untaken: bool = True) -> HandoverResult:
+    """Return a failure; `untaken` says that the service has surely not taken it."""
     return HandoverResult(HandoverOutcome.FAILED, reason, untaken=untaken)
 
 
@@ -141,6 +143,7 @@ def needed(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
 
 
 def unsigned(detail: str) -> Problem:
+    """Return the answer 401 to a call whose signature is missing or wrong."""
     return Problem(401, detail, headers=(("WWW-Authenticate", "Signature"),))
 
 

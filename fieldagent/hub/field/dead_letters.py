@@ -98,6 +98,7 @@ def stays(db: Db, letter: int, device: int, reason: str) -> None:
 
 
 def remove(db: Db, letter: int) -> None:
+    """Delete a dead letter for good."""
     db.execute("DELETE FROM dead_letter WHERE id = ?", letter)
 
 

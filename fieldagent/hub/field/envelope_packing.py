@@ -275,6 +275,7 @@ def identity_of(db: Db, member: int, workspace: int) -> Identity:
 
 
 def journal_of(db: Db, device: int) -> int:
+    """Return the number of the device's journal, 0 where it has not told it."""
     rows = db.execute("SELECT journal FROM device WHERE id = ?", device)
     return int(rows[0][0]) if rows else 0
 

@@ -64,6 +64,7 @@ class Links:
     """Of envelopes: sent and stored by the kit, or received."""
 
     def route(self) -> Route:
+        """Return the route at which kits open their links."""
         return Route("GET", PATH, self._open)
 
     async def _open(self, request: Request) -> Response:

@@ -27,6 +27,7 @@ class FleetApi:
         return [Route("GET", "/api/fleet", self.fleet, judge=self._judge)]
 
     async def fleet(self, request: Request, caller: Caller) -> Response:
+        """Answer with the condition of each kit, and what is unlike the others."""
         refuse_others(request, ())
         return json_response(
             await self._store.read(lambda db: view.view(db, caller.workspace, self._clock()))

@@ -71,6 +71,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
+        """Return why it failed; empty where it did not."""
         return "" if self.failure is None else self.failure.text
 
 

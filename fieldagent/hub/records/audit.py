@@ -32,10 +32,12 @@ class AuditLine(NamedTuple):
 
 
 def note(db: Db, workspace: int | None, actor: str, action: str, detail: str, now: float) -> None:
+    """Write one line of the audit; `workspace` is None for what is of the whole hub."""
     note_all(db, [AuditLine(workspace, actor, action, detail)], now)
 
 
 def note_all(db: Db, lines: Sequence[AuditLine], now: float) -> None:
+    """Write lines of the audit, all with this Unix time."""
     columns = ("at", "workspace", "actor", "action", "detail")
     insert(db, "audit", columns, [(now, *line) for line in lines])
 

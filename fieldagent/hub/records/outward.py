@@ -100,10 +100,12 @@ def taken(db: Db, each: Outward, service: str, now: float) -> None:
 
 
 def again(db: Db, each: Outward, at: float) -> None:
+    """Let it wait until `at`, in Unix time, and be tried again."""
     _settle(db, each, "waiting", at)
 
 
 def given_up(db: Db, each: Outward, why: str, now: float) -> None:
+    """Note that it is tried no more, and why: its item's ladder tells."""
     if _settle(db, each, "failed", now) and not each.text:
         ledger.note_rung(db, each.item, THE_HUB, Rung.NOBODY, why, now)
 

@@ -19,6 +19,7 @@ RECEIPT = ("device", "sequence", "member", "at", "urgent", "state", "digest")
 
 
 def announce_mail(db: Db, device: int) -> None:
+    """Wake who sends to a device over its IP link, once this is committed."""
     db.announce(mail_topic(device))
 
 
@@ -127,6 +128,7 @@ def _cut(text: str, letters: int, size: int) -> str:
 
 
 def announce_answer(db: Db, device: int) -> None:
+    """Wake who sends to a device over IP and by satellite, once this is committed."""
     announce_mail(db, device)
     db.announce("satellite")
 

@@ -91,6 +91,7 @@ def note_confirmed(db: Db, among: str, devices: Sequence[Any], now: float) -> No
 
 
 def stop(db: Db, device: int) -> None:
+    """Ring a device no more."""
     db.execute("DELETE FROM ring_alert WHERE device = ?", device)
 
 
@@ -101,6 +102,7 @@ _DUE = (
 
 
 def is_due(db: Db, now: float) -> bool:
+    """Return whether any device is to be rung by now."""
     return bool(db.execute(f"SELECT 1{_DUE} LIMIT 1", now, now))
 
 

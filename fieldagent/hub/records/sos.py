@@ -330,8 +330,10 @@ def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
 
 
 def set_asked(db: Db, sos: int, member: int) -> None:
+    """Note that a member asks to take an SOS over."""
     db.execute("UPDATE sos SET asked = ? WHERE id = ?", member, sos)
 
 
 def set_closed(db: Db, sos: int, now: float) -> None:
+    """Close an SOS at that Unix time; a request to take it over ends."""
     db.execute("UPDATE sos SET state = 'closed', asked = NULL, closed = ? WHERE id = ?", now, sos)

@@ -168,6 +168,7 @@ def _make(db: Db, behind: Sequence[_Coming], now: float, until: float | None = N
 
 
 def catch_up_wholly(db: Db, device: int, now: float) -> None:
+    """Give a device all that the workspace's log has for it, however much that is."""
     while catch_up(db, [(device, now)])[0]:
         pass
 

@@ -91,6 +91,7 @@ def _without_secret(path: str) -> str:
 
 
 def to_log(line: dict[str, Any]) -> None:
+    """Write a line of the access log as name=value pairs."""
     log.info("%s", " ".join(f"{name}={_shown(value)}" for name, value in line.items()))
 
 

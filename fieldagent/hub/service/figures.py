@@ -65,6 +65,7 @@ class Figures:
         """Bridges that are at their servers."""
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
+        """Add to a counter of `/metrics`, by its name and labels."""
         self._counts[name][tuple(labels.items())] += by
 
     def measure(self, name: str, seconds: float, **labels: str) -> None:

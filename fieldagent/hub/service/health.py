@@ -79,6 +79,7 @@ class Health:
         return json_response({"status": "UP"})
 
     async def readiness(self, request: Request) -> Response:
+        """Answer 200 where the database takes writes, else 503 with why."""
         trouble = await self._trouble()
         if trouble is None:
             return json_response({"status": "UP"})

@@ -95,6 +95,7 @@ class SyntheticItems:
     port: int = 0
 
     def age(self) -> float:
+        """Return the seconds since the last one came through."""
         return time.monotonic() - self.since
 
     async def run(self) -> None:

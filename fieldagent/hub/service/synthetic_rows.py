@@ -40,6 +40,7 @@ class Own(NamedTuple):
 
     @property
     def token(self) -> str:
+        """Return the token of the hub's own user."""
         return self._proof("token")
 
     def _proof(self, what: str) -> str:

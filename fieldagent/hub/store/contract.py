@@ -255,4 +255,5 @@ class Topics:
                 event.set()
 
     def announce_all(self) -> None:
+        """Wake all who wait: what was announced may have been missed."""
         self.announce(set(self._events))

@@ -7,6 +7,7 @@ from fieldagent.store.group import StoreUnavailable
 
 
 def is_postgres(database: str) -> bool:
+    """Return whether the setting names a PostgreSQL; else it is the path of a file."""
     return database.startswith(("postgresql://", "postgres://"))
 
 

@@ -175,6 +175,7 @@ class Connections:
             connection.close()
 
     def cut_overdue(self) -> None:
+        """Cut those off whose statement takes longer than it may."""
         now = time.monotonic()
         for connection, (_, due) in list(self._used.items()):
             if due <= now:
@@ -186,6 +187,7 @@ class Connections:
         self.cut_all()
 
     def cut_all(self) -> None:
+        """Cut all off, in use or idle."""
         for connection in list(self._used):
             _cut(connection)
         self.forget_idle()

@@ -37,6 +37,7 @@ class WriteProof:
         return self.full or time.monotonic() - self.written > FRESH
 
     def note_write(self, *, needed_room: bool = False) -> None:
+        """Note that something was committed; `needed_room`, that it took new pages."""
         self.written = time.monotonic()
         if needed_room:
             self.full = False

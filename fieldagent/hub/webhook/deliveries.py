@@ -94,6 +94,7 @@ where a webhook was down for days, is not looked at."""
 
 
 def look(db: Db) -> list[Lane]:
+    """Return the oldest delivery that waits of each sender and webhook, those of an SOS first."""
     return [Lane(*row) for row in db.execute(_FIRST)]
 
 

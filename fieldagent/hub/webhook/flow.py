@@ -58,6 +58,7 @@ class Flow:
 
     @property
     def down(self) -> bool:
+        """Return whether its receiver is taken for away."""
         return self.failures >= FAILURES
 
     def handed(self) -> bool:
@@ -79,6 +80,7 @@ class Flows:
     of: dict[int, Flow] = field(default_factory=dict)
 
     def to(self, webhook: int) -> Flow:
+        """Return the flow to a webhook, a new one where there was none."""
         return self.of.setdefault(webhook, Flow())
 
     def choose(

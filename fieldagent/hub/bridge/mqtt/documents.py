@@ -60,6 +60,7 @@ def is_shared(item: KitItem, shares: Collection[str]) -> bool:
 
 
 def event_type(item: KitItem) -> str:
+    """Return the type of the event in Home Assistant that an item fires."""
     return "sos" if item.sos else item.kind
 
 

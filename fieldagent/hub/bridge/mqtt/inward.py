@@ -87,10 +87,12 @@ class CameAs(NamedTuple):
 
     @property
     def prefix(self) -> str:
+        """Return how the keys begin that a packet of this number gives its commands."""
         return f"own {self.number} "
 
     @property
     def own_key(self) -> str:
+        """Return the key of a command that names none."""
         return f"{self.prefix}{self.chance}"
 
 

@@ -45,6 +45,7 @@ def happened(db: Db) -> int:
 
 
 def keep_happened(db: Db, up_to: int) -> None:
+    """Write down how far events have been published; a lower number changes nothing."""
     db.execute("UPDATE bridge SET happened = ? WHERE name = ? AND happened < ?", up_to, NAME, up_to)
 
 
@@ -111,6 +112,7 @@ def news_of_ways(db: Db, now: float) -> list[ItemWay]:
 
 
 def note_way(db: Db, way: ItemWay) -> None:
+    """Write down which steps of an item the broker has been told."""
     db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", way.stored, way.item)
 
 
@@ -246,5 +248,6 @@ def user_of(db: Db, workspace: int, kit: int) -> int | None:
 
 
 def forget(db: Db, now: float) -> None:
+    """Delete what has been published and asked long enough ago; time is Unix time."""
     db.execute("DELETE FROM mqtt_item WHERE at <= ?", now - DAY)
     db.execute("DELETE FROM mqtt_command WHERE at <= ?", now - REMEMBERED)

@@ -38,6 +38,7 @@ class HubTopics(NamedTuple):
 
     @property
     def online(self) -> str:
+        """Return where the will tells whether the hub is there."""
         return f"{self.base}/online"
 
     @property
@@ -46,18 +47,23 @@ class HubTopics(NamedTuple):
 
     @property
     def birth(self) -> str:
+        """Return where Home Assistant tells that it has started; empty without discovery."""
         return f"{self.discovery}/status" if self.discovery else ""
 
     def kit(self, kit: int, what: str) -> str:
+        """Return where something of one kit stands, such as its position."""
         return f"{self.base}/kit/{kit}/{what}"
 
     def device_of(self, kit: int) -> str:
+        """Return by which id Home Assistant knows a kit."""
         return f"{self.device}-{kit}"
 
     def config(self, device: str) -> str:
+        """Return where a device is described to Home Assistant."""
         return f"{self.discovery}/device/{device}/config"
 
     def result(self, sender: str) -> str:
+        """Return where the sender of a command is answered; where none is named, everybody."""
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
     def reached(self, kit: int | None, request_id: str) -> str:
@@ -78,4 +84,5 @@ class HubTopics(NamedTuple):
 
 
 def topics_of(prefix: str, name: str, discovery: str) -> HubTopics:
+    """Return the topics of a hub of that name; an empty `discovery` is none of Home Assistant's."""
     return HubTopics(f"{prefix}/{name}", f"fieldagent-{name}", discovery)

@@ -30,6 +30,7 @@ WAYS = {
 
 
 def unit_of(identity: str, user: KitUser) -> TakUnit:
+    """Return the unit of a kit's user on the map; its uid stays as long as the user does."""
     return TakUnit(f"{identity}-{user.member}", user.name)
 
 

@@ -48,6 +48,7 @@ class Issued(NamedTuple):
 
     @property
     def serial(self) -> str:
+        """Return the serial number of the certificate, in hex."""
         return f"{self.certificate.serial_number:x}"
 
 

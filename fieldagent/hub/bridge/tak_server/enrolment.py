@@ -101,9 +101,11 @@ class Enrolment:
         return Invited(holder, token)
 
     async def config(self, request: Request, caller: Invited) -> Response:
+        """Answer with the names that a client's certificate request is to have."""
         return Response(200, CONFIG.encode(), "application/xml")
 
     async def profile(self, request: Request, caller: Invited) -> Response:
+        """Answer that there is none: a client asks for one once it is enrolled."""
         return Response(204)
 
     async def sign(self, request: Request, caller: Invited) -> Response:

@@ -246,6 +246,7 @@ class Exchange:
 
 
 def pong(now: float) -> bytes:
+    """Return the answer to a ping of a TAK client, as bytes for its line."""
     return cot.encode(tak.pong(datetime.fromtimestamp(now, UTC)))
 
 
