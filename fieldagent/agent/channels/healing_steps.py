@@ -203,9 +203,13 @@ def _authorize(switch: str, value: str) -> None:
         file.write(value.encode())
 
 
-_OFF_AND_ON = {"gpio": _sleep, "rockblock": _power_rockblock, "usb": _cut_usb}
+_OFF_AND_ON: dict[str, Callable[[str], None]] = {
+    "gpio": _sleep,
+    "rockblock": _power_rockblock,
+    "usb": _cut_usb,
+}
 """The steps that switch something off."""
-_ON_AGAIN = {
+_ON_AGAIN: dict[str, Callable[[str], None]] = {
     # From the start: of a line nobody knows where its step was, and both have their order.
     "gpio": _sleep,
     "rockblock": _power_rockblock,
