@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from errno import ENOSPC
@@ -27,13 +28,19 @@ def main() -> int:
     if sys.stdin is None:
         # Closed: nobody says anything.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    asked: list[int] = []
     try:
-        code = _carry_out(sys.argv[1:])
+        code = _carry_out(sys.argv[1:], asked)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        return 130
+        return _interrupted(asked)
+    except BaseExceptionGroup as group:
+        # As trio's nurseries raise it.
+        if group.split(KeyboardInterrupt)[1] is not None:
+            raise
+        return _interrupted(asked)
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain at exit either.
         sys.stdout = None
@@ -48,9 +55,36 @@ def main() -> int:
         return IO_FAILED
 
 
-def _carry_out(words: Sequence[str]) -> int:
+def _interrupted(asked: Sequence[int]) -> int:
+    for number in asked:
+        # Whoever asked is told how it ended as if nothing had been cleared up before.
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    return 130
+
+
+def _end_as_by_ctrl_c(asked: list[int]) -> None:
+    """Let SIGTERM, and SIGHUP where a terminal is closed, interrupt a command, so that it removes
+    the folders it made and ends what it began. `asked` is told which came."""
+
+    def interrupt(number: int, frame: object) -> None:
+        asked.append(number)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # Begun in the background by a shell.
+            raise KeyboardInterrupt
+        # By the handler of whoever runs now: trio lets its tasks come to an end.
+        signal.raise_signal(signal.SIGINT)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # `nohup` has it ignored, and is to be heeded.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, interrupt)
+
+
+def _carry_out(words: Sequence[str], asked: list[int]) -> int:
     given = plain_run(words)
     if given is None:
+        _end_as_by_ctrl_c(asked)
         from fieldagent.cli.arguments import dispatch
 
         return dispatch(words)

@@ -34,6 +34,9 @@ RECEIVE_MAX = 16_384
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two tries to reach the broker, and up to half as many more by chance; the last
 for ever."""
+SOON, OFTEN = 300.0, 3
+"""Seconds that a session has lasted at most, and how many one after the other, that say something:
+the longest wait of another of our kind, who ends ours each time they come back, is shorter."""
 STEADY = 60.0
 """Seconds that a session must have lasted for the waits to begin anew."""
 
@@ -51,11 +54,42 @@ REFUSALS: dict[int, str] = {
 class BrokerLost(Exception):
     """There is no session; the text says why and, of a `fault`, what to do."""
 
-    def __init__(self, reason: str, *, fault: bool = False) -> None:
+    def __init__(self, reason: str, *, fault: bool = False, closed: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.closed = closed
+        """The broker ended a session that it had accepted."""
         self.fault = fault
         """It stays so until somebody mends it."""
+
+
+class ShortSessions:
+    """Counts sessions that the broker ended soon, one after the other. MQTT 3.1.1 gives no reason
+    to whom another takes the place of, who says the same name."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self._count = 0
+
+    @property
+    def often(self) -> bool:
+        """Return whether there were so many that it is no accident."""
+        return self._count >= OFTEN
+
+    def forget(self) -> None:
+        """One lasts."""
+        self._count = 0
+
+    def judge(self, lost: BrokerLost, lasted: float) -> BrokerLost:
+        """Return what to tell of a session that lasted so many seconds."""
+        self._count = self._count + 1 if lost.closed and lasted < SOON else 0
+        if not self.often:
+            return lost
+        return BrokerLost(
+            f"the broker ends each session soon: another may be there as {self._client}, and needs"
+            " an mqtt-name of its own; or its access rules refuse something: its log says which",
+            fault=True,
+        )
 
 
 class MqttClient(NamedTuple):
@@ -120,6 +154,7 @@ class MqttSession:
         """By the number of what is not acknowledged."""
         self._refused: set[int] = set()
         self._last_number = 0
+        self._accepted = False
         self._lost: BrokerLost | None = None
         self._ended = trio.Event()
 
@@ -133,6 +168,7 @@ class MqttSession:
                 raise BrokerLost("what answers there is no MQTT broker", fault=True)
             if answer.code != ConnectCode.ACCEPTED:
                 raise _refusal(answer.code, self._client)
+            self._accepted = True
             return
         text = f"the broker does not answer within {ANSWER_MAX:g} s"
         raise BrokerLost(text)
@@ -253,7 +289,8 @@ class MqttSession:
                 self._lose(lost)
                 raise
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                lost = BrokerLost("the connection to the broker broke off")
+                text = "the connection to the broker broke off"
+                lost = BrokerLost(text, closed=self._accepted)
             self._lose(lost)
             raise lost
 
@@ -265,9 +302,9 @@ class MqttSession:
                 data = await self._stream.receive_some(RECEIVE_MAX)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 text = "the connection to the broker broke off"
-                raise BrokerLost(text) from error
+                raise BrokerLost(text, closed=self._accepted) from error
             if not data:
-                raise BrokerLost("the broker closed the connection")
+                raise BrokerLost("the broker closed the connection", closed=self._accepted)
             try:
                 found += self._reader.receive_data(data)
             except RemoteProtocolError as error:

@@ -13,17 +13,21 @@ Asks = trio.MemoryReceiveChannel[signal.Signals]
 """The signals, one after the other."""
 
 RACE = "ignored due to race condition"
-STOPS = (signal.SIGTERM, signal.SIGINT)
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The last comes where a terminal is closed."""
 
 
-def run_heeding(program: Callable[[Asks], Awaitable[None]], *more: signal.Signals) -> None:
-    """Run it under trio, and hand it what asks it to stop, and `more`.
+def run_heeding(program: Callable[[Asks], Awaitable[None]]) -> None:
+    """Run it under trio, and hand it what asks it to stop. To a program that has another use for
+    one of those it is handed as well.
 
     Once it ends they are left alone, until the process is gone: it is under way already, in good
     order, and its exit code tells how it went. `trio.open_signal_receiver` raises again what nobody
     has taken, and that breaks off the end.
     """
-    trio.run(_heed, program, (*STOPS, *more))
+    # `nohup` has SIGHUP ignored, and is to be heeded.
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    trio.run(_heed, program, STOPS[:-1] if nohup else STOPS)
 
 
 async def _heed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import MODULE, Running, administer, agent, hub
+from tests.processes import MODULE, PATIENCE, Running, administer, agent, hub, until
 
 ASKS = (signal.SIGTERM, signal.SIGINT)
 ASKED_MAX = 10_000
@@ -45,3 +46,60 @@ def test_asked_again_and_again_it_ends_well(
                 break
         assert running.wait() == 0, running.lines
     assert "Traceback" not in "\n".join(running.lines)
+
+
+PLAN = """
+name = "Two months"
+days = 60
+[[kit]]
+name = "hut"
+bearers = ["cellular"]
+position-every = "1m"
+"""
+MAKERS = {
+    "drill": ["drill", "{home}/plan.toml"],
+    "demo": ["demo", "--port", "0"],
+    "a team": ["demo", "--port", "0", "--team", "2"],
+    "a modem": ["simulate", "satellite"],
+    "a node": ["simulate", "node"],
+}
+"""Commands that make a folder."""
+
+
+@pytest.mark.parametrize("ask", [*ASKS, signal.SIGHUP], ids=lambda ask: ask.name)
+@pytest.mark.parametrize("words", MAKERS.values(), ids=MAKERS.keys())
+def test_whatever_ends_it_its_folder_is_removed(
+    tmp_path: Path, words: list[str], ask: signal.Signals
+) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN)
+    made = tmp_path / "made"
+    made.mkdir()
+    command = [*MODULE, *(word.format(home=tmp_path) for word in words)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(made)},
+    ) as process:
+        try:
+            until(lambda: folders_of(process.pid, made))
+            folders = folders_of(process.pid, made)
+            process.send_signal(ask)
+            process.wait(PATIENCE)
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+    assert not [each for each in folders if each.exists()]
+
+
+def folders_of(pid: int, made: Path) -> set[Path]:
+    """Those with something in them; a drill's are in memory."""
+    found = {each.parent for each in made.glob("fieldagent-*/*")}
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            parts = file.readlink().parts
+            if parts[:3] == ("/", "dev", "shm") and parts[3].startswith("fieldagent-drill-"):
+                found.add(Path(*parts[:4]))
+    return found

@@ -152,6 +152,7 @@ COMMANDS: Mapping[str, str] = {
     "hub webhook list": HUB,
     "hub webhook test": f"1 {HUB}",
     "hub webhook enable": f"1 {HUB}",
+    "hub webhook secret": f"1 {HUB}",
     "hub webhook remove": f"1 {HUB}",
     "hub webhook dead": HUB,
     "hub webhook replay": f"x {HUB}",

@@ -386,6 +386,7 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
             ("DELETE", f"/api/tokens/{token}", None),
             ("DELETE", f"/api/webhooks/{hook['id']}", None),
             ("POST", f"/api/webhooks/{hook['id']}/enable", None),
+            ("POST", f"/api/webhooks/{hook['id']}/secret", None),
             ("POST", f"/api/webhooks/{hook['id']}/test", None),
             *(("DELETE", f"/api/dead-letters/{id_}", None) for id_ in letters.values()),
         ]
@@ -478,6 +479,23 @@ async def test_a_chain_that_is_tried_is_one_call_however_many_are_told(store: St
         assert len(reasons) == 3 and all(reason for (reason,) in reasons)
         hub.alps.now += 3600
         assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
+
+
+async def test_a_webhook_gets_another_secret_which_is_shown_once(store: Store) -> None:
+    async with office(store) as hub:
+        body = {"url": "https://example.org/", "untried": True}
+        made = await hub.done("POST", "/api/webhooks", body)
+        path = f"/api/webhooks/{made['id']}/secret"
+        renewed = await hub.done("POST", path)
+        assert renewed["id"] == made["id"] and renewed["secret"] != made["secret"]
+        stored = "SELECT secrets FROM webhook"
+        assert await hub.alps.rows(stored) == [(f"{renewed['secret']} {made['secret']}",)]
+        given = {"secret": made["secret"], "only": True}
+        assert await hub.done("POST", path, given) == made
+        assert await hub.alps.rows(stored) == [(made["secret"],)]
+        status, told = await hub.refused("POST", path, {"secret": "x"})
+        assert (status, '"/secret"' in told) == (422, True)
+        assert (await hub.refused("POST", path, None, "cleo"))[0] == 403
 
 
 async def test_webhooks_are_tried_before_they_are_added(store: Store) -> None:

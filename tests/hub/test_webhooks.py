@@ -172,6 +172,34 @@ async def test_both_secrets_sign_while_one_is_replaced(store: Store) -> None:
         assert len(there.got[0].headers["webhook-signature"].split()) == 2
 
 
+@pytest.mark.parametrize("only", [False, True])
+async def test_what_waits_is_signed_with_a_secret_that_came_since(store: Store, only: bool) -> None:
+    """And with the one before, so that the receiver may change when it suits."""
+    async with posting(store) as (alps, there):
+        there.answers = [Response(503)]
+        await alps.sends(1, Entry(1, Message("waits"), int(START)))
+        await turn(alps)
+        sign = webhook_directory.sign_with
+        await store.commit(lambda db: sign(db, 1, 1, (OTHER,), only=only, now=alps.now))
+        alps.now += 3600
+        await turn(alps)
+        first, second = there.got
+        assert takes(first, SECRET) and not takes(first, OTHER)
+        assert takes(second, OTHER) and takes(second, SECRET) != only
+        assert first.headers["webhook-id"] == second.headers["webhook-id"]
+        for secret in (SECRET, OTHER, OTHER):
+            await store.commit(lambda db: sign(db, 1, 1, (secret,), now=alps.now))  # noqa: B023
+        assert await alps.rows("SELECT secrets FROM webhook") == [(OTHER,)]
+
+
+def takes(request: Request, secret: str) -> bool:
+    """Whether who knows this secret takes it for the hub's."""
+    id_, moment = (request.headers[f"webhook-{each}"] for each in ("id", "timestamp"))
+    at = datetime.fromtimestamp(int(moment), UTC)
+    signed = Verifier(secret).sign(id_, at, request.body.decode())
+    return signed in request.headers["webhook-signature"].split()
+
+
 async def test_each_of_several_webhooks_gets_it(store: Store) -> None:
     async with posting(store) as (alps, there), receiver() as other:
         await store.commit(

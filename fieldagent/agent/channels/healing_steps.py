@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import serial
@@ -40,6 +41,9 @@ class Healer:
     ) -> None:
         self._healing, self._link, self._clock = healing, link, clock
         self._file = folder / f"healing-{healing.channel}.json"
+        self._off = folder / f"healing-{healing.channel}-off"
+        """Names what a step has switched off, from before it is until it is on again."""
+        self._started = False
         self._ladder = HealingLadder(
             healing.steps, _kept(self._file), healing.silent, healing.pause
         )
@@ -51,6 +55,9 @@ class Healer:
     async def attend_since(self, away_since: float | None) -> bool:
         """The same of a modem that has been silent since then, by trio's clock; None while it is
         not."""
+        if not self._started:
+            self._started = True
+            await self._switch_on_again()
         ladder, now = self._ladder, self._clock()
         asked = self._link.heal_now
         step = ladder.look(away_since, trio.current_time(), now, asked=asked)
@@ -67,6 +74,7 @@ class Healer:
         self._link.facts["healing"] = f"{place}, {step}; {count}"
         self._link.facts["healingSteps"] = int(self._link.facts.get("healingSteps", 0)) + 1
         try:
+            await self._switch_on_again()
             await self._take(step)
         except (OSError, ValueError, serial.SerialException) as error:
             log.error("%s could not be done: %s", step, _why(error))
@@ -78,14 +86,43 @@ class Healer:
             assert self._healing.command is not None
             await run_command(f"{self._healing.channel}-recovery-command", self._healing.command)
             return
-        steps = {
-            "dtr": _drop_dtr,
-            "gpio": _sleep,
-            "rockblock": _power_rockblock,
-            "usb": _cut_usb,
-        }
-        taken = steps[step.kind]
-        await trio.to_thread.run_sync(taken, self._healing.port, step.where)
+        if step.kind == "dtr":
+            await trio.to_thread.run_sync(_drop_dtr, self._healing.port)
+            return
+        where = step.where
+        if step.kind == "usb":
+            # By its place in /sys: while it is off its port names it no more.
+            where = str(usb_switch(self._healing.port, where).resolve())
+        try:
+            put_file(self._off, f"{step.kind} {where}".encode())
+        except OSError as error:
+            log.info("%s cannot be written: %s", self._off, error.strerror)
+        try:
+            await trio.to_thread.run_sync(_OFF_AND_ON[step.kind], where)
+        except (FileNotFoundError, PermissionError):
+            # Nothing was switched off.
+            self._off.unlink(missing_ok=True)
+            raise
+        self._off.unlink(missing_ok=True)
+
+    async def _switch_on_again(self) -> None:
+        """Switch on what a step had switched off that did not come to its end: this process was
+        killed meanwhile, or the device could not be written to."""
+        try:
+            kind, _, where = self._off.read_text().partition(" ")
+        except (OSError, UnicodeDecodeError):
+            return
+        log.warning("%s %s may be off still, by a step that did not end", kind, where)
+        on = _ON_AGAIN.get(kind)
+        try:
+            if on is not None:
+                await trio.to_thread.run_sync(on, where)
+        except FileNotFoundError:
+            log.info("%s %s is not there any more", kind, where)
+        except (OSError, ValueError) as error:
+            log.error("%s %s could not be switched on again: %s", kind, where, _why(error))
+            return
+        self._off.unlink(missing_ok=True)
 
     def _keep(self) -> None:
         try:
@@ -103,7 +140,7 @@ def _kept(file: Path) -> list[float]:
 # Each blocks for some seconds, in a thread, and raises OSError.
 
 
-def _drop_dtr(port: str, _: str) -> None:
+def _drop_dtr(port: str) -> None:
     line = serial.Serial(port, timeout=0, exclusive=True)
     try:
         line.dtr = False
@@ -113,7 +150,7 @@ def _drop_dtr(port: str, _: str) -> None:
         line.close()
 
 
-def _sleep(_: str, where: str) -> None:
+def _sleep(where: str) -> None:
     line = GpioLine(where)
     try:
         time.sleep(SLEEP_LOW)
@@ -122,7 +159,7 @@ def _sleep(_: str, where: str) -> None:
         line.close()
 
 
-def _power_rockblock(_: str, where: str) -> None:
+def _power_rockblock(where: str) -> None:
     """Switch a RockBLOCK 9704 off and on by I_EN. Its module may be damaged where I_EN turns round
     before I_BTD has followed: then the line is held low as long as the agent runs, and that is
     told. (Ground Control, RockBLOCK 9704, power sequence)"""
@@ -150,15 +187,34 @@ def _await_level(follows: GpioInput, *, high: bool) -> None:
         time.sleep(0.02)
 
 
-def _cut_usb(port: str, where: str) -> None:
+def _cut_usb(switch: str) -> None:
     """Take the device off its bus and put it back: what it is powered by is off meanwhile only
     where the hub switches its ports."""
-    switch = usb_switch(port, where)
-    switch.write_text("0")
+    _authorize(switch, "0")
     try:
         time.sleep(SLEEP_LOW)
     finally:
-        switch.write_text("1")
+        _authorize(switch, "1")
+
+
+def _authorize(switch: str, value: str) -> None:
+    # Never made: in /sys nothing can be, and elsewhere it would be no switch.
+    with Path(switch).open("r+b", buffering=0) as file:
+        file.write(value.encode())
+
+
+_OFF_AND_ON: dict[str, Callable[[str], None]] = {
+    "gpio": _sleep,
+    "rockblock": _power_rockblock,
+    "usb": _cut_usb,
+}
+"""The steps that switch something off."""
+_ON_AGAIN: dict[str, Callable[[str], None]] = {
+    # From the start: of a line nobody knows where its step was, and both have their order.
+    "gpio": _sleep,
+    "rockblock": _power_rockblock,
+    "usb": partial(_authorize, value="1"),
+}
 
 
 def usb_switch(port: str, where: str) -> Path:

@@ -16,13 +16,18 @@ from fieldagent.mqtt.session import BrokerLost, MqttClient, MqttSession
 from fieldagent.wire.mqtt import Will
 
 
+def client_id(settings: MqttSettings) -> str:
+    """Return by which the broker knows this kit."""
+    return f"fieldagent-{settings.name}"
+
+
 @asynccontextmanager
 async def connected(
     settings: MqttSettings, will: Will | None = None, *, suffix: str = ""
 ) -> AsyncIterator[MqttSession]:
     """`suffix` tells this session from the agent's own. Raises BrokerLost."""
     client = MqttClient(
-        f"fieldagent-{settings.name}{suffix}",
+        f"{client_id(settings)}{suffix}",
         "this kit",
         "mqtt-password",
         settings.user,

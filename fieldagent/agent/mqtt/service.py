@@ -20,13 +20,20 @@ from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mqtt import documents
-from fieldagent.agent.mqtt.connecting import connected
+from fieldagent.agent.mqtt.connecting import client_id, connected
 from fieldagent.agent.mqtt.door import Door
 from fieldagent.agent.mqtt.reporter import Reporter
 from fieldagent.agent.mqtt.topics import topics_of
 from fieldagent.agent.mqtt_settings import MqttSettings
 from fieldagent.mqtt.commands import Commands, MqttCommand
-from fieldagent.mqtt.session import STEADY, BrokerLost, MqttSession, wait_before
+from fieldagent.mqtt.session import (
+    SOON,
+    STEADY,
+    BrokerLost,
+    MqttSession,
+    ShortSessions,
+    wait_before,
+)
 from fieldagent.system import waits
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.supervisor import Note
@@ -76,6 +83,8 @@ class MqttService:
         self._topics = topics_of(*settings.place)
         self._reporter = Reporter(journal, self._topics, settings.name, door.purse)
         self._commands = Commands(door.gate, self._carry_out, self._topics.result)
+        self._short = ShortSessions(client_id(settings))
+        self._told = ""
         self.link = ChannelLink()
 
     async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
@@ -86,7 +95,7 @@ class MqttService:
             try:
                 await self._work(status, note_fault)
             except* BrokerLost as lost:
-                self._tell_lost(first_error(lost))
+                self._tell_lost(first_error(lost), trio.current_time() - began)
             finally:
                 self._publisher.session = None
             if trio.current_time() - began >= STEADY:
@@ -94,12 +103,26 @@ class MqttService:
             await waits.sleep(wait_before(tries))
             tries += 1
 
-    def _tell_lost(self, error: BaseException) -> None:
+    def _tell_lost(self, error: BaseException, lasted: float) -> None:
         assert isinstance(error, BrokerLost)
-        state = LinkState.FAULT if error.fault else LinkState.NO_SERVICE
-        if (self.link.state, self.link.reason) != (state, error.reason):
-            log.warning("MQTT: %s", error.reason)
-        self.link.state, self.link.reason = state, error.reason
+        lost = self._short.judge(error, lasted)
+        if self._told != lost.reason:
+            log.warning("MQTT: %s", lost.reason)
+        self._told = self.link.reason = lost.reason
+        self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
+
+    def _tell_ready(self) -> None:
+        """A session that the broker will end soon, as those before it, is no news."""
+        self.link.state = LinkState.READY
+        if not self._short.often:
+            self._told = self.link.reason = ""
+            log.info("MQTT: the broker at %s has this kit", self._settings.address)
+
+    async def _note_lasting(self) -> None:
+        await trio.sleep(SOON)
+        if self._short.often:
+            self._short.forget()
+            self._tell_ready()
 
     async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
         """Work with the broker until the session is lost. Raises BrokerLost."""
@@ -113,8 +136,8 @@ class MqttService:
                 await session.publish(self._topics.online, b"online", retain=True)
                 await session.subscribe(self._topics.filters())
                 self._publisher.session = session
-                self.link.state, self.link.reason = LinkState.READY, ""
-                log.info("MQTT: the broker at %s has this kit", self._settings.address)
+                self._tell_ready()
+                nursery.start_soon(self._note_lasting)
                 hook = self._publisher.hook
                 nursery.start_soon(run_hook, hook, self._journal, self._inbox, note_fault)
                 nursery.start_soon(self._reporter.run, session, status)

@@ -511,6 +511,14 @@ def _add_webhook(actions: Subparsers) -> None:
         ("remove", "remove it with all that waits for it"),
     ):
         _webhook_action(kinds, name, summary).add_argument("id", type=number)
+    renewed = _webhook_action(kinds, "secret", "sign with another secret, and print it")
+    renewed.add_argument("id", type=number)
+    renewed.add_argument(
+        "--secret", action="append", default=[], help="whsec_…; one is made where none is given"
+    )
+    renewed.add_argument(
+        "--only", action="store_true", help="not with the one before beside it until the next"
+    )
     _webhook_action(kinds, "dead", "list dead letters")
     replay = _webhook_action(kinds, "replay", "post dead letters again")
     replay.add_argument("request_id", nargs="?", metavar="REQUEST_ID", help="all otherwise")

@@ -116,6 +116,23 @@ def enable(given: argparse.Namespace) -> int:
     return once(given, change)
 
 
+def secret(given: argparse.Namespace) -> int:
+    """Sign with another secret from now on, and print it."""
+    try:
+        signing = webhook_directory.new_secrets(" ".join(given.secret))
+    except WrongProperty as wrong:
+        print(f"fieldagent: --secret {wrong}", file=sys.stderr)
+        return USAGE
+
+    def change(db: Db, now: float) -> int:
+        workspace = directory.workspace_of(db, given.workspace)
+        webhook_directory.sign_with(db, workspace, given.id, signing, only=given.only, now=now)
+        text = {"id": given.id, "secret": " ".join(signing)}
+        return show(given, text, secret_names=("secret",))
+
+    return once(given, change)
+
+
 def remove(given: argparse.Namespace) -> int:
     """Remove a webhook with what waits for it."""
 

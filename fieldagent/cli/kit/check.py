@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.mesh import radio_keys, troubles
@@ -115,7 +116,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
     if settings.mqtt.address is not None:
-        yield _mqtt(settings.mqtt, settings.mqtt.address)
+        yield _mqtt(settings.mqtt, settings.mqtt.address, running)
     if settings.inbound_hook is not None:
         yield _command("inbound-hook", settings.inbound_hook)
     if settings.map_file is not None:
@@ -299,14 +300,18 @@ def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
                 yield Finding(True, f"since the agent began {troubles.in_words(trouble, count)}")
 
 
-def _mqtt(settings: MqttSettings, address: str) -> Finding:
-    """Say hello to the broker under another name than the agent's, whose session goes on."""
+def _mqtt(settings: MqttSettings, address: str, running: Running) -> Finding:
+    """Say hello to the broker under another name than the agent's, whose session goes on, and look
+    at what the agent says of that."""
     import trio
 
     from fieldagent.agent.mqtt.probe import probe
 
     if why := trio.run(probe, settings):
         return Finding(False, f"MQTT: {why}")
+    told = running.status and running.status.get("mqtt")
+    if told and told["reason"] and told["state"] != LinkState.NO_SERVICE.value:
+        return Finding(False, f"MQTT: {told['reason']}")
     text = f"the broker at {address} takes this kit"
     if not settings.secure:
         text += "; whoever is on the way reads everything, the password too: mqtts:// is TLS"

@@ -48,7 +48,7 @@ class Away(Exception):
 
 
 class Stopped(BaseException):
-    """SIGTERM or SIGINT."""
+    """SIGTERM, SIGINT or SIGHUP."""
 
 
 def track(given: argparse.Namespace) -> int:
@@ -64,8 +64,9 @@ def track(given: argparse.Namespace) -> int:
         distance=given.distance,
         satellite_factor=given.satellite_factor,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
     try:
         _Tracker(given, (host.strip("[]"), int(port)), Track(policy), policy).run()
     except Stopped:

@@ -53,6 +53,7 @@ NEW = {
     "steps": Field(read_flag, "steps"),
     "untried": Field(read_flag, "untried"),
 }
+SECRET = {"secret": NEW["secret"], "only": Field(read_flag, "only")}
 REPLAY = {"requestId": Field(line(), "request_id")}
 
 
@@ -71,6 +72,7 @@ class WebhooksApi:
             route("POST", "/api/webhooks", self.add),
             route("DELETE", "/api/webhooks/{id}", self.remove),
             route("POST", "/api/webhooks/{id}/enable", self.enable),
+            route("POST", "/api/webhooks/{id}/secret", self.renew_secret),
             route("POST", "/api/webhooks/{id}/test", self.test),
             route("GET", "/api/webhook-failures", self.failures),
             route("POST", "/api/webhook-failures/replay", self.replay),
@@ -91,14 +93,7 @@ class WebhooksApi:
         try:
             webhook = webhook_directory.new(**given)
         except WrongProperty as error:
-            # Its text begins with the verb.
-            text = str(error)
-            member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
-            raise Problem(
-                422,
-                sentence("{member} {text}", member=member, text=text),
-                errors=[(text, f"/{member}")],
-            ) from None
+            raise _fault(error) from None
         # Who may not any more, or too often, makes no call of ours.
         await self._acts.carry_out(caller, lambda db, now: None)
         if not untried:
@@ -135,6 +130,27 @@ class WebhooksApi:
         await self._acts.carry_out(caller, act)
         return Response(204)
 
+    async def renew_secret(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Sign with another secret from now on, and answer with it. Raises Problem 404, 422."""
+        refuse_others(request, ())
+        given = read_body(request, SECRET) if request.body else {}
+        try:
+            signing = webhook_directory.new_secrets(given.get("secret") or "")
+        except WrongProperty as error:
+            raise _fault(error) from None
+
+        def act(db: Db, now: float) -> None:
+            found = _webhook(db, caller, id).id
+            webhook_directory.sign_with(
+                *(db, caller.workspace, found, signing),
+                only=bool(given.get("only")),
+                now=now,
+                by=str(caller.member),
+            )
+
+        await self._acts.carry_out(caller, act)
+        return json_response({"id": int(id), "secret": " ".join(signing)})
+
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         refuse_others(request, ())
         webhook = await self._acts.carry_out(caller, lambda db, now: _webhook(db, caller, id))
@@ -168,6 +184,14 @@ class WebhooksApi:
             )
 
         return json_response({"replayed": await self._acts.carry_out(caller, act)})
+
+
+def _fault(error: WrongProperty) -> Problem:
+    # Its text begins with the verb.
+    text = str(error)
+    member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
+    told = sentence("{member} {text}", member=member, text=text)
+    return Problem(422, told, errors=[(text, f"/{member}")])
 
 
 def _webhook(db: Db, caller: Caller, text: str) -> Webhook:

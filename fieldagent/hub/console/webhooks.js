@@ -23,6 +23,11 @@ function hook(each) {
       button(`hook-${each.id}-test`, say("Test"), go("POST", `${path}/test`, say("{url} took the test message.", { url }))),
       ...each.disabled === null ? [] : [
         button(`hook-${each.id}-enable`, say("Enable"), go("POST", `${path}/enable`, say("What waits is posted now.")))],
+      button(`hook-${each.id}-secret`, say("New secret"), () => act(async () => {
+        const { secret } = await call("POST", `${path}/secret`);
+        once(say("The secret that signs what is posted to {url}", { url }), secret);
+        return say("What is posted to {url} is signed with it, and with the old one until the next.", { url });
+      }, loadWebhooks)),
       button(`hook-${each.id}-remove`, say("Remove"), sure(say("Remove {url}, with all that waits for it?", { url }),
         go("DELETE", path, say("{name} is removed.", { name: url }))))));
 }

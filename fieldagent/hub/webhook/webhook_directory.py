@@ -68,10 +68,14 @@ def new(
         raise WrongProperty(
             "cannot be told of the SOS alone that nobody answers and of each item's steps: add two"
         )
-    if not secret.strip() and not unsigned:
-        secret = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
-    signing = read_secrets(secret)
+    signing = () if unsigned and not secret.strip() else new_secrets(secret)
     return Webhook(0, where, signing, username, password, headers, None, after, batch, steps)
+
+
+def new_secrets(given: str = "") -> tuple[str, ...]:
+    """Return those that are given, or one that is made now. Raises WrongProperty."""
+    made = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    return read_secrets(given) or (made,)
 
 
 def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
@@ -154,6 +158,26 @@ def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
     )
     note(db, workspace, by, "webhook enable", str(webhook), now)
     db.announce("webhooks")
+
+
+def sign_with(
+    db: Db,
+    workspace: int,
+    webhook: int,
+    signing: tuple[str, ...],
+    *,
+    only: bool = False,
+    now: float,
+    by: str = ADMINISTRATION,
+) -> None:
+    """Sign what is posted from now on with these secrets, what waits as well. The newest one of
+    before signs beside them until the next change, so that a receiver may change at its time; with
+    `only` it does not. Raises Refused where the workspace has none of that number."""
+    before = named(db, workspace, webhook).secrets
+    kept = () if only else tuple(each for each in before[:1] if each not in signing)
+    text = " ".join((*signing, *kept))
+    db.execute("UPDATE webhook SET secrets = ? WHERE id = ?", text, webhook)
+    note(db, workspace, by, "webhook secret", str(webhook), now)
 
 
 def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:

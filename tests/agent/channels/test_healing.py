@@ -183,7 +183,7 @@ import sys
 from pathlib import Path
 from fieldagent.agent.channels import gpio, healing_steps
 gpio.DEVICES, healing_steps.SLEEP_LOW = Path(sys.argv[1]), 0.01
-healing_steps._sleep("", sys.argv[2])
+healing_steps._sleep(sys.argv[2])
 """
 
 
@@ -216,7 +216,7 @@ from pathlib import Path
 from fieldagent.agent.channels import gpio, healing_steps
 gpio.DEVICES, healing_steps.ROCKBLOCK_OFF = Path(sys.argv[1]), 0.01
 healing_steps.ROCKBLOCK_FOLLOWS = 0.1
-healing_steps._power_rockblock("", "24/16")
+healing_steps._power_rockblock("24/16")
 """
 
 
@@ -264,6 +264,52 @@ def test_check_says_which_steps_cannot_be_taken(usb: Path) -> None:
     assert found.good and str(usb) in str(Path(found.text.rpartition(" ")[2]).resolve())
     lost = check_step(healing._replace(port="/dev/ttyUSB8"), USB)
     assert not lost.good and "ttyUSB8" in lost.text
+
+
+KILLED = """
+import sys, trio
+from pathlib import Path
+from fieldagent.agent.channels import gpio, healing_steps
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.healing import Healing, read_steps
+home, steps, low = Path(sys.argv[1]), read_steps(sys.argv[2]), float(sys.argv[3])
+gpio.DEVICES, healing_steps.SLEEP_LOW = home, low
+healing_steps.ROCKBLOCK_OFF = low
+healing_steps.TTYS = home / "class/tty"
+link = ChannelLink()
+healing = Healing("satellite", "/dev/ttyUSB7", steps, None, silent=0.0)
+async def main():
+    link.away_since = trio.current_time() if low > 1 else None
+    await healing_steps.Healer(healing, link, home, lambda: 5000.0).attend()
+trio.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "before", "after"),
+    [
+        ("usb", "0", "1"),
+        ("gpio:17", "low 17\n", "low 17\nlow 17\nhigh 1\n"),
+        ("rockblock:24/16", "low 24\n", "low 24\nlow 24\nhigh 1\n"),
+    ],
+)
+def test_what_a_killed_agent_had_switched_off_is_switched_on_at_the_next_start(
+    tmp_path: Path, usb: Path, chip: Path, step: str, before: str, after: str
+) -> None:
+    """Though the modem's port, which is gone meanwhile, names no device any more."""
+    (tmp_path / "gpiochip0").touch()
+    done = usb / "authorized" if step == "usb" else tmp_path / "log"
+    told = {"GPIO_LOG": str(tmp_path / "log"), "GPIO_LABEL": gpio.PI_CHIPS[0]}
+    environ = {**os.environ, **told, "LD_PRELOAD": str(chip)}
+    command = [sys.executable, "-c", KILLED, str(tmp_path), step]
+    with subprocess.Popen([*command, "1000"], env=environ) as process:
+        until(lambda: done.exists() and done.read_text() == before)
+        process.kill()
+    (tmp_path / "class/tty/ttyUSB7/device").unlink()
+    for _ in range(2):
+        subprocess.run([*command, "0.01"], env=environ, check=True)
+        assert done.read_text() == after
+    assert not [*tmp_path.glob("healing-*-off")]
 
 
 # By IP there is no serial port.

@@ -19,6 +19,7 @@ from tests.agent.mqtt.brokers import (
     neighbour,
     password_file,
 )
+from tests.breaking import Put, environment
 from tests.processes import MODULE, Agent, agent, free_port, imt_sky, sky, until
 
 pytestmark = needs_mosquitto
@@ -343,6 +344,27 @@ def test_a_wrong_command_is_told_as_by_the_local_api(
     assert said in told["problem"]["detail"]
     if status == 422 and b"key" not in body:
         assert told["problem"] == camp.kit.call("POST", "/api/package/async", body).body
+
+
+def test_two_kits_of_one_name_say_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
+    """Each pushes the other out of the broker, which gives no reason."""
+    why = "another may be there as fieldagent-kit, and needs an mqtt-name of its own"
+    quick = environment(tmp_path, Put("fieldagent.mqtt.session:WAITS", (0.1,)))
+    with ExitStack() as stack:
+        broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
+        kits: dict[Path, Agent] = {}
+        for home in (tmp_path / "one", tmp_path / "two"):
+            home.mkdir()
+            settings = {
+                "mqtt-address": f"mqtt://127.0.0.1:{broker.port}",
+                "satellite-port": None,
+                "api-port": str(free_port()),
+            }
+            kits[home] = stack.enter_context(agent(home, settings, MODULE, **quick))
+        for home, kit in kits.items():
+            kit.expect(why)
+            assert why in kit.call("GET", "/api/status").body["mqtt"]["reason"]
+            assert said_by(home, why)()
 
 
 def test_what_came_while_the_broker_was_away_is_handed_over_once_it_is_back(camp: Camp) -> None:

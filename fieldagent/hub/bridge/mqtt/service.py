@@ -30,7 +30,15 @@ from fieldagent.hub.escalation.mail import password_in
 from fieldagent.hub.store.persist import persist
 from fieldagent.mqtt import session
 from fieldagent.mqtt.commands import Commands, HourlyGate, MqttCommand
-from fieldagent.mqtt.session import STEADY, BrokerLost, MqttClient, MqttSession, wait_before
+from fieldagent.mqtt.session import (
+    SOON,
+    STEADY,
+    BrokerLost,
+    MqttClient,
+    MqttSession,
+    ShortSessions,
+    wait_before,
+)
 from fieldagent.system import waits
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -89,6 +97,8 @@ class _BrokerBridge:
             broker.commands_per_hour, host.clock, lambda why: host.note_events(BECAME[why])
         )
         self._commands = Commands(gate, self._carry_out, self._topics.result)
+        self._client_id = f"fieldagent-hub-{broker.name}"
+        self._short = ShortSessions(self._client_id)
         self._trouble = ""
 
     async def run(self) -> NoReturn:
@@ -98,14 +108,16 @@ class _BrokerBridge:
             try:
                 await self._work()
             except* BrokerLost as lost:
-                self._note_lost(str(first_error(lost)))
+                self._note_lost(first_error(lost), trio.current_time() - began)
             finally:
                 self._host.note_link(False)
             tries = 0 if trio.current_time() - began >= STEADY else tries
             await waits.sleep(wait_before(tries))
             tries += 1
 
-    def _note_lost(self, why: str) -> None:
+    def _note_lost(self, error: BaseException, lasted: float) -> None:
+        assert isinstance(error, BrokerLost)
+        why = self._short.judge(error, lasted).reason
         if why != self._trouble:
             log.warning("MQTT: %s", why)
         self._trouble = why
@@ -114,7 +126,7 @@ class _BrokerBridge:
         """Work with the broker until the session is lost. Raises BrokerLost."""
         broker, online = self._broker, self._topics.online
         client = MqttClient(
-            f"fieldagent-hub-{broker.name}",
+            self._client_id,
             "this hub",
             "mqtt-password-file",
             broker.user,
@@ -130,9 +142,21 @@ class _BrokerBridge:
                 await there.publish(online, b"online", retain=True)
                 await there.subscribe(self._topics.filters())
                 self._host.note_link(True)
-                self._trouble = ""
-                log.info("MQTT: the broker at %s has this hub", broker.host)
+                self._tell_ready()
+                nursery.start_soon(self._note_lasting)
                 nursery.start_soon(self._reporter.run, there)
+
+    def _tell_ready(self) -> None:
+        """A session that the broker will end soon, as those before it, is no news."""
+        if not self._short.often:
+            self._trouble = ""
+            log.info("MQTT: the broker at %s has this hub", self._broker.host)
+
+    async def _note_lasting(self) -> None:
+        await trio.sleep(SOON)
+        if self._short.often:
+            self._short.forget()
+            self._tell_ready()
 
     async def _take(self, there: MqttSession, came: Published) -> None:
         """Judge what came before anything is made of it."""
