@@ -490,6 +490,11 @@ async def test_a_webhook_gets_another_secret_which_is_shown_once(store: Store) -
         assert renewed["id"] == made["id"] and renewed["secret"] != made["secret"]
         stored = "SELECT secrets FROM webhook"
         assert await hub.alps.rows(stored) == [(f"{renewed['secret']} {made['secret']}",)]
+        # The answer is lost: who has the first secret would else be left out.
+        another, again = [await hub.ask("POST", path, {}, key="one") for _ in range(2)]
+        assert another.body == again.body
+        newest = json.loads(another.body)["secret"]
+        assert await hub.alps.rows(stored) == [(f"{newest} {renewed['secret']}",)]
         given = {"secret": made["secret"], "only": True}
         assert await hub.done("POST", path, given) == made
         assert await hub.alps.rows(stored) == [(made["secret"],)]

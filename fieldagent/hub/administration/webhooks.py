@@ -20,6 +20,7 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.repeats import done_before, remember, repeatable
 from fieldagent.hub.administration.acts import Acts, place
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
@@ -131,25 +132,33 @@ class WebhooksApi:
         return Response(204)
 
     async def renew_secret(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Sign with another secret from now on, and answer with it. Raises Problem 404, 422."""
+        """Sign with another secret from now on, and answer with it; once under one
+        Idempotency-Key: a second would be one too many for who has that of before. Raises Problem
+        404, 422."""
         refuse_others(request, ())
         given = read_body(request, SECRET) if request.body else {}
+        asked = repeatable(request, caller)
         try:
             signing = webhook_directory.new_secrets(given.get("secret") or "")
         except WrongProperty as error:
             raise _fault(error) from None
 
-        def act(db: Db, now: float) -> None:
-            found = _webhook(db, caller, id).id
+        def act(db: Db, now: float) -> tuple[str, ...]:
+            done = done_before(db, asked) is not None
+            webhook = _webhook(db, caller, id)
+            if done:
+                return webhook.secrets[: len(signing)]
             webhook_directory.sign_with(
-                *(db, caller.workspace, found, signing),
+                *(db, caller.workspace, webhook.id, signing),
                 only=bool(given.get("only")),
                 now=now,
                 by=str(caller.member),
             )
+            remember(db, asked, "", now)
+            return signing
 
-        await self._acts.carry_out(caller, act)
-        return json_response({"id": int(id), "secret": " ".join(signing)})
+        newest = await self._acts.carry_out(caller, act)
+        return json_response({"id": int(id), "secret": " ".join(newest)})
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         refuse_others(request, ())

@@ -1,7 +1,7 @@
 // Webhooks, as an administrator tries and adds them, and what they did not take.
 
 import { act, button, deeds, emptied, filled, flag, form, line, list, once, sure } from "./acts.js";
-import { call } from "./hub.js";
+import { call, postOnce } from "./hub.js";
 import { counted, say } from "./language.js";
 import { by, element, moment } from "./text.js";
 
@@ -24,7 +24,7 @@ function hook(each) {
       ...each.disabled === null ? [] : [
         button(`hook-${each.id}-enable`, say("Enable"), go("POST", `${path}/enable`, say("What waits is posted now.")))],
       button(`hook-${each.id}-secret`, say("New secret"), () => act(async () => {
-        const { secret } = await call("POST", `${path}/secret`);
+        const { secret } = await postOnce(`${path}/secret`, {});
         once(say("The secret that signs what is posted to {url}", { url }), secret);
         return say("What is posted to {url} is signed with it, and with the old one until the next.", { url });
       }, loadWebhooks)),
