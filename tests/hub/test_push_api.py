@@ -190,6 +190,7 @@ async def test_a_lone_push_takes_few_statements(
     ("change", "detail"),
     [
         ({"x-api-key": ""}, "x-api-key is missing"),
+        ({"x-api-key": "key_one, key_one"}, "x-api-key is there more than once"),
         ({"Authorization": ""}, "Authorization must be"),
         ({"Authorization": "Digest x"}, "Authorization must be"),
         ({"Authorization": "Basic ***"}, "Authorization must be"),
@@ -217,11 +218,23 @@ async def test_401_for_what_does_not_prove_who_calls(
         assert await hub.rows("SELECT * FROM item") == []
 
 
-@pytest.mark.parametrize("name", ["3", "003", "ben@example.org"])
+@pytest.mark.parametrize("name", ["3", "003", "ben@example.org", "Ben@Example.org"])
 async def test_a_name_and_password_are_as_good_as_a_token(store: Store, name: str) -> None:
     async with cloud(store) as hub:
         body = {**LOCATION, "sourceUserId": "3"}
         assert (await hub.push(body, headers=basic(f"{name}:of Ben: a long one"))).status == 200
+
+
+async def test_an_address_that_was_stored_with_capitals_is_known_as_it_was_given(
+    store: Store,
+) -> None:
+    async with cloud(store) as hub:
+        change = "UPDATE member SET email = 'Ben@Example.org' WHERE id = 3"
+        await store.commit(lambda db: db.execute(change))
+        body, password = {**LOCATION, "sourceUserId": "3"}, "of Ben: a long one"
+        for name, status in (("Ben@Example.org", 200), ("ben@example.org", 401)):
+            answer = await hub.push(body, headers=basic(f"{name}:{password}"))
+            assert answer.status == status
 
 
 async def test_keys_and_tokens_end_when_they_expire_or_are_revoked(store: Store) -> None:

@@ -110,6 +110,9 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
     key = headers.get("x-api-key", "")
     if not key:
         raise unauthorized("the header x-api-key is missing: `fieldagent hub key add` makes a key")
+    if "," in key:
+        # As headers of one name are joined (RFC 9110, 5.3); no key has a comma.
+        raise unauthorized("the header x-api-key is there more than once: send it once")
     authorization = headers.get("authorization", "")
     if bearer := _BEARER.fullmatch(authorization):
         return Proof(key, token=bearer[1])

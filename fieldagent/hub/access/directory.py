@@ -95,6 +95,8 @@ def add_user(
     """`password` is a hash of `system.scrypt`; with `until`, for one sign-in until then. Its number
     is the userId of the push API."""
     check_name(name)
+    # Whoever signs in with capitals means the same.
+    email = email.lower()
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
         raise Refused(
             sentence(
@@ -102,7 +104,7 @@ def add_user(
                 most=NAME_BYTES_MAX,
             )
         )
-    if email and _one(db, "SELECT id FROM member WHERE email = ?", email):
+    if email and _one(db, "SELECT id FROM member WHERE lower(email) = ?", email):
         raise Refused(
             sentence(
                 "there is a user with {email} already; `fieldagent hub user join` adds them to"

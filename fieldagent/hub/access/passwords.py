@@ -125,13 +125,14 @@ class Passwords:
 def stored_password(
     db: Db, username: str, signs_in: float | None = None
 ) -> tuple[int, str | None] | None:
-    """The member of that number or e-mail address, with the hash of the password; one for one
-    sign-in counts for who `signs_in` at that time alone."""
+    """Return the member of that number or e-mail address, with the hash of the password; one for
+    one sign-in counts for who `signs_in` at that time alone.
+
+    Addresses are stored in small letters since `add_user` does so, and some as they were given."""
     rows = db.execute(
         "SELECT id, password, password_until FROM member WHERE disabled IS NULL AND"
-        " (id = ? OR (email = ? AND email <> ''))",
-        number_of(username) or -1,
-        username,
+        " (id = ? OR (email IN (?, ?) AND email <> '')) ORDER BY email = ? DESC",
+        *(number_of(username) or -1, username, username.lower(), username),
     )
     if not rows:
         return None
