@@ -8,7 +8,7 @@ import json
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ pytest.importorskip("cryptography", reason="needs extra `push`")
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fieldagent.hub.escalation.web_push import Subscription, encrypt
+from fieldagent.hub.store.opening import open_store
 
 
 def test_it_is_encrypted_as_the_example_of_its_rfc() -> None:
@@ -115,6 +116,30 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
             assert gone == 2 * [
                 "Olga's browser (by web push): the browser takes no more push messages"
             ]
+
+
+def test_a_browser_whose_address_is_damaged_keeps_no_other_from_ringing(
+    tmp_path: Path, database: str
+) -> None:
+    token = settle_in(database)
+    with served(tmp_path, database) as (running, service):
+        mine = olga(running)
+        phone, laptop = service.browser("phone"), service.browser("laptop")
+        for each in (phone, laptop):
+            assert call(running, "POST", "/console/push", each.subscription, **mine)[0] == 201
+        first = administer(database, "contact", "list")[0]["id"]
+        with closing(open_store(database)) as store:
+            sql = "UPDATE alarm_contact SET address = '{' WHERE id = ?"
+            store.once(lambda db: db.execute(sql, first))
+        shown = administer(database, "contact", "list")
+        assert shown[0]["address"] == "damaged in the hub's database"
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            service.pushed(1)
+            assert laptop.read(service.got[0])["body"] == "leg broken"
+            until(lambda: [each for each in timeline(database) if each[0] == "not told"])
+        known = {"endpoint": laptop.subscription["endpoint"]}
+        assert call(running, "DELETE", "/console/push", known, **mine)[0] == 204
 
 
 def test_who_may_let_a_browser_ring(tmp_path: Path) -> None:

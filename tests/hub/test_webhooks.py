@@ -172,6 +172,18 @@ async def test_both_secrets_sign_while_one_is_replaced(store: Store) -> None:
         assert len(there.got[0].headers["webhook-signature"].split()) == 2
 
 
+async def test_one_whose_headers_are_damaged_holds_up_no_other(store: Store) -> None:
+    async with posting(store, headers={"x-desk": "1"}) as (alps, there):
+        another = Webhook(0, there.url, headers={"x-desk": "2"})
+        await store.commit(lambda db: webhook_directory.add(db, 1, another, now=alps.now))
+        await store.commit(lambda db: db.execute("UPDATE webhook SET headers = '{' WHERE id = 1"))
+        await alps.sends(1, Entry(1, Message("for both"), int(START)))
+        await turn(alps)
+        assert [each.headers.get("x-desk") for each in there.got] == [None, "2"]
+        listed = await store.read(lambda db: webhook_directory.listing(db, 1))
+        assert len(listed) == 2
+
+
 @pytest.mark.parametrize("only", [False, True])
 async def test_what_waits_is_signed_with_a_secret_that_came_since(store: Store, only: bool) -> None:
     """And with the one before, so that the receiver may change when it suits."""

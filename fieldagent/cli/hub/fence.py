@@ -11,6 +11,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.places import fences, shape
 from fieldagent.hub.places.fences import WhichKits
 from fieldagent.hub.places.shape import Shape, WrongShape
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.exit_codes import REFUSED
@@ -89,6 +90,8 @@ def in_words(told: dict[str, Any]) -> str:
     if "circle" in told:
         circle = told["circle"]
         return f"{circle['radius']:g} m around {circle['latitude']:g} {circle['longitude']:g}"
+    if "polygon" not in told:
+        return DAMAGED_ROW
     return f"polygon of {sum(len(ring) - 1 for ring in told['polygon']['coordinates'])} points"
 
 

@@ -95,6 +95,8 @@ function draw() {
 
 /** A shape on the map whose edge is watched, with its name. */
 function fence({ name, circle, polygon }) {
+  // Damaged in the hub's database.
+  if (!circle && !polygon) return;
   const look = { className: "fence", interactive: false };
   // Over the antimeridian a side goes the short way.
   const laid = ring => ring.reduce((before, [east, north]) => {

@@ -3,10 +3,9 @@ subscription that it gave at the console, as JSON."""
 
 from __future__ import annotations
 
-import json
-
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.hub.records.alarm import PUSH
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_members
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
@@ -33,9 +32,18 @@ def _sender(host: ContactHost) -> Send:
     return send
 
 
+def endpoint_of(address: str) -> str:
+    """Return where a browser is pushed to; empty where its subscription is damaged."""
+    endpoint = stored_members(address, "the address of a browser").get("endpoint")
+    return endpoint if isinstance(endpoint, str) else ""
+
+
 def _shown(address: str) -> str:
     """The host alone: the rest of its endpoint is its own."""
-    scheme, _, rest = json.loads(address)["endpoint"].partition("://")
+    endpoint = endpoint_of(address)
+    if not endpoint:
+        return DAMAGED_ROW
+    scheme, _, rest = endpoint.partition("://")
     return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access.directory import Refused, Row, check_name
+from fieldagent.hub.escalation.browser import endpoint_of
 from fieldagent.hub.escalation.contract import Own
 from fieldagent.hub.escalation.known import Kinds, contact_kinds, kind_of, no_kind
 from fieldagent.hub.records.alarm import PUSH
@@ -234,7 +234,8 @@ def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]
         "SELECT id, address FROM alarm_contact WHERE workspace = ? AND member = ? AND kind = ?",
         *(workspace, member, PUSH),
     )
-    return [(id_, json.loads(address)["endpoint"]) for id_, address in rows]
+    found = [(id_, endpoint_of(address)) for id_, address in rows]
+    return [(id_, endpoint) for id_, endpoint in found if endpoint]
 
 
 def unsubscribe(db: Db, workspace: int, member: int, endpoint: str) -> None:

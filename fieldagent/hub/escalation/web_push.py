@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fieldagent.http.client import Opener, RequestFailed, request
 from fieldagent.hub.access.known_devices import signing_key
 from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_members
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -102,7 +103,10 @@ async def send(
 ) -> HandoverResult:
     """Post it to the push service of a subscription in JSON. GONE: there is none any more.
     `subject` is where the service finds who runs the hub: https: or mailto:."""
-    subscription = Subscription(**json.loads(address))
+    try:
+        subscription = Subscription(**stored_members(address, "the address of a browser"))
+    except TypeError:
+        return HandoverResult(HandoverOutcome.FAILED, DAMAGED_ROW)
     token = vapid_token(key, subscription.endpoint, subject, clock())
     headers = (
         ("Content-Type", "application/octet-stream"),

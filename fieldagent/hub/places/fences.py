@@ -147,7 +147,7 @@ def listing(db: Db, workspace: int) -> list[Row]:
             "tells": tells,
             "devices": kits.get(id_, []) if named else None,
             "group": None if team is None else {"id": str(team), "name": team_name},
-            **json.loads(drawn),
+            **shape.stored_members(drawn),
         }
         for id_, name, drawn, tells, named, team, team_name in rows
     ]
@@ -188,8 +188,8 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     for id_, device, name, drawn, tells in db.execute(
         f"{_FOR}{among} ORDER BY device.id, fence.id", *devices
     ):
-        fence = Fence(id_, name, shape.from_json(json.loads(drawn)), tells)
-        those.setdefault(device, []).append(fence)
+        if (edge := shape.stored_shape(drawn)) is not None:
+            those.setdefault(device, []).append(Fence(id_, name, edge, tells))
     if not those:
         return
     rows = [(each.id, device) for device, fences in those.items() for each in fences]

@@ -106,7 +106,7 @@ def _told(row: Sequence[Any]) -> Row:
         "id": id_,
         "device": {"id": device, "name": kit},
         "name": name,
-        **json.loads(drawn),
+        **shape.stored_members(drawn),
         "due": float(due),
         "margin": margin,
         "created": float(created),
@@ -152,7 +152,8 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
         f" AND device {among} ORDER BY id{db.for_update()}",
         *devices,
     ):
-        place = shape.from_json(json.loads(drawn))
+        if (place := shape.stored_shape(drawn)) is None:
+            continue
         within = (
             each.position.at
             for each in positions

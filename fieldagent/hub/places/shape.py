@@ -6,7 +6,11 @@ Distances are in metres, on a sphere: 0.5 % of them at most is wrong for that.
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from itertools import pairwise
 from math import cos, hypot, inf, radians, remainder
 from typing import Any
@@ -14,6 +18,8 @@ from typing import Any
 from fieldagent.package.great_circle import EARTH, distance
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
+
+log = logging.getLogger(__name__)
 
 _DEGREE = EARTH * radians(1)
 """Metres of a degree of latitude."""
@@ -116,6 +122,30 @@ def from_json(told: dict[str, Any]) -> Shape:
     return _laid_out(
         [(longitude, latitude) for longitude, latitude in ring]
         for ring in told["polygon"]["coordinates"]
+    )
+
+
+def stored_shape(text: str) -> Shape | None:
+    """Return a shape as the database has it, in JSON; None where it is damaged there, which is
+    logged once: whoever else has a shape, or sends a position, is not to stand still for it."""
+    with suppress(ValueError, TypeError, LookupError):
+        return from_json(json.loads(text))
+    _note_damaged(text)
+    return None
+
+
+def stored_members(text: str) -> dict[str, Any]:
+    """Return what `as_json` told, as the database has it; no member of what is damaged there."""
+    return json.loads(text) if stored_shape(text) is not None else {}
+
+
+@lru_cache(maxsize=100)
+def _note_damaged(text: str) -> None:
+    """Once for each."""
+    log.error(
+        "a shape is damaged in the database, and nobody is watched by it (%d characters: %s):"
+        " remove its fence or route, and draw it anew",
+        *(len(text), ascii(text[:40])),
     )
 
 

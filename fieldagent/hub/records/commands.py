@@ -21,6 +21,7 @@ from fieldagent.hub.records import audit, kit_condition
 from fieldagent.hub.records.earshot import AGAIN_AFTER, NEXT_AFTER
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.owed import announce_mail
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
@@ -32,7 +33,6 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
-DAMAGED = "damaged in the hub's database"
 LIFE = 5 * 86_400.0
 """Seconds in which a command is brought: a kit does none that is older."""
 BEARERS = ("ip", "satellite")
@@ -269,7 +269,7 @@ def listing(
                 "bearer": bearer or None,
                 "given": given,
                 "state": "expired" if over else state,
-                "reason": reason or (DAMAGED if entry is None else None),
+                "reason": reason or (DAMAGED_ROW if entry is None else None),
                 "outcome": None if answer is None else answer.outcome.name.lower(),
                 "answer": None if answer is None else text_of(verb, answer),
                 "answered": at,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fieldagent.package.package import Item, Message
 from fieldagent.wire.envelope import Entry, decode
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+DAMAGED_ROW = "damaged in the hub's database"
+"""What is said of something whose row is."""
 DAMAGED = "(What was said here is damaged in the hub's database.)"
 
 
@@ -40,6 +42,21 @@ def stored_beside(text: str | None, make: Callable[..., T]) -> T | None:
         return make(**json.loads(text))
     _note_damaged(text.encode())
     return None
+
+
+@lru_cache(maxsize=100)
+def stored_members(text: str, what: str) -> Mapping[str, Any]:
+    """Return a JSON object as the database has it. Of one that is damaged there it has no member,
+    and is logged once as `what`: others of its kind are not to stand still for it."""
+    with suppress(ValueError):
+        if isinstance(told := json.loads(text), dict):
+            return told
+    log.error(
+        "%s: damaged in the database, and gone on without (%d characters: %s); remove and add it"
+        " anew",
+        *(what, len(text), ascii(text[:40])),
+    )
+    return {}
 
 
 @lru_cache(maxsize=100)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
+from fieldagent.hub.records.stored_entry import stored_members
 from fieldagent.system.lazy_dataclass import dataclass
 
 
@@ -57,7 +57,7 @@ def webhook_of(row: Sequence[Any]) -> Webhook:
         tuple(secrets.split()),
         username,
         password,
-        json.loads(headers),
+        stored_members(headers, f"the headers of webhook {id_}"),
         failing_since,
         after,
         batch,

@@ -56,6 +56,22 @@ async def alarms(alps: Field) -> list[tuple[int, str]]:
     return [(each.device, each.state) for each in rows]
 
 
+@pytest.mark.parametrize("rot", ["", "{", "[]", '{"circle": 5}', '{"polygon": {}}'])
+async def test_a_damaged_fence_keeps_no_position_out(store: Store, rot: str) -> None:
+    async with field_of(store) as alps:
+        damaged = await fence(alps)
+        sql = "UPDATE fence SET name = 'South face', shape = ? WHERE id = ?"
+        await store.commit(lambda db: db.execute(sql, rot, damaged))
+        await fence(alps)
+        await alps.sends(1, Entry(1, IN, TIME))
+        alps.now += 1200
+        await alps.sends(1, Entry(2, OUT, TIME + 1200))
+        assert len(await told(alps)) == 1
+        listed = await store.read(lambda db: fences.listing(db, 1))
+        assert ["circle" in each for each in listed] == [False, True]
+        await store.commit(lambda db: fences.remove(db, 1, damaged, alps.now))
+
+
 async def test_an_alarm_says_what_is_known(store: Store) -> None:
     async with field_of(store) as alps:
         hook = Webhook(0, "https://desk.example/")

@@ -82,6 +82,19 @@ async def test_who_is_not_there_is_overdue_once(store: Store) -> None:
         assert await look(alps) == []
 
 
+async def test_one_whose_place_is_damaged_keeps_no_position_out(store: Store) -> None:
+    async with field_of(store) as alps:
+        await expect(alps)
+        await expect(alps)
+        await store.commit(lambda db: db.execute("UPDATE route SET shape = '{' WHERE id = 1"))
+        await says(alps, 1, THERE, START + 60)
+        found = await store.read(lambda db: routes.listing(db, 1))
+        assert {each["id"]: each["state"] for each in found} == {1: "under way", 2: "arrived"}
+        # Nobody can tell that it arrived: a person ends it, or is told.
+        alps.now = DUE + 1_800
+        assert len(await look(alps)) == 1
+
+
 async def test_who_is_there_in_time_is_not_overdue_whenever_that_is_told(store: Store) -> None:
     async with field_of(store) as alps:
         await says(alps, 1, THERE, START - 60)
