@@ -49,8 +49,8 @@ class Healer:
         return await self.attend_since(self._link.away_since)
 
     async def attend_since(self, away_since: float | None) -> bool:
-        """The same of a modem that has been silent since then, by trio's clock; None while it is
-        not."""
+        """Take the step that is due, as `attend` does, of a modem that has been silent since then,
+        by trio's clock; None while it is not. Return whether one was due."""
         ladder, now = self._ladder, self._clock()
         asked = self._link.heal_now
         step = ladder.look(away_since, trio.current_time(), now, asked=asked)
