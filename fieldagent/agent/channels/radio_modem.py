@@ -65,8 +65,8 @@ class RadioModem(Protocol):
         """
 
     async def receive(self) -> HeardPacket:
-        """Wait for the next packet that was heard, of any content, and return it. Raises RadioLost.
-        """
+        """Wait for the next packet that was heard, of any content, and return it. Raises
+        RadioLost."""
 
 
 class ReceiveQueue:

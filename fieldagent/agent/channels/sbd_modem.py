@@ -249,8 +249,8 @@ class Modem:
             await self.news.wait()
 
     async def session(self, *, answers_ring: bool) -> sbd.SessionResult:
-        """Run one session with the gateway. Raises RemoteProtocolError where its reply is damaged.
-        """
+        """Run one session with the gateway. Raises RemoteProtocolError where its reply is
+        damaged."""
         await self.ask(sbd.session_timeout(SESSION_TIME))
         reply = None
         if answers_ring:
