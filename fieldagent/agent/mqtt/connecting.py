@@ -20,7 +20,8 @@ from fieldagent.wire.mqtt import Will
 async def connected(
     settings: MqttSettings, will: Will | None = None, *, suffix: str = ""
 ) -> AsyncIterator[MqttSession]:
-    """`suffix` tells this session from the agent's own. Raises BrokerLost."""
+    """Connect to the broker. `suffix` tells this session from the agent's own. Raises
+    BrokerLost."""
     client = MqttClient(
         f"fieldagent-{settings.name}{suffix}",
         "this kit",
