@@ -285,8 +285,8 @@ def settle(number: int, **changed: object) -> Operation[None]:
 
 
 def arrived(number: int) -> Operation[bool]:
-    """Note that the person's radio has all of it; return whether that is news: it is none of who
-    has answered a part meanwhile, and so read it."""
+    """Note that the person's radio has all of it; return whether that is news: it is none where
+    they have answered a part meanwhile, and so read it."""
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute(

@@ -274,7 +274,7 @@ _RUNGS = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 
 def rungs_owed(journal: Journal, limit: int = 64) -> list[RungOwed]:
-    """List the rungs that are owed, the oldest first."""
+    """List what the hub is still to be told of payloads, the oldest first."""
     return _rungs(journal.read(f"{_RUNGS} ORDER BY at LIMIT ?", limit))
 
 

@@ -24,8 +24,8 @@ Batch = Sequence[Listed]
 
 
 def newest(journal: Journal, before: int, limit: int) -> Batch:
-    """List the newest Packages before that sequence, along the table's own key: as quick at the end
-    of a long journal as at its beginning."""
+    """List the newest Packages with a sequence lower than `before`, along the table's own key: as
+    quick at the end of a long journal as at its beginning."""
     rows = journal.read(
         "SELECT sequence, status FROM package WHERE sequence < ? ORDER BY sequence DESC LIMIT ?",
         before,

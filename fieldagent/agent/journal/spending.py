@@ -31,7 +31,7 @@ _SPENT = (
 
 
 def known_day(journal: Journal) -> BudgetDay | None:
-    """Return the day under which something was booked last."""
+    """Return the day under which something was booked last; None where nothing ever was."""
     return _day(journal.read(_DAY))
 
 

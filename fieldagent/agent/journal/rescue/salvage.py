@@ -101,7 +101,7 @@ class _Table:
         )
 
     def row(self, found: Row) -> Found | None:
-        """Read a row of this table's; None where it is none."""
+        """Return a row as one of this table's; None where it is none."""
         if (found.rowid is None) != self._in_key_order or len(found.values) > len(self._columns):
             return None
         row: Found = {}
