@@ -265,7 +265,7 @@ def _channel_status(
 
 
 def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
-    """Nothing runs yet. `emit` takes the lines that a script prints."""
+    """Assemble the agent; nothing runs yet. `emit` takes the lines that a script prints."""
     parts = assemble(settings, journal, emit)
     now = trio.current_time
     supervisor = Supervisor(

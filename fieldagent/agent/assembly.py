@@ -339,7 +339,7 @@ def to_the_hub(
     receipts_at_once: bool = False,
     carrier: Carrier | None = None,
 ) -> tuple[ChannelOutbox, HubReception]:
-    """Both ends of a channel whose far end is the hub."""
+    """Assemble both ends of a channel whose far end is the hub."""
     packing = Packing(journal, queue, key=key)
     budget = Budget(
         queue.channel,

@@ -43,7 +43,7 @@ class Events:
         """Set when conditions are to be looked at, and then replaced."""
 
     async def listened(self) -> None:
-        """Returns while somebody listens: nobody else needs a look at the links."""
+        """Wait until somebody listens: nobody else needs a look at the links."""
         await self._somebody.wait()
 
     async def look_due(self) -> None:
@@ -56,7 +56,7 @@ class Events:
             await trio.sleep(LOOK_AFTER)
 
     def stir(self) -> None:
-        """A condition has changed: it is looked at soon."""
+        """Note that a condition has changed: it is looked at soon."""
         self._stirred = True
         self._look()
 

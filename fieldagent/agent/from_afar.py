@@ -58,8 +58,8 @@ class NotForThisKit(Exception):
 
 
 def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Settings]:
-    """The settings file `text`, at `path`, as it is after `change`, and what it says then. Comments
-    and the other lines stay. Raises NotForThisKit."""
+    """Return the settings file `text`, at `path`, as it is after `change`, and what it says then.
+    Comments and the other lines stay. Raises NotForThisKit."""
     before = dict(pairs(text))
     if change.kit != kit_of(before.get("hub-token", "")):
         raise NotForThisKit(f"it is for another kit, or {change.device} has a new hub-token since")

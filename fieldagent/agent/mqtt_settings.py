@@ -37,7 +37,7 @@ class MqttSettings(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Prefix, name and the prefix of discovery, of which its topics are made."""
+        """Return the prefix, the name and the prefix of discovery, of which its topics are made."""
         return self.prefix, self.name, self.discovery
 
     @property

@@ -65,14 +65,16 @@ def files_of(settings: Settings) -> Files:
 
 
 async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault: Note) -> None:
-    """Until `stopping` is set. Raises ListenFailed."""
+    """Serve the page to people of the networks that may, until `stopping` is set. Raises
+    ListenFailed."""
     there = files_of(settings)
     context = await trio.to_thread.run_sync(_context, there)
     known_by = await trio.to_thread.run_sync(fingerprint, there.certificate)
     listeners, telling = _opened(settings)
 
     async def let_in(peer: socket.socket, address: str) -> str | None:
-        """Before a byte of TLS: to others there is nothing here."""
+        """Let in, before a byte of TLS, who is in `page-listen`: to others there is nothing
+        here."""
         return address if is_in(address, settings.page_listen) else None
 
     log.info(

@@ -31,12 +31,13 @@ SOS_IN_MEMORY = (
 
 
 def folder_of(state_directory: Path) -> Path:
-    """Root's, beside the agent's own: /var/lib/fieldagent-update of the unit."""
+    """Return root's folder, beside the agent's own: /var/lib/fieldagent-update of the unit."""
     return state_directory.with_name(f"{state_directory.name}-update")
 
 
 def read(state_directory: Path) -> KitReport:
-    """Nothing of what cannot be read: an earlier version let nobody but root in."""
+    """Read what became of changes; nothing of what cannot be read: an earlier version let nobody
+    but root in."""
     folder = folder_of(state_directory)
     return KitReport(
         _update(folder / UPDATE), of_offer(folder / SETTINGS), of_offer(folder / PROGRAM)
@@ -61,7 +62,7 @@ def of_offer(path: Path) -> OfferReport | None:
 
 
 def leave(path: Path, number: int, state: str, why: str = "") -> None:
-    """Root does: the agent reads it, and the hub lists it."""
+    """Write down what became of an offer. Root does: the agent reads it, and the hub lists it."""
     result = {"number": number, "state": state, "why": why}
     put_file(path, json.dumps(result).encode(), mode=0o644)
 

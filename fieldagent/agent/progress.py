@@ -25,6 +25,6 @@ class Progress:
         return turn
 
     def silent(self) -> list[str]:
-        """The loops that have not turned for too long."""
+        """List the loops that have not turned for too long."""
         now = self._clock()
         return [loop for loop, at in self._turned.items() if now - at > SILENCE_MAX]

@@ -608,7 +608,7 @@ def radio_place(settings: Settings) -> RadioPlace:
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_CONFIG_HOME/fieldagent/agent.properties`."""
+    """Return `$XDG_CONFIG_HOME/fieldagent/agent.properties`."""
     return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
 
 

@@ -47,7 +47,8 @@ class Tracking:
         self.chosen = _kept(self._place)
 
     def choose(self, interval: int | None) -> None:
-        """On disk before it counts; None leaves it to the tracker's own options. Raises OSError."""
+        """Write the chosen interval down, in seconds, on disk before it counts; None leaves it to
+        the tracker's own options. Raises OSError."""
         if interval is None:
             self._place.unlink(missing_ok=True)
         else:

@@ -184,7 +184,7 @@ class UpdateNews:
 
 
 def note_offer(state_directory: Path, url: str) -> None:
-    """The hub offers a program from there. Raises OSError."""
+    """Note from where the hub offers a program. Raises OSError."""
     put_file(state_directory / OFFERED, url.encode())
 
 

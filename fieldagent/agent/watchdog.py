@@ -37,8 +37,9 @@ async def keep_fed(
     in_brief: Callable[[], str],
     beside: Callable[[], object],
 ) -> None:
-    """Returns at once where systemd expects no sign of life. `stuck` says what only a restart may
-    mend, `in_brief` what is shown of an agent that works; `beside` is done at the same times."""
+    """Feed systemd's watchdog; returns at once where systemd expects no sign of life. `stuck` says
+    what only a restart may mend, `in_brief` what is shown of an agent that works; `beside` is done
+    at the same times."""
     interval = watchdog_interval()
     if interval is None:
         return

@@ -35,7 +35,8 @@ DAMAGED: dict[str, Any] = {
 
 
 def content(package: Package, most: int | None = None) -> dict[str, Any]:
-    """With at most so many characters of its text."""
+    """Return what a Package holds as the API shows it, with `most` characters of its text at
+    most."""
     text = _text(package.item)
     place = package.item if isinstance(package.item, Location | Waypoint) else None
     return {

@@ -20,7 +20,8 @@ LACKS_MAX = 8
 
 
 def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
-    """The one that was heard last is the first; `station` is null where there is no radio."""
+    """List the neighbours, the one that was heard last first; `station` is null where there is no
+    radio."""
     if station is None:
         return {"station": None, "neighbours": [], "beyond": []}
     names = inbound.station_names(journal)

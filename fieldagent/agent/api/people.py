@@ -44,7 +44,8 @@ READ = {"by": Field(read_text, "by")}
 
 
 async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A002
-    """A person has read a payload; `by` is their name."""
+    """Note that a person has read a payload; `by` in the body is their name. A payload that is not
+    there is answered with 404."""
     refuse_others(request, ())
     document = load_document(request.body) if request.body.strip() else {}
     faults: list[Fault] = []

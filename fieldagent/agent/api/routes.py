@@ -62,16 +62,16 @@ class Condition(Protocol):
     """What the agent tells about itself."""
 
     def status(self) -> dict[str, Any]:
-        """The answer to `GET /api/status`."""
+        """Return the answer to `GET /api/status`."""
 
     def fault_counts(self) -> Mapping[str, int]:
         """Return how often each part of the agent has failed since it began."""
 
     def healthy(self) -> str | None:
-        """None when it works; else what is wrong, in a sentence."""
+        """Return None when the agent works; else what is wrong, in a sentence."""
 
     def channels_gone(self) -> Sequence[str]:
-        """Channels that have been away for an hour, each with why."""
+        """List the channels that have been away for an hour, each with why."""
 
 
 class LocalApi:
@@ -130,8 +130,8 @@ class LocalApi:
         }
 
     async def send(self, request: Request) -> Response:
-        """Waits for the terminal status; by `Prefer: wait=N` no longer than that, while the Package
-        goes on."""
+        """Accept a Package and wait for its terminal status; by `Prefer: wait=N` no longer than
+        that, while the Package goes on."""
         standing = await self._accept(request)
         seconds = preferred_wait(request.headers)
         outcome = self._parts.endings.outcome
@@ -151,7 +151,7 @@ class LocalApi:
         return json_response(_kept(self._journal, _progress(standing)), 202, (_location(standing),))
 
     async def cost(self, request: Request) -> Response:
-        """Nothing is queued: what the Package would take."""
+        """Answer what the Package would take on each channel; nothing is queued."""
         package = _package(required_body(request))
         clock = self._journal.clock
         found = costs(package, self._parts.outboxes, clock.date(clock.now()))

@@ -9,7 +9,8 @@ from fieldagent.http.message import Request, Response, json_response
 
 
 async def signals(parts: Parts, request: Request) -> Response:
-    """Each value stands until the next, the last until now."""
+    """Answer each channel's signal over time, dated in Unix time: each value stands until the next,
+    the last until now."""
     clock = parts.journal.clock
     # Unix time, of trio's.
     ahead = clock.date(clock.now()) - trio.current_time()

@@ -119,7 +119,8 @@ class IncidentApi:
         return json_response({"incident": self._told(over), "told": told})
 
     async def take(self, request: Request, station: str, number: str) -> Response:
-        """A person here has another kit's incident: that kit and everybody in earshot is told."""
+        """Note that a person here has another kit's incident: that kit and everybody in earshot is
+        told. One that has not come here is answered with 404."""
         by, text = _name_and_text(required_body(request))
         wanted = _number(station), _number(number)
         heard = incident.heard(self._journal, incident_status.HEARD_SHOWN)

@@ -47,15 +47,15 @@ MEAN_SHARE, STRAY_SHARE, STRAYS = 1 / 8, 1 / 4, 4.0
 
 
 def backoff(share: float, most: float, crowd: int) -> float:
-    """Seconds at random, up to `most`, until one of a crowd says what any of them could: early with
-    few, late with most, so that about one begins and the others hear it (RFC 5401, RandomBackoff).
-    """
+    """Return the seconds at random, up to `most`, until one of a crowd says what any of them could:
+    early with few, late with most, so that about one begins and the others hear it (RFC 5401,
+    RandomBackoff)."""
     steep = log(max(1, crowd)) + 1
     return most / steep * log(share * (exp(steep) - 1) + 1)
 
 
 def ack_within(crowd: int) -> float:
-    """Seconds in which one of a crowd says that what is no SOS has come."""
+    """Return the seconds in which one of a crowd says that what is no SOS has come."""
     return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD))
 
 
@@ -66,9 +66,10 @@ def drawn(share: float, crowd: int) -> float:
 
 
 def alone_after(share: float, crowd: int) -> float:
-    """Seconds until one of those in earshot says by itself that what is no SOS has come. In a crowd
-    that is the second half of the time, as it mostly rides in what somebody sends before, and what
-    many hear some hear not: inf where this kit is none of those who speak for all."""
+    """Return the seconds until one of those in earshot says by itself that what is no SOS has come.
+    In a crowd that is the second half of the time, as it mostly rides in what somebody sends
+    before, and what many hear some hear not: inf where this kit is none of those who speak for
+    all."""
     share, most = drawn(share, crowd), ack_within(crowd)
     if share >= 1:
         return inf
@@ -124,7 +125,7 @@ class AirPace:
             self._met_at = now
 
     def note_missed(self, now: float) -> None:
-        """Nobody answered in time."""
+        """Note that nobody answered in time."""
         self._missed = True
         if now - self._met_at < LATELY and now - self._vain_at >= AGAIN_FIRST:
             self._vain, self._vain_at = self._vain + 1, now
@@ -142,7 +143,8 @@ class AirPace:
         self._turn = AirTurn(crowd=self._turn.crowd)
 
     def note_answered(self, now: float, seconds: float, *, part: bool) -> None:
-        """It took that long; of a round since all of it had left."""
+        """Note that an answer took so long; of a round of fragments (`part`), since all of it had
+        left."""
         self._answered_at, self._vain = now, 0
         if not self._mean:
             self._mean, self._stray = seconds, seconds / 2
@@ -152,13 +154,14 @@ class AirPace:
         self._mean += MEAN_SHARE * (seconds - self._mean)
 
     def pause(self, share: float) -> float:
-        """Seconds of quiet before a packet of ours."""
+        """Return the seconds of quiet before a packet of ours."""
         longest = max(PAUSE, self.on_air * SLOWER) * min(1.0, max(1, self._turn.crowd) / CROWD)
         held = self._turn.follows * self._spacing
         return held + (0.1 + 0.9 * share) * longest
 
     def patience(self, tries: int, *, part: bool, urgent: bool = False) -> float:
-        """Seconds for an answer; what is `urgent`, and a fragment, is answered at once."""
+        """Return the seconds to wait for an answer; what is `urgent`, and a fragment, is answered
+        at once."""
         longest = PATIENCE + self.on_air * (WINDOW + 2)
         if not (part or urgent):
             longest += ack_within(self._turn.crowd) - ACK_WITHIN
@@ -167,7 +170,7 @@ class AirPace:
         return min(longest, max(LEAST, self._mean + STRAYS * self._stray))
 
     def again(self, tries: int, now: float, share: float, *, urgent: bool, part: bool) -> float:
-        """Seconds until what nobody answered goes again."""
+        """Return the seconds until what nobody answered goes again."""
         since = self._answered_at
         if part and now - self._heard_at < LATELY:
             if tries < PRODS:

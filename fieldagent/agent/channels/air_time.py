@@ -57,7 +57,8 @@ class AirTime:
         self._beyond = Seldom(clock)
 
     def narrow(self, limit: AirLimit) -> None:
-        """It may have no more than that, either."""
+        """Narrow the limit: no more than the lesser of both shares, and the dwell time of `limit`
+        where it has one."""
         percent = min(self.limit.percent, limit.percent)
         self.limit = AirLimit(percent, limit.dwell or self.limit.dwell)
         if self._may_lack and self.is_limited():
@@ -93,7 +94,7 @@ class AirTime:
         return spent <= self._allowed() * times
 
     def note(self, seconds: float) -> None:
-        """The radio was on the air for so long; negative where it was not, after all."""
+        """Note that the radio was on the air for so long; negative where it was not, after all."""
         now = self._clock()
         minute = int(now // _MINUTE)
         self._minutes[minute] = self._minutes.get(minute, 0.0) + seconds
@@ -120,7 +121,7 @@ class AirTime:
         return f"{self.spent():.0f} s on the air, of {allowed}"
 
     def notice(self) -> str:
-        """For people; empty where nothing is beyond what the hour has."""
+        """Return a notice for people; empty where nothing is beyond what the hour has."""
         if not self.is_limited() or self.spent() <= self._allowed():
             return ""
         return (

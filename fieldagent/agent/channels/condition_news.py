@@ -35,7 +35,7 @@ class ConditionNews:
     """By trio's clock, both."""
 
     def begin(self) -> None:
-        """A new link: the hub is told again."""
+        """Begin with a new link: the hub is told again."""
         self.told, self.looked_at = None, -inf
 
     def pause(self) -> float:

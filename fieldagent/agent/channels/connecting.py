@@ -62,8 +62,8 @@ def trust(server: ServerPlace) -> ssl.SSLContext | None:
 async def open_stream(
     server: ServerPlace, context: ssl.SSLContext | None = None
 ) -> trio.abc.Stream:
-    """Connected, and in TLS with the server proven to be who it says. `context` is what `trust` has
-    returned, for those who connect often. Raises Unreachable."""
+    """Connect; where `server` is secure, in TLS with the server proven to be who it says. `context`
+    is what `trust` has returned, for those who connect often. Raises Unreachable."""
     context = context or trust(server)
     if context is None:
         return await _connect(server)

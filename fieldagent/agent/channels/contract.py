@@ -99,7 +99,7 @@ class ChannelLink:
             self.away_since = trio.current_time()
 
     def ask(self) -> None:
-        """A person who sees the sky asks for another try now."""
+        """Ask for another try now, as a person does who sees the sky."""
         self._asked.set()
         self._asked = trio.Event()
 
@@ -172,7 +172,8 @@ class Outbox(Protocol):
         """Wait until a Package (with `urgent`, an SOS) is due and the budget lets it go."""
 
     async def fix_dates(self) -> None:
-        """Just before `load`: where the clock is not trusted, dates were open until here."""
+        """Fix the dates of what leaves next, which were open until here where the clock is not
+        trusted; called just before `load`."""
 
     def load(self, capacity: int) -> Transmission | None:
         """Return what is due, packed into at most `capacity` bytes; None when nothing is.
@@ -181,7 +182,7 @@ class Outbox(Protocol):
         """
 
     def unsettled(self) -> Intent | None:
-        """The intent that no `settle` has ended yet, if there is one."""
+        """Return the intent that no `settle` has ended yet, if there is one."""
 
     async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
         """Record that the modem is about to send this, or sends it by now, under this number."""

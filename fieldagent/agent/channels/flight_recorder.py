@@ -41,7 +41,7 @@ class FlightRecorder:
         self._begun: float | None = None
 
     def begin(self, path: str, baud: int) -> None:
-        """The port was opened."""
+        """Record that the port was opened."""
         self.happened(f"opened {path} at {baud}")
 
     def sent(self, data: bytes) -> None:
@@ -74,7 +74,8 @@ class FlightRecorder:
         return trace.head(self.kind, masked=not payloads) + trace.write(shown)
 
     async def fault(self, text: str) -> None:
-        """Something went wrong: bring what is not there yet to the ring on disk, now and then."""
+        """Record that something went wrong, and bring what is not there yet to the ring on disk,
+        now and then."""
         self.happened(text)
         now = self._now()
         if self.ring is None or now - self._written < KEEP_EVERY:

@@ -31,7 +31,7 @@ class GpioLine:
         self._line = _REQUEST.unpack(request)[-1]
 
     def set_high(self) -> None:
-        """Raises OSError."""
+        """Set the line high. Raises OSError."""
         ioctl(self._line, SET_VALUES, _VALUES.pack(1, 1))
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class GpioInput:
         self._line = _REQUEST.unpack(request)[-1]
 
     def is_high(self) -> bool:
-        """Raises OSError."""
+        """Return True if the line is high. Raises OSError."""
         values = bytearray(_VALUES.pack(0, 1))
         ioctl(self._line, GET_VALUES, values)
         return bool(_VALUES.unpack(values)[0] & 1)

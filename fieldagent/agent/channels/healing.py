@@ -69,8 +69,8 @@ def healing_faults(pairs: Mapping[str, str]) -> list[str]:
 
 
 def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
-    """As `read_steps`, of a modem whose link is by IP: no port names its line or its USB device.
-    Raises WrongProperty."""
+    """Read the steps as `read_steps` does, of a modem whose link is by IP: no port names its line
+    or its USB device. Raises WrongProperty."""
     steps = read_steps(value)
     for step in steps:
         if step.kind in ("dtr", "rockblock") or (step.kind == "usb" and not step.where):

@@ -53,8 +53,9 @@ class Healer:
         return await self.attend_since(self._link.away_since)
 
     async def attend_since(self, away_since: float | None) -> bool:
-        """The same of a modem that has been silent since then, by trio's clock; None while it is
-        not."""
+        """Take the step that is due, as `attend` does, of a modem that has been silent since then,
+        by trio's clock; None while it is not. Return whether one was due. The first call switches
+        on what a step had left off as this program was killed."""
         if not self._started:
             self._started = True
             await self._switch_on_again()

@@ -55,7 +55,7 @@ class HubAddress:
 
 
 async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = PATH) -> WebSocket:
-    """The handshake with the hub itself. Raises Unreachable."""
+    """Open a WebSocket by the handshake with the hub itself. Raises Unreachable."""
     url = "ws" + hub.address.removeprefix("http") + path
     headers = {"Authorization": f"Bearer {hub.token}", "User-Agent": f"fieldagent/{__version__}"}
     try:

@@ -99,7 +99,7 @@ class KitNotes:
     """None where the kit tells nothing of how it is."""
 
     def begin(self) -> None:
-        """A new link: the hub is told again."""
+        """Begin with a new link: the hub is told again."""
         left = self._left(OFFER) or self._left(PROGRAM_OFFER)
         if left or outcomes.at_work(self.state_directory):
             self.watch_until = trio.current_time() + MAY_CHANGE

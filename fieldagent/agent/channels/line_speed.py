@@ -59,7 +59,7 @@ class LineSpeed:
         self._next = -inf
 
     def note_silent(self) -> None:
-        """Nothing answered at the port: the next `look` searches."""
+        """Note that nothing answered at the port: the next `look` searches."""
         self._silent = True
 
     async def look(self, port: str) -> int:

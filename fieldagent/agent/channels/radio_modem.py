@@ -65,7 +65,8 @@ class RadioModem(Protocol):
         """
 
     async def receive(self) -> HeardPacket:
-        """The next packet that was heard, of any content. Raises RadioLost."""
+        """Wait for the next packet that was heard, of any content, and return it. Raises
+        RadioLost."""
 
 
 class ReceiveQueue:

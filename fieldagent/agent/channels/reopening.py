@@ -31,8 +31,8 @@ async def keep_open(
     link: ChannelLink,
     heal: Callable[[], Awaitable[bool]] = no_healing,
 ) -> NoReturn:
-    """`work` opens the device and works with it until it raises one of `lost`, which `tell` is
-    told.
+    """Call `work` for ever: it opens the device and works with it until it raises one of `lost`,
+    which `tell` is told.
 
     `progress` is called before each try, and `heal` after each that failed. It tells whether it did
     something, so that another try is worth while soon, and takes two minutes and a half at most.

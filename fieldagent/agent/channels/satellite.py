@@ -128,8 +128,8 @@ class Pace:
         self.keeper, self.empty = modem, 0
 
     def count_empty(self, modem: str, looks_sent: bool) -> bool:
-        """A session left an empty buffer. Whether that is a habit of this modem's by now: nothing
-        else speaks of a reset, time after time."""
+        """Count a session that left an empty buffer. Return whether that is a habit of this modem's
+        by now: nothing else speaks of a reset, time after time."""
         self.empty = self.empty + 1 if looks_sent and modem != self.keeper else 0
         return self.empty >= EMPTY_MAX
 

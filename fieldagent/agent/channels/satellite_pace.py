@@ -36,7 +36,8 @@ class LinkRest:
     """The modem saw no network at some time since the last session."""
 
     def failed(self, status: MoStatus, now: float, chance: float) -> None:
-        """`chance` is from 0 to 1, so that many kits don't call at one moment."""
+        """Rest after a session that failed so. `chance` is from 0 to 1, so that many kits don't
+        call at one moment."""
         self.until = now + retry_after(status, self.failures, chance, urgent=False)
         self.urgent_until = now + retry_after(status, self.failures, chance, urgent=True)
         self.soonest = now + retry_at_once(status, chance)
@@ -44,8 +45,8 @@ class LinkRest:
         self.away = False
 
     def until_traffic(self, seconds: float, now: float, chance: float) -> None:
-        """The network tells when it takes sessions again; an SOS does not rest for longer than it
-        ever does."""
+        """Rest until the network takes sessions again, in so many seconds as it tells; an SOS does
+        not rest for longer than it ever does."""
         seconds = min(seconds, TRAFFIC_MAX) * (1 + 0.1 * chance)
         self.until = now + seconds
         self.urgent_until = self.soonest = now + min(seconds, URGENT_WAIT_MAX)
@@ -55,7 +56,8 @@ class LinkRest:
         self.failures, self.until, self.urgent_until, self.soonest = 0, -inf, -inf, -inf
 
     def end(self) -> None:
-        """A person who sees the sky asks for another try."""
+        """End the rest as far as the network allows, as a person who sees the sky asks for another
+        try."""
         self.until = self.urgent_until = self.soonest
 
     def ends(self, service: bool | None, *, urgent: bool = False) -> float:
@@ -83,7 +85,8 @@ class GatewayMailbox:
     """IMEI and MOMSN of the modem before a check whose end nobody has seen."""
 
     def checked(self, result: SessionResult, now: float, chance: float) -> None:
-        """A session reached the gateway."""
+        """Note that a session reached the gateway; where something still waits and none of it came,
+        rest."""
         brought = result.mt_status == 1 and result.mt_length > 0
         blocked = result.mo_status == TOO_LARGE
         self.queued = result.queued
@@ -93,7 +96,7 @@ class GatewayMailbox:
         self.rest(now, chance, FRUITLESS_MAX if blocked else 0.0)
 
     def rest(self, now: float, chance: float, least: float = 0.0) -> None:
-        """A check brought nothing."""
+        """Rest after a check that brought nothing, `least` seconds or more."""
         wait = max(least, min(FRUITLESS_MAX, FRUITLESS_FIRST * 2 ** min(self.fruitless, 10)))
         self.until = now + wait * (1 + 0.1 * chance)
         self.fruitless += 1

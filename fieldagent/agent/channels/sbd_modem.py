@@ -91,7 +91,7 @@ class Modem:
         self.tell()
 
     def tell(self) -> None:
-        """There is news for who waits for some."""
+        """Wake who waits for news: there is some."""
         self.news.set()
         self.news = trio.Event()
 
@@ -157,7 +157,8 @@ class Modem:
             await trio.sleep(FILL_EVERY)
 
     async def read(self) -> sbd.MobileTerminated | None:
-        """The message in the modem, or what came of it; None when it would not tell."""
+        """Read the message in the modem; return it, or what came of it; None when it would not
+        tell."""
         self.last_read = None
         command = sbd.READ_BINARY
         try:
@@ -173,7 +174,7 @@ class Modem:
         return self.last_read
 
     async def set_up(self) -> None:
-        """Everything that a reset undoes. Only the first must succeed."""
+        """Set up everything that a reset undoes. Only the first command must succeed."""
         self.echo_shows_reset = True
         first = await self._wake_up()
         self.holds_ours = not first.echoed
@@ -248,7 +249,8 @@ class Modem:
             await self.news.wait()
 
     async def session(self, *, answers_ring: bool) -> sbd.SessionResult:
-        """One session with the gateway. Raises RemoteProtocolError where its reply is damaged."""
+        """Run one session with the gateway. Raises RemoteProtocolError where its reply is
+        damaged."""
         await self.ask(sbd.session_timeout(SESSION_TIME))
         reply = None
         if answers_ring:
@@ -289,7 +291,7 @@ class Modem:
 async def open_modem(
     port: str, baud: int, link: ChannelLink, *more: sbd.LineSetting
 ) -> AsyncIterator[Modem]:
-    """A modem that has answered and is set up; `more` stands beside what each needs."""
+    """Open a modem that has answered and is set up; `more` stands beside what each needs."""
     link.recorder.kind = "sbd"
     async with open_serial(port, baud, link.recorder) as line, trio.open_nursery() as nursery:
         modem = Modem(line, link)

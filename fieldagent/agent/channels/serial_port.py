@@ -59,8 +59,8 @@ class SerialPort:
 async def open_serial(
     path: str, baud: int, recorder: FlightRecorder | None = None
 ) -> AsyncIterator[SerialPort]:
-    """8N1 without flow control, for us alone; what goes over it goes to the `recorder`, too.
-    Raises PortLost, and PortInUse where another program has it.
+    """Open a port, 8N1 without flow control, for us alone; what goes over it goes to the
+    `recorder`, too. Raises PortLost, and PortInUse where another program has it.
 
     Opening and closing happen in a thread: a driver may block in either.
     """

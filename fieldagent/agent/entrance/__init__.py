@@ -52,7 +52,7 @@ class Entrance:
         self._limiter = trio.CapacityLimiter(1)
 
     def before(self, judge: Judge) -> Judge:
-        """Lets to `judge` who has signed in, and everybody to where they can."""
+        """Let to `judge` who has signed in, and everybody to where they can."""
         outside = router(self.routes())
 
         async def at_the_door(head: Request) -> Admission:

@@ -140,7 +140,8 @@ class _Dispatch:
         return self.reach.next_probe()
 
     async def serve(self, delivery: Delivery, early: bool) -> None:
-        """A hook that runs when the agent stops may finish, or it would be called twice."""
+        """Hand a payload over to its hook. A hook that runs when the agent stops may finish, or it
+        would be called twice."""
         await waits.let_finish(partial(self.hand_over, delivery, early))
         self.busy.remove(delivery.lane)
         self.urgent -= delivery.sos
@@ -151,7 +152,8 @@ class _Dispatch:
         await self.settle(delivery, result, early)
 
     async def settle(self, delivery: Delivery, result: HandoverResult, early: bool) -> None:
-        """Begins without a checkpoint: what the hook has must not be handed over once more."""
+        """Write down what came of a handover. Begins without a checkpoint: what the hook has must
+        not be handed over once more."""
         if result.outcome is HandoverOutcome.HANDED:
             up_again = self.reach is not None and self.reach.handed()
             await self.spool.handed(delivery.request_id)

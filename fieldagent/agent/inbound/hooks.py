@@ -39,7 +39,8 @@ class Hook:
 
 
 def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
-    """Both may be set; each gets every payload. `emit` takes the lines that a script prints."""
+    """Return the hooks that are set: script, webhook or both; each gets every payload. `emit` takes
+    the lines that a script prints."""
     hooks = []
     # An agent without one of them does without the memory that it takes.
     if (command := settings.inbound_hook) is not None:

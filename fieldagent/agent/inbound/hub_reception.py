@@ -65,7 +65,7 @@ class HubReception:
     async def receive(
         self, body: bytes, *, damage: str = "", unreadable: Unreadable | None = None
     ) -> None:
-        """The message and its cost are one commit.
+        """Take in a message of the hub's; the message and its cost are one commit.
 
         What fails by a mistake of ours is tried once more, when the driver was started again. Then
         it is a dead letter: it must not hold up its channel for ever.

@@ -21,7 +21,7 @@ class Lines:
         self._room = OUTPUT_MAX
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """The lines that `data` completes, without their ends."""
+        """Yield the lines that `data` completes, without their ends."""
         if self._room < 0:
             return
         yield from self._split(self._decoder.decode(data[: self._room]))

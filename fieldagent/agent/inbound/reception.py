@@ -166,9 +166,9 @@ class Inbox:
         tagged: bool,
         then: Callable[[sqlite3.Connection, Taken], None] = lambda db, taken: None,
     ) -> Taken:
-        """Returns once it is on disk, with `also` in the same commit, and `then`, which is told
-        what was taken in. Damage, unknown versions and unknown kinds never raise: what holds them
-        is kept as a dead letter.
+        """Take in a message; returns once it is on disk, with `also` in the same commit, and
+        `then`, which is told what was taken in. Damage, unknown versions and unknown kinds never
+        raise: what holds them is kept as a dead letter.
 
         `owes` names the channel over which the peer is to be told what was stored, None where the
         link does that itself. Without `tagged` the link has proved who sent it, and no tag is asked
@@ -259,7 +259,7 @@ class Inbox:
             taken.payloads.append(payload)
 
     def publish(self, taken: Taken) -> None:
-        """It is on disk: log it, and wake the hooks."""
+        """Log what is on disk by now, and wake the hooks."""
         for trouble in taken.troubles:
             log.error(
                 "not all of a message could be used: %s; `fieldagent inbound list` shows it",

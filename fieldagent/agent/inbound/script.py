@@ -84,7 +84,7 @@ async def run_script(
 
 
 def marks(delivery: Delivery) -> dict[str, str]:
-    """Variables that tell what a script should know before it reads the payload."""
+    """Return the variables that tell what a script should know before it reads the payload."""
     told = {
         "AGENT_PAYLOAD_SOS": delivery.sos,
         "AGENT_PAYLOAD_UNAUTHENTICATED": delivery.unauthenticated,
@@ -95,7 +95,8 @@ def marks(delivery: Delivery) -> dict[str, str]:
 def environment(
     body: str, inherited: Mapping[str, str], marks: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The hook's environment: ours, with `marks`, and the payload when every shell can hold it."""
+    """Return the hook's environment: ours, with `marks`, and the payload when every shell can hold
+    it."""
     ours = {name: value for name, value in inherited.items() if name not in _OURS}
     ours |= marks
     if len(body) <= ENVIRONMENT_MAX and body.isascii() and "\0" not in body:

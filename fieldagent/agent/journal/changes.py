@@ -43,7 +43,8 @@ def is_known(journal: Journal, place: int) -> bool:
 
 
 def since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
-    """The next of these topics behind that place, each subject once; and the place behind them."""
+    """Return the next changes of these topics behind that place, each subject once; and the place
+    behind them."""
     last = newest(journal)
     rows = journal.read(
         "SELECT number, topic, subject FROM event WHERE number > ? AND number <= ?"

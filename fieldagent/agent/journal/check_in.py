@@ -21,7 +21,7 @@ class Asked(NamedTuple):
 
 
 def note(db: sqlite3.Connection, sequence: int, within: int | None, now: float) -> None:
-    """In place of what was asked before."""
+    """Write down what the hub is asked for, in place of what was asked before."""
     db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, within, now))
 
 

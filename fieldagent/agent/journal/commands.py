@@ -50,7 +50,7 @@ class KnownCommand(NamedTuple):
 def note(
     db: sqlite3.Connection, number: int, command: RemoteCommand, channel: str, now: float
 ) -> None:
-    """It has come, for the first time."""
+    """Write down a command that has come, for the first time."""
     arguments = cbor2.dumps(list(command.arguments))
     db.execute(
         "INSERT INTO command (number, verb, arguments, channel, came, state)"

@@ -60,12 +60,12 @@ def keep(db: sqlite3.Connection, letter: DeadLetter) -> int:
 
 
 def remove(db: sqlite3.Connection, number: int) -> bool:
-    """False where it is not there any more."""
+    """Remove a dead letter; False where it is not there any more."""
     return db.execute("DELETE FROM dead_letter WHERE number = ?", (number,)).rowcount > 0
 
 
 def listing(journal: Journal, limit: int = COUNT_MAX) -> list[DeadLetter]:
-    """The newest first."""
+    """List the dead letters, the newest first."""
     rows = journal.read(
         "SELECT channel, body, reason, received, number FROM dead_letter"
         " ORDER BY number DESC LIMIT ?",

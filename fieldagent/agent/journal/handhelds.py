@@ -264,7 +264,7 @@ def posts(journal: Journal) -> list[HandheldPost]:
 
 
 def note_packet(number: int, packet: int) -> Operation[None]:
-    """Before a part goes: by this number an answer names it."""
+    """Note the packet's number before a part goes: by this number an answer names it."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("INSERT OR REPLACE INTO handheld_packet VALUES (?, ?)", (packet, number))
@@ -285,8 +285,8 @@ def settle(number: int, **changed: object) -> Operation[None]:
 
 
 def arrived(number: int) -> Operation[bool]:
-    """The person's radio has all of it, which is no news of who has answered a part meanwhile, and
-    so read it; return whether it is."""
+    """Note that the person's radio has all of it; return whether that is news: it is none where
+    they have answered a part meanwhile, and so read it."""
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute(
@@ -353,7 +353,7 @@ def in_sos(journal: Journal, incident: int) -> list[InSos]:
 
 
 def leave_sos(incident: int, handle: str) -> Operation[None]:
-    """The person calls their own off."""
+    """Note that the person calls their own SOS off."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(

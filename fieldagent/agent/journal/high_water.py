@@ -43,7 +43,7 @@ class HighWater(NamedTuple):
 
 
 def of(db: sqlite3.Connection) -> HighWater:
-    """In some microseconds: indexes hold them."""
+    """Return the highest numbers in `db`, in some microseconds: indexes hold them."""
     numbers = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     ((kept, forgotten),) = db.execute(
         "SELECT (SELECT max(id) FROM package WHERE id < ?), (SELECT max(id) FROM forgotten)",
@@ -114,7 +114,8 @@ class HighWaterFile:
             self.sync()
 
     def follow(self, mark: HighWater) -> None:
-        """It is in the journal. What cannot be written is written with the next."""
+        """Write `mark` down, which is in the journal by now. What cannot be written is written with
+        the next."""
         if mark == self.mark:
             return
         turn = self._turn + 1

@@ -80,7 +80,8 @@ def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) 
 
 
 def whole_of(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
-    """The digest of the item of which this fragment was a part; empty where it is not known."""
+    """Return the digest of the item of which this fragment was a part; empty where it is not
+    known."""
     row = db.execute(
         "SELECT whole FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
         (origin, sequence, digest),
@@ -166,7 +167,7 @@ def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
 
 
 def owed(journal: Journal, channel: str) -> list[Owed]:
-    """The oldest first."""
+    """List the receipts that the peer of a channel is owed, the oldest first."""
     return [
         Owed(sequence, at, bool(sos), bytes(digest))
         for sequence, at, sos, digest in journal.read(
@@ -208,7 +209,7 @@ def unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
 
 
 def told_unreadable(db: sqlite3.Connection, channel: str, told: Iterable[UnreadableOwed]) -> None:
-    """The hub was told of these."""
+    """Note that the hub was told of these: they are owed no more."""
     db.executemany(
         "DELETE FROM unreadable_owed WHERE channel = ? AND size = ? AND at = ?",
         [(channel, each.said.size, each.at) for each in told],
@@ -273,7 +274,7 @@ _RUNGS = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 
 def rungs_owed(journal: Journal, limit: int = 64) -> list[RungOwed]:
-    """The oldest first."""
+    """List what the hub is still to be told of payloads, the oldest first."""
     return _rungs(journal.read(f"{_RUNGS} ORDER BY at LIMIT ?", limit))
 
 
@@ -334,7 +335,7 @@ def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
 
 
 def told_station(db: sqlite3.Connection, told: StationOwed) -> None:
-    """The station has it."""
+    """Note that the station has this: it is owed no more."""
     db.execute(
         "DELETE FROM station_owed WHERE station = ? AND sequence = ? AND rung = ? AND text = ?",
         told[:4],
@@ -364,12 +365,12 @@ _SLICES = (
 
 
 def slices_of(db: sqlite3.Connection, item: FragmentedItem) -> dict[int, bytes]:
-    """By position, those that are there; none once the item is whole."""
+    """Return the fragments that are there, by position; none once the item is whole."""
     return dict(db.execute(_SLICES, item).fetchall())
 
 
 def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) -> None:
-    """All of them, or all but one."""
+    """Drop all fragments of an item, or all but the one at the position `but`."""
     db.execute(
         "DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ? AND position <> ?",
         (*item, but),
@@ -385,7 +386,7 @@ def incomplete(journal: Journal) -> dict[FragmentedItem, float]:
 
 
 def slices_there(journal: Journal, item: FragmentedItem) -> dict[int, bytes]:
-    """As `slices_of`, of what is committed."""
+    """Return the fragments that are there, as `slices_of`, of what is committed."""
     return dict(journal.read(_SLICES, *item))
 
 
@@ -521,7 +522,8 @@ STATES = ("waiting", "handed", "dead")
 def listing(
     journal: Journal, limit: int, state: str | None = None, before: int = END
 ) -> list[Mapping[str, Any]]:
-    """The newest payloads with a lower number, and how they stand at each hook."""
+    """List the newest payloads with a number lower than `before`, and how they stand at each
+    hook."""
     rows = journal.read(
         "SELECT number, request_id, body, received, asks, read_by FROM inbound"
         " WHERE number < ?1"

@@ -32,7 +32,7 @@ Operation = Callable[[sqlite3.Connection], T]
 
 
 def together(*operations: Operation[None]) -> Operation[None]:
-    """All of them, in one commit."""
+    """Return an operation that carries all of these out, in one commit."""
 
     def store(db: sqlite3.Connection) -> None:
         for operation in operations:
@@ -128,7 +128,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             self.fail(f"the journal is damaged: {found}")
 
     def require_room(self) -> None:
-        """Raises StoreFull, or NotOnDisk, where nothing should be begun."""
+        """Raise StoreFull, or NotOnDisk, where nothing should be begun."""
         if self.not_on_disk:
             raise NotOnDisk(self.not_on_disk)
         if self._files.free() < ROOM_BYTES:
@@ -225,7 +225,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 return result
 
     def commit_at_start(self, operation: Operation[None]) -> None:
-        """At once, before `run`: nobody else writes yet. Raises StoreFailed, StoreFull."""
+        """Commit at once, before `run`: nobody else writes yet. Raises StoreFailed, StoreFull."""
         order: list[Order[sqlite3.Connection]] = [Order(operation)]
         try:
             transact(self._files.writer, order)
@@ -235,7 +235,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             transact(self._files.writer, order)
 
     def leave(self) -> None:
-        """The program stops: a full disk is not waited for any longer."""
+        """Note that the program stops: a full disk is not waited for any longer."""
         self._leaving.set()
 
     def _carry_out_move(self) -> None:

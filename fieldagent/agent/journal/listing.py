@@ -24,7 +24,8 @@ Batch = Sequence[Listed]
 
 
 def newest(journal: Journal, before: int, limit: int) -> Batch:
-    """Along the table's own key: as quick at the end of a long journal as at its beginning."""
+    """List the newest Packages with a sequence lower than `before`, along the table's own key: as
+    quick at the end of a long journal as at its beginning."""
     rows = journal.read(
         "SELECT sequence, status FROM package WHERE sequence < ? ORDER BY sequence DESC LIMIT ?",
         before,
@@ -69,7 +70,7 @@ def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:
 def waiting_behind(
     journal: Journal, channels: Collection[Channel], after: int, limit: int
 ) -> list[int]:
-    """The sequences behind that one of what waits on any of these channels, oldest first."""
+    """List the sequences behind that one of what waits on any of these channels, oldest first."""
     # By the key of the table, in its order: the index has another.
     rows = journal.read(
         f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND {_waits(channels)}"

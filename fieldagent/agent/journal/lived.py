@@ -9,7 +9,7 @@ from fieldagent.system.lived_time import Base
 
 
 def known(db: sqlite3.Connection) -> Base | None:
-    """None where it was never written down, or is damaged."""
+    """Return what was written down of lived time; None where it never was, or is damaged."""
     row = db.execute("SELECT boot, since_boot, lived, ahead, trusted, crc FROM lived").fetchone()
     if row is None:
         return None

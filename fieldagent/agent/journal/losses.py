@@ -25,7 +25,7 @@ def note(db: sqlite3.Connection, loss: Loss) -> None:
 
 
 def damaged(sequence: int, id_: int | None, at: float) -> Note:
-    """A Package whose row is not what was accepted; the row is kept for a look."""
+    """Note the loss of a Package whose row is not what was accepted; the row is kept for a look."""
     which = f"number {sequence}" if id_ is None else str(id_)
     text = f"Package {which} is damaged on the disk and was not sent: post it again"
 
@@ -36,7 +36,7 @@ def damaged(sequence: int, id_: int | None, at: float) -> Note:
 
 
 def listing(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
-    """The newest first."""
+    """List the losses, the newest first."""
     rows = read("SELECT at, text, packages, payloads FROM loss ORDER BY number DESC LIMIT ?", limit)
     return [Loss(*row) for row in rows]
 

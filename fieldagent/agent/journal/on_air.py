@@ -13,7 +13,7 @@ from fieldagent.wire.envelope import FINGERPRINT_BYTES
 
 
 def holders(journal: Journal, sequence: int) -> set[int]:
-    """The stations that have confirmed it on the air; in `receipt` they count below zero."""
+    """Return the stations that have confirmed it on the air; in `receipt` they count below zero."""
     rows = journal.read("SELECT -by FROM receipt WHERE sequence = ? AND by < 0", sequence)
     return {number for (number,) in rows}
 

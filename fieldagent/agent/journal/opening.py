@@ -47,7 +47,8 @@ class Opened(NamedTuple):
 
 
 def open_journal(path: Path) -> Opened:
-    """Raises Unusable for what is no damage: a good journal is never set aside."""
+    """Open the journal. Raises Unusable for what is no damage: a good journal is never set
+    aside."""
     try:
         make_private_folder(path.parent)
         _take_over(path)

@@ -70,7 +70,7 @@ def _accepted(row: Sequence[Any]) -> Accepted:
 
 
 def package(journal: Journal, sequence: int) -> Accepted | None:
-    """None where it is not kept any more. Raises DamagedPackage."""
+    """Return a Package; None where it is not kept any more. Raises DamagedPackage."""
     rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", sequence)
     return _accepted(rows[0]) if rows else None
 
@@ -93,7 +93,7 @@ def packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted |
 
 
 def package_in(db: sqlite3.Connection, sequence: int) -> Accepted | None:
-    """As `package`, within a transaction."""
+    """Return a Package as `package` does, within a transaction."""
     row = db.execute(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", (sequence,)).fetchone()
     return None if row is None else _accepted(row)
 
@@ -111,8 +111,8 @@ def by_sequence(journal: Journal, sequence: int) -> Known | None:
 
 
 def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted, int]:
-    """A Package that waits, and how often it was tried on this channel since something of it left.
-    Raises DamagedPackage."""
+    """Return a Package that waits, and how often it was tried on this channel since something of it
+    left. Raises DamagedPackage."""
     ((tries, *row),) = journal.read(
         "SELECT (SELECT tries FROM leg WHERE leg.sequence = package.sequence AND channel = ?),"
         f" {_COLUMNS} {_PACKAGES} WHERE sequence = ?",
@@ -123,7 +123,7 @@ def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted
 
 
 def by_id(journal: Journal, id_: int) -> Known | None:
-    """The newest Package of that id: a caller may use an id again once it has ended."""
+    """Return the newest Package of that id: a caller may use an id again once it has ended."""
     return _known(journal.read(f"{_KNOWN} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_))
 
 
@@ -133,7 +133,8 @@ def by_idempotency_key(journal: Journal, key: str) -> Known | None:
 
 
 def next_id(journal: Journal) -> int:
-    """The first above all that were used; those that callers choose far up do not count."""
+    """Return the first id above all that were used; those that callers choose far up do not
+    count."""
     ((kept, forgotten),) = journal.read(
         "SELECT (SELECT coalesce(max(id), 0) FROM package WHERE id < ?),"
         " (SELECT coalesce(max(id), 0) FROM forgotten)",
@@ -275,8 +276,8 @@ _PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 def next_waiting(
     journal: Journal, after: Place, up_to: int, limit: int
 ) -> tuple[list[int], Place | None]:
-    """The next that wait on some channel, the most urgent first, then the oldest, with a sequence
-    `up_to` that; and the place of the last of them, None where no more wait."""
+    """Return the next that wait on some channel, the most urgent first, then the oldest, with a
+    sequence of at most `up_to`; and the place of the last of them, None where no more wait."""
     # Two steps along the index: SQLite compares a pair with an expression in it row by row.
     places: list[Place] = journal.read(
         f"{_PLACES} AND -priority = ? AND sequence > ? ORDER BY sequence LIMIT ?", *after, limit
@@ -440,7 +441,7 @@ def sent(channel: Channel, pieces: Iterable[Piece], *, shared: bool = False) -> 
 def fragments_held(
     journal: Journal, channel: Channel, sequence: int, count: int
 ) -> dict[int, set[int]]:
-    """By holder, the positions that it has of so many fragments."""
+    """Return the positions that each holder has, of so many fragments."""
     rows = journal.read(
         "SELECT holder, position FROM fragment_held WHERE sequence = ? AND channel = ?"
         " AND count = ?",
@@ -473,7 +474,8 @@ def note_held(
     count: int,
     positions: Iterable[int],
 ) -> bool:
-    """A holder says that it has these, and no others; whether any of them is news."""
+    """Note that a holder says that it has these, and no others; return whether any of them is
+    news."""
     rows = [(channel, holder, count, position, sequence) for position in positions]
     known = db.execute(
         "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND holder = ? AND count = ?"

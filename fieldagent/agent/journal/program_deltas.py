@@ -12,7 +12,7 @@ KEPT = 2
 
 
 def note(db: sqlite3.Connection, payload: bytes) -> None:
-    """One has come whole."""
+    """Store a delta that has come whole; the oldest of too many go."""
     db.execute(
         "INSERT OR REPLACE INTO program_delta (digest, payload) VALUES (?, ?)",
         (digest_of_payload(payload), payload),

@@ -64,7 +64,7 @@ def crc_of(
     expires: float | None,
     dated: float | None = None,
 ) -> int:
-    """Over what was accepted, and never changes."""
+    """Return the CRC of what was accepted, and never changes."""
     life = None if expires is None else float(expires)
     whole: tuple[object, ...] = (
         sequence,

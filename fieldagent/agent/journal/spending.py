@@ -31,12 +31,12 @@ _SPENT = (
 
 
 def known_day(journal: Journal) -> BudgetDay | None:
-    """The one under which something was booked last."""
+    """Return the day under which something was booked last; None where nothing ever was."""
     return _day(journal.read(_DAY))
 
 
 def known_day_in(db: sqlite3.Connection) -> BudgetDay | None:
-    """As `known_day`, within a transaction."""
+    """Return the day as `known_day` does, within a transaction."""
     return _day(db.execute(_DAY).fetchall())
 
 
@@ -69,5 +69,5 @@ def spent_on(journal: Journal, channel: str, day: BudgetDay) -> Spent:
 
 
 def spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent:
-    """As `spent_on`, within a transaction."""
+    """Return what was spent as `spent_on` does, within a transaction."""
     return Spent(*db.execute(_SPENT, (channel, day.day, day.carried)).fetchone())

@@ -22,12 +22,12 @@ class Latency:
 
 
 def ended(journal: Journal) -> list[tuple[str, str, int]]:
-    """Channel, status, and how many ended so on it."""
+    """Return channel, status, and how many ended so on it."""
     return _counts(journal, "ended")
 
 
 def hook_results(journal: Journal) -> list[tuple[str, str, int]]:
-    """Hook, result, and how many calls had it."""
+    """Return hook, result, and how many calls had it."""
     return _counts(journal, "hook")
 
 
@@ -39,7 +39,7 @@ def _counts(journal: Journal, what: str) -> list[tuple[str, str, int]]:
 
 
 def latencies(journal: Journal) -> dict[str, Latency]:
-    """By channel, from accepted to delivered."""
+    """Return how long deliveries took by channel, from accepted to delivered."""
     found: dict[str, Latency] = {}
     for channel, bound, count, seconds in journal.read(
         "SELECT who, result, count, seconds FROM tally WHERE what = 'latency'"
@@ -51,7 +51,7 @@ def latencies(journal: Journal) -> dict[str, Latency]:
 
 
 def spent(journal: Journal) -> dict[str, Spent]:
-    """By channel, on all days together."""
+    """Return what was spent by channel, on all days together."""
     rows = journal.read(
         "SELECT channel, sum(bytes), sum(credits), sum(doubtful) FROM spent GROUP BY channel"
     )

@@ -15,7 +15,8 @@ from fieldagent.system.private import make_private_file
 
 
 def note(path: Path) -> None:
-    """It has just been closed. Without a note it is looked through."""
+    """Note how a journal that has just been closed was left. Without a note it is looked
+    through."""
     with suppress(OSError):
         make_private_file(_place(path))
         _place(path).write_text(_stamp(path))

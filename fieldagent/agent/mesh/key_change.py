@@ -24,7 +24,7 @@ class KeyStep(IntEnum):
 
     @classmethod
     def of(cls, keys: Sequence[bytes], following: Sequence[bytes]) -> KeyStep:
-        """By `radio-key` and `radio-key-next` of the settings."""
+        """Return the step at which `radio-key` and `radio-key-next` of the settings are."""
         if following:
             return cls.SENDS_OLD
         return cls.SENDS_NEW if len(keys) > 1 else cls.NONE
@@ -45,7 +45,7 @@ class KeyChange:
         self._neighbours = neighbours
 
     def move(self, step: KeyStep) -> None:
-        """The keys are others from now on: nobody was heard with one of them yet."""
+        """Note that the keys are others from now on: nobody was heard with one of them yet."""
         self.step = step
         for each in self._neighbours.known.values():
             each.key = None
@@ -58,7 +58,8 @@ class KeyChange:
         return "new" if (key == 0) is (self.step is KeyStep.SENDS_NEW) else "old"
 
     def facts(self) -> dict[str, Any]:
-        """For the status of the channel: the step, and who of those in earshot sends with which."""
+        """Return for the status of the channel: the step, and who of those in earshot sends with
+        which key."""
         if self.step is KeyStep.NONE:
             return {}
         found: dict[str, list[int]] = {"old": [], "new": []}
@@ -74,7 +75,8 @@ class KeyChange:
 
 
 def in_words(step: KeyStep, old: Sequence[int], new: Sequence[int]) -> str:
-    """`old` and `new` are the stations that were heard lately to send with that key."""
+    """Return the step as a sentence for people. `old` and `new` are the stations that were heard
+    lately to send with that key."""
     if step is KeyStep.SENDS_OLD:
         heard = f"heard with the new one already: {_listed(new)}"
         does = "sends with radio-key, and hears radio-key-next too"

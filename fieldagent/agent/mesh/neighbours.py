@@ -45,7 +45,7 @@ class Neighbours:
         snr: int | None = None,
         key: int | None = None,
     ) -> bool:
-        """It was heard; whether it had not been in earshot."""
+        """Note that a station was heard; return whether it had not been in earshot."""
         now = self._clock()
         each = self.known.pop(station, None) or HeardStation()
         returned = now - each.heard_at >= AWAY_AFTER

@@ -160,7 +160,8 @@ class PacketReception:
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:
-        """None where nobody here has a use for it: damage, a stranger to the group, ourselves."""
+        """Read a packet; None where nobody here has a use for it: damage, a stranger to the group,
+        a packet that names no station."""
         if is_sealed(body) and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
             return None
@@ -226,7 +227,7 @@ class PacketReception:
         return sos or request.station in (0, self.station)
 
     def stored(self, packet: Packet) -> None:
-        """Its content is on disk: note what it asks for, and publish what it brought."""
+        """Note what a packet asks for, whose content is on disk, and publish what it brought."""
         self._asked_for |= packet.asked_for
         self._asked_for -= packet.whole
         while len(self._asked_for) > ASKED_FOR_MAX:

@@ -78,8 +78,8 @@ class RadioReception:
         rssi: int | None = None,
         snr: int | None = None,
     ) -> AirTurn:
-        """Implements `AirReception`. Nobody is told of what is `unreadable` on the air, where it
-        comes again until it is acknowledged."""
+        """Take in one packet, as `AirReception` says. Nobody is told of what is `unreadable` on the
+        air, where it comes again until it is acknowledged."""
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
             return AirTurn(crowd=len(self._neighbours.in_earshot()))
@@ -266,8 +266,8 @@ def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
 
 
 async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> bool:
-    """A station has said what it has of our own Package, and the journal knows it; return whether
-    that ended it when nobody waited for it any more."""
+    """Note what a station has said that it has of our own Package, which the journal knows by now;
+    return whether that ended it when nobody waited for it any more."""
     queue = packing.queue
     assert packing.acks is not None, "on the air each transmission awaits its acknowledgement"
     if packing.acks.hear(sequence, ack) or not ack.whole or sequence not in queue:

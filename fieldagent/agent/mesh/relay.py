@@ -98,7 +98,7 @@ class Relay:
             log.warning("%s", self.notice())
 
     def notice(self) -> str:
-        """For people; empty where nothing waits."""
+        """Return a notice for people; empty where nothing waits."""
         if not self.waiting:
             return ""
         return (

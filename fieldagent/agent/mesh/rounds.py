@@ -129,7 +129,8 @@ class OnCall:
     _until: float = -inf
 
     def draw(self, crowd: int, now: float, share: float) -> bool:
-        """Up to `CROWD` in earshot all do; of more a few, drawn by a share from 0 to 1."""
+        """Return True if this kit repeats: up to `CROWD` in earshot all do; of more a few, drawn by
+        a share from 0 to 1."""
         if crowd <= CROWD:
             return True
         if now >= self._until:
@@ -166,8 +167,8 @@ class Rounds:
         """When what is no SOS may go again."""
 
     def add(self, item: OnItsWay, now: float) -> None:
-        """It has come, from its sender or by another that repeats it; or it is ours and has left
-        for the first time."""
+        """Add an item that has come, from its sender or by another that repeats it; or that is ours
+        and has left for the first time."""
         ours = item.station == self.station
         item.aired = now
         known = self.items.setdefault(_key(item), item)
@@ -213,7 +214,7 @@ class Rounds:
             self._ordinary_at = now + APART * (1 + self._random())
 
     def want(self, station: int, sequence: int, by: int, now: float) -> None:
-        """The station `by` lacks that item of a station, which is no SOS."""
+        """Note that the station `by` lacks that item of a station, which is no SOS."""
         digest = self._words.holdings.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
         if item is None or item.entry.sos or now - item.aired < JUST_NOW:
@@ -236,13 +237,13 @@ class Rounds:
             self._bytes -= ITEM_BYTES + _bytes_of(item)
 
     def supersede(self, collapse: int, *, sos: bool) -> None:
-        """A newer one of ours has this collapseKey."""
+        """Drop our items of this collapseKey: a newer one of ours has it."""
         for item in self.ours():
             if item.collapse == collapse and item.entry.sos == sos:
                 self.drop(item)
 
     def note_ack(self, sequence: int, ack: Ack, by: int, now: float) -> None:
-        """The station `by` has it; where it says so, the hub too."""
+        """Note that the station `by` has it; where it says so, the hub too."""
         item = self.items.get((ack.station, sequence, ack.digest))
         if item is None or not ack.whole:
             return
@@ -270,14 +271,15 @@ class Rounds:
         return item is None or item.entry.asks or item.entry.sos
 
     def note_way(self, now: float) -> None:
-        """A way to the hub is known: what waited for one goes."""
+        """Let what waited for a way to the hub go: one is known."""
         for item in self.items.values():
             if item.asks and not item.brought_by:
                 item.hub_due = min(item.hub_due, now + 1 + 9 * self._random())
 
     def welcome(self, station: int, now: float) -> None:
-        """It is in earshot, and may have been away: an SOS goes again, also where it once had it,
-        as its journal may be lost. What else it lacks it says once it has heard what we have."""
+        """Send an SOS again to a station that is in earshot, and may have been away, also where it
+        once had it, as its journal may be lost. What else it lacks it says once it has heard what
+        we have."""
         others = len(self.neighbours.in_earshot()) - 1
         for item in self.items.values():
             if not item.entry.sos:

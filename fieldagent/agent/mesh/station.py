@@ -92,8 +92,8 @@ class Station:
         self.key_change.move(step)
 
     def identification(self, callsign: str) -> bytes:
-        """The packet that says who transmits. Number 0 is no station's: who looks for names passes
-        it by."""
+        """Return the packet that says who transmits. Number 0 is no station's: who looks for names
+        passes it by."""
         me = Identity("", callsign, "")
         return self.outbox.packing.alone(Entry(0, Introduction(me)))
 

@@ -95,13 +95,14 @@ class AirTroubles:
         return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR
 
     def counts(self) -> dict[str, int]:
-        """Since the agent began, by the member of the status."""
+        """Return how often each was seen since the agent began, by the member of the status."""
         return {
             each.member: self._seen[each].count if each in self._seen else 0 for each in Trouble
         }
 
     def notices(self, date: Callable[[float], float]) -> list[str]:
-        """`date` tells the wall clock's time of a lived one."""
+        """Return the notices for people of what was seen lately. `date` tells the wall clock's time
+        of a lived one."""
         return [
             f"{in_words(trouble, seen.count, seen.detail)} (last {clock_time(date(seen.at))})"
             for trouble, seen in self._seen.items()

@@ -53,7 +53,8 @@ class Twins:
         self._told: dict[tuple[int, type], _Told] = {}
 
     def note(self, station: int, value: int | str, now: float) -> bool:
-        """It has this name, or sends a new item with this number; return whether it is two kits."""
+        """Note that a station has this name, or sends a new item with this number; return whether
+        it is two kits."""
         key = station, type(value)
         known = self._told.pop(key, None)
         found = known is not None and known.note(value, now)

@@ -25,7 +25,8 @@ def client_id(settings: MqttSettings) -> str:
 async def connected(
     settings: MqttSettings, will: Will | None = None, *, suffix: str = ""
 ) -> AsyncIterator[MqttSession]:
-    """`suffix` tells this session from the agent's own. Raises BrokerLost."""
+    """Connect to the broker. `suffix` tells this session from the agent's own. Raises
+    BrokerLost."""
     client = MqttClient(
         f"{client_id(settings)}{suffix}",
         "this kit",

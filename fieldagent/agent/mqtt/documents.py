@@ -21,7 +21,8 @@ LINKED = ("ready", "busy")
 
 
 def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dict[str, Any]:
-    """`status` is the answer to `GET /api/status`; `left` are credits that MQTT may cost today."""
+    """Return what the broker is told of the kit's state. `status` is the answer to `GET
+    /api/status`; `left` are credits that MQTT may cost today."""
     links = {name.lower(): link for name, link in status["channels"].items() if link["configured"]}
     told: dict[str, Any] = {
         "sos": bool(status["sos"]["active"]),
@@ -43,8 +44,8 @@ def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dic
 
 
 def position(place: Location) -> dict[str, Any]:
-    """Under the names that Home Assistant gives a tracker's attributes. How exact it is, nobody
-    has said."""
+    """Return a place under the names that Home Assistant gives a tracker's attributes. How exact it
+    is, nobody has said."""
     told: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
     if place.altitude is not None:
         told["altitude"] = place.altitude

@@ -47,12 +47,12 @@ class Reporter:
         self._moved = trio.Event()
 
     def announce(self) -> None:
-        """Home Assistant has begun anew, and knows nothing of this kit."""
+        """Announce the kit anew: Home Assistant has begun anew, and knows nothing of it."""
         self._announce.set()
         self._announce = trio.Event()
 
     async def run(self, session: MqttSession, status: Callable[[], Mapping[str, Any]]) -> None:
-        """Until cancelled. Raises BrokerLost."""
+        """Report over a session until cancelled. Raises BrokerLost."""
         async with trio.open_nursery() as nursery:
             if self._topics.config:
                 nursery.start_soon(self._keep_announced, session, status)

@@ -88,7 +88,8 @@ class MqttService:
         self.link = ChannelLink()
 
     async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
-        """`status` returns the answer to `GET /api/status`. Raises what the journal raises."""
+        """Connect to the broker, again whenever it is lost, and work with it. `status` returns the
+        answer to `GET /api/status`. Raises what the journal raises."""
         tries = 0
         while True:
             began = trio.current_time()

@@ -45,7 +45,7 @@ class AwaitedAcks:
         self._awaited[number] = _Awaited(pieces, {piece.sequence for piece in pieces})
 
     def drop(self, number: int) -> None:
-        """Nobody waits for it any more."""
+        """Drop a transmission: nobody waits for its acknowledgement any more."""
         self._awaited.pop(number, None)
 
     async def acknowledged(self, number: int) -> bool:
@@ -58,11 +58,11 @@ class AwaitedAcks:
         return not awaited.missed
 
     def note_heard(self) -> None:
-        """A station is there."""
+        """Note that a station is there."""
         self._heard_at = trio.current_time()
 
     def hear(self, sequence: int, ack: Ack) -> bool:
-        """A station has said so. False when no transmission waits for it."""
+        """Note what a station says that it has. False when no transmission waits for it."""
         with_it = [
             (number, awaited, piece)
             for number, awaited in self._awaited.items()

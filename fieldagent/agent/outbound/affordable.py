@@ -52,7 +52,8 @@ def affordable(
     now: float,
     limits: SpendingLimits,
 ) -> Affordable:
-    """`now` is Unix time."""
+    """Return the Package on the channels that what is left pays for, those withheld, each with why,
+    and the price. `now` is Unix time."""
     price = 0
     withheld: dict[str, str] = {}
     found = costs(package, outboxes, now)

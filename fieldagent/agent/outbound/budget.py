@@ -20,17 +20,18 @@ most."""
 
 
 def utc_day(unix: float) -> str:
-    """The day of a Unix time as ISO 8601 has it, under which the journal books what was spent."""
+    """Return the day of a Unix time as ISO 8601 has it, under which the journal books what was
+    spent."""
     return datetime.fromtimestamp(unix, UTC).date().isoformat()
 
 
 def until_midnight(unix: float) -> float:
-    """Seconds until the next day, with its new budget, begins."""
+    """Return the seconds until the next day, with its new budget, begins."""
     return DAY - unix % DAY
 
 
 def day_at(known: BudgetDay | None, lived: float, clock: LivedTime) -> BudgetDay:
-    """The day whose budget is spent at that lived time; `known` is the last that was.
+    """Return the day whose budget is spent at that lived time; `known` is the last that was.
 
     While nobody is trusted to know the time, a day lasts 24 hours of lived time, whatever the clock
     is set to. What was spent in such a day counts for the one that a trusted clock shows then, if
@@ -105,7 +106,7 @@ class Budget:
         self._tariff = tariff
 
     def spent(self) -> Spent:
-        """Bytes and credits of today, and those that may have been paid."""
+        """Return the bytes and credits of today, and those that may have been paid."""
         return spending.spent_on(self._journal, self._name, self.today())
 
     @property
@@ -133,7 +134,7 @@ class Budget:
         return max(0, self._limit - kept - used)
 
     def affordable(self, capacity: int, *, urgent: bool = False) -> int:
-        """Bytes of `capacity` that what is left pays for."""
+        """Return how many bytes of `capacity` what is left pays for."""
         left = self.left(urgent=urgent)
         return capacity if left is None else min(capacity, self._tariff().affordable(left))
 
@@ -157,11 +158,11 @@ class Budget:
         return f"it is renewed at {moment:%H:%M} UTC, by a clock that nobody is known to have set"
 
     def book(self, spent: Spent, day: BudgetDay | None = None) -> Operation[None]:
-        """Books it under today, or a day before, in the commit of what it was spent for."""
+        """Book it under today, or a day before, in the commit of what it was spent for."""
         return spending.spend(self._name, day or self.today(), spent)
 
     def renews_in(self) -> float:
-        """Seconds."""
+        """Return the seconds until the next day's budget begins."""
         now, clock = self._clock(), self._journal.clock
         if clock.source():
             return until_midnight(clock.date(now))

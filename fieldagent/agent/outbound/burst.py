@@ -25,13 +25,14 @@ class Bursts(dict[int, Burst]):
         return [sequence for sequence, burst in self.items() if burst.waiting]
 
     def launch(self, piece: Piece, positions: list[int]) -> None:
-        """The first of `positions`, of which the others follow."""
+        """Launch the first of `positions`, of which the others follow."""
         burst = self.setdefault(piece.sequence, Burst(positions))
         burst.waiting.remove(piece.position)
         burst.flying.add(piece.position)
 
     def land(self, piece: Piece, *, sent: bool) -> Burst | None:
-        """The burst that the piece was part of, once nothing of it is under way any more."""
+        """Note that a piece is under way no more; return the burst that it was part of, once
+        nothing of that is."""
         burst = self.get(piece.sequence, Burst([]))
         burst.flying.discard(piece.position)
         burst.heard |= sent

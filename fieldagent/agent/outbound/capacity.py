@@ -43,14 +43,14 @@ class Capacity:
         return self.size - (TAG_BYTES + 1 if self.tagged else 0)
 
     def whole(self, origin: int) -> int:
-        """Bytes up to which the envelope of an item of `origin` goes whole: counted without a tag,
-        and as if its sender were the peer itself."""
+        """Return the bytes up to which the envelope of an item of `origin` goes whole: counted
+        without a tag, and as if its sender were the peer itself."""
         # An envelope of one's own tells the origin 0, and in the short form, of satellite, none.
         more = _width(origin) - (self.shared or not origin)
         return self._free - self._kept(origin) - more
 
     def filled(self, origin: int) -> int:
-        """Bytes up to which others join an item."""
+        """Return the bytes up to which others join an item."""
         return self.size - self._kept(origin)
 
     def _kept(self, origin: int) -> int:
@@ -60,7 +60,7 @@ class Capacity:
         return max(MARK_BYTES - 1 + 2 * _width(origin), self.size // 10)
 
     def cut(self, entry: Entry, origin: int) -> list[Fragment]:
-        """Its fragments. Raises TooLarge."""
+        """Cut an entry into its fragments. Raises TooLarge."""
         whole = encode([entry])
         if not self.shared:
             try:

@@ -74,7 +74,7 @@ class ChannelQueue:
         return len(self._queue)
 
     def wake(self) -> None:
-        """There is news for who waits for something to send."""
+        """Wake who waits for something to send: there is news."""
         self.changed.set()
         self.changed = trio.Event()
 
@@ -82,8 +82,8 @@ class ChannelQueue:
 
     @contextmanager
     def replacing(self, package: Package) -> Iterator[list[int]]:
-        """The sequences that it is going to replace. None of them leaves in this block, and those
-        that it has not replaced by the end wait again."""
+        """Hold the sequences that a Package is going to replace, and yield them. None of them
+        leaves in this block, and those that it has not replaced by the end wait again."""
         held = self._queue.hold(package.collapse_key, sos=package.sos)
         try:
             yield held
@@ -128,11 +128,11 @@ class ChannelQueue:
         return replaced
 
     def waiting(self) -> list[int]:
-        """Every Package that is here, those in flight among them."""
+        """List every Package that is here, those in flight among them."""
         return self._queue.keys()
 
     def hasten(self, *sequences: int) -> None:
-        """They need not wait for a cheaper channel, or for their next try, any longer."""
+        """Let these wait no longer for a cheaper channel, or for their next try."""
         for sequence in sequences:
             if sequence not in self.held:
                 self._queue.hasten(sequence)
@@ -194,17 +194,17 @@ class ChannelQueue:
         return self._queue.next_change(now)
 
     def take(self, now: float, *, under_way: bool) -> int | None:
-        """The foremost of what waits; with `under_way` a further fragment counts, too."""
+        """Take the foremost of what waits; with `under_way` a further fragment counts, too."""
         key = self.foremost(now) if under_way else None
         return key if key in self.bursts else self._queue.take(now)
 
     def leave(self, sequence: int) -> None:
-        """It was taken, and does not fit: it waits in its old place."""
+        """Leave one that was taken, and does not fit, to wait in its old place."""
         if sequence not in self.bursts:
             self._queue.put_back(sequence)
 
     def finish(self, sequence: int, leg: Leg | None = None, *, arrived: bool = False) -> None:
-        """It ended here. With a leg `next_expired` tells that it did, and how."""
+        """Remove one that ended here. With a leg `next_expired` tells that it did, and how."""
         if leg is not None:
             self._failed.append(EndedLeg(sequence, self.channel, leg))
             self._sooner.set()
@@ -224,8 +224,8 @@ class ChannelQueue:
         return [EndedLeg(sequence, self.channel, leg) for sequence, leg in legs.items()]
 
     def put_back(self, sequence: int, due: float) -> EndedLeg | None:
-        """It was not sent, or not all of it: it waits until `due`, unless it was withdrawn or
-        replaced meanwhile."""
+        """Put back one that was not sent, or not all of it: it waits until `due`, unless it was
+        withdrawn or replaced meanwhile. Return its end where that ends it."""
         (ended,) = self.ends([sequence]) or (None,)
         if ended is not None and ended.leg is not REPLACED:
             self.finish(sequence)
@@ -240,7 +240,8 @@ class ChannelQueue:
         return self._queue.taken()
 
     def landed(self, sequences: Iterable[int]) -> None:
-        """They are in flight no more, unless another fragment is, or its end is being written."""
+        """Note that these are in flight no more, unless another fragment is, or its end is being
+        written."""
         for sequence in sequences:
             if sequence in self._withdrawn and sequence not in self._queue.taken():
                 self._withdrawn.pop(sequence)[0].set()
@@ -250,14 +251,15 @@ class ChannelQueue:
 
 
 def gather(queue: ChannelQueue) -> None:
-    """Something goes: what waits for company goes along."""
+    """Let what waits for company go along: something goes."""
     for sequence in queue.gathering - queue.held:
         queue._queue.hasten(sequence)
     queue.gathering.clear()
 
 
 def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """That kind waits from now on, and these that are of it; what is in flight, once it is back."""
+    """Let that kind wait from now on, and these that are of it; what is in flight, once it is
+    back."""
     queue.held_kinds.add(kind)
     for sequence in sequences:
         if sequence in queue:
@@ -267,7 +269,7 @@ def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
 
 
 def let_go(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """That kind waits no longer, nor do these that are of it."""
+    """Let that kind wait no longer, nor these that are of it."""
     queue.held_kinds.discard(kind)
     released = queue.held.intersection(sequences)
     queue.held -= released

@@ -24,7 +24,8 @@ def to_ask(within: int | None, configured: frozenset[Channel]) -> Package | None
 
 
 def standing(journal: Journal) -> dict[str, Any] | None:
-    """As people are told of it; None where nothing is asked, or its end has reached the hub."""
+    """Return how the check-in stands, as people are told of it; None where nothing is asked, or its
+    end has reached the hub."""
     asked = check_in.asked(journal)
     if asked is None or (asked.within is None and asked.confirmed is not None):
         return None

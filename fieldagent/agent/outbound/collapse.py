@@ -38,7 +38,7 @@ class CollapseIndex:
         return [key for key in found if key is not None and key not in taken]
 
     def newer(self, kind: Kind | None, key: int) -> int | None:
-        """The newest that has taken its place meanwhile."""
+        """Return the newest that has taken its place meanwhile; None where none has."""
         if kind is None:
             return None
         collapse_key, sos = kind

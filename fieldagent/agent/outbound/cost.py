@@ -31,7 +31,8 @@ class Cost(NamedTuple):
 def costs(
     package: Package, outboxes: Mapping[Channel, ChannelOutbox], now: float
 ) -> dict[Channel, Cost]:
-    """On each channel that is configured and not excluded by it. `now` is Unix time."""
+    """Return what a Package costs on each channel that is configured and not excluded by it. `now`
+    is Unix time."""
     legs = legs_of(package.channels, frozenset(outboxes))
     stamped = package.stamped(now)
     found = {}

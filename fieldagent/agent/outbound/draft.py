@@ -28,7 +28,7 @@ class Draft:
         return len(self.body)
 
     def begin(self, entry: Entry, body: bytes) -> None:
-        """The first entry, which was encoded before."""
+        """Begin with the first entry, which was encoded before."""
         self.entries, self.body = [entry], body
 
     def encoded(self, *more: Entry) -> bytes:

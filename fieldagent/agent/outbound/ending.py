@@ -66,8 +66,8 @@ class Endings:
         return FanOut.CHEAPEST if relayed or package.by is not None else self._fan_out
 
     async def record(self, ended: Sequence[EndedLeg], also: Operation[None] | None = None) -> None:
-        """Returns once it is on disk. `also` is carried out in the same commit: what left has
-        ended, or has not left."""
+        """Write down that these legs ended; returns once it is on disk. `also` is carried out in
+        the same commit: what left has ended, or has not left."""
         known = self._known(ended)
         ended = [*ended, *(each for one in ended for each in self._superfluous(one, known))]
         note_ends = outbound.end(ended, self.clock())
@@ -134,8 +134,9 @@ class Endings:
         return self._heard_ends or on_air.is_relayed(self._journal, sequence)
 
     async def note_at_hub(self, sequence: int, *, proved: bool) -> None:
-        """The hub has it, by its own word (`proved`) or by that of who brought it there: what has
-        not left over channels that lead there is withdrawn, and of `every` what costs credits."""
+        """Note that the hub has it, by its own word (`proved`) or by that of who brought it there:
+        what has not left over channels that lead there is withdrawn, and of `every` what costs
+        credits."""
         queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
         if not any(sequence in queue for queue in queues):
             return

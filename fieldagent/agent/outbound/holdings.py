@@ -79,7 +79,7 @@ class _OfStation:
         return range(max(0, newest - SEVERAL_MAX) + 1, newest + 1)
 
     def move(self, number: int, now: float) -> None:
-        """That number has come."""
+        """Note that this number has come, which moves on the numbers that are told."""
         if number > self.newest or (number not in self._last() and now >= self.stands_until):
             self.newest = number
         if number in self._last():
@@ -118,7 +118,7 @@ class Holdings:
         """Stations of which the beacon is still to tell."""
 
     def note_crowd(self, crowd: int) -> None:
-        """So many are in earshot, and say the same."""
+        """Note that so many are in earshot, and say the same."""
         self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD))
 
     @property
@@ -126,7 +126,7 @@ class Holdings:
         return self._slower > 1
 
     def note(self, station: int, number: int, digest: bytes, now: float) -> None:
-        """That item is here: it came, or it is ours and has left."""
+        """Note that this item is here: it came, or it is ours and has left."""
         known = self._of(station)
         if known.here.get(number) == digest:
             return
@@ -139,7 +139,7 @@ class Holdings:
         self._hasten(now, INTERVAL_MIN)
 
     def note_unsaid(self, station: int, number: int) -> None:
-        """That item is here, and nobody is told: it is not asked for."""
+        """Note that this item is here, and nobody is told: it is not asked for."""
         known = self._of(station)
         known.lacking.pop(number, None)
         if number not in known.here:
@@ -151,7 +151,8 @@ class Holdings:
             self.note(station, number, digest, now)
 
     def hear(self, holding: Entry, now: float) -> list[int]:
-        """Another has said that. The numbers come back that lack there and are here."""
+        """Note what another has said that it has; return the numbers that lack there and are
+        here."""
         assert isinstance(holding.content, Ack)
         first, numbers = holding.sequence, {*numbers_of(holding)}
         station = holding.content.station
@@ -184,7 +185,8 @@ class Holdings:
         return None if known is None else known.here.get(number)
 
     def greet(self, now: float, within: float) -> None:
-        """Somebody is there who may lack anything, and has heard nothing of what was said."""
+        """Tell all anew to one who is there, may lack anything, and has heard nothing of what was
+        said."""
         for each in self._stations.values():
             each.told = False
             each.fresh_until = max(each.fresh_until, now + INTERVAL_MAX)
@@ -197,7 +199,7 @@ class Holdings:
         return self._due
 
     def begin(self, now: float) -> None:
-        """The beacon is due."""
+        """Begin the beacon, which is due, and set when the next one is."""
         asks = False
         self._beacon, self._latest = [], now + PUT_OFF_MAX
         for number, each in self._stations.items():
@@ -211,8 +213,8 @@ class Holdings:
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def to_tell(self, now: float, *, beside: bool) -> list[int]:
-        """Stations of which a packet tells: of the beacon, and `beside` something else of those
-        where news are that nobody has told."""
+        """Return the stations of which a packet tells: of the beacon, and `beside` something else
+        of those where news are that nobody has told."""
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
         found = self._beacon
@@ -238,7 +240,7 @@ class Holdings:
         return each.asks() and not each.asked
 
     def said(self, station: int, now: float) -> None:
-        """Its holding has left."""
+        """Note that the holding of this station has left."""
         known = self._of(station)
         known.told = known.asked = True
         known.changed = False

@@ -49,7 +49,8 @@ class HubPiggyback:
         return self._queue.limits.tariff
 
     def look(self) -> None:
-        """Receipts are owed: they go with the next transmission, and an SOS's at once."""
+        """Look which receipts are owed: they go with the next transmission, and an SOS's at
+        once."""
         for sequence, at, sos, digest in inbound.owed(self._journal, self._channel):
             if sequence not in self._under_way:
                 self._owed[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)

@@ -20,8 +20,8 @@ class IdleTimes(Generic[K]):
         self._oldest = inf
 
     def measure(self, last: Mapping[K, float], now: float, unix: float) -> dict[K, float]:
-        """Seconds that each has been silent. `last` is the Unix time of its last sign, another one
-        at each sign; `now` is a steady clock, `unix` the one that is set."""
+        """Return the seconds that each has been silent. `last` is the Unix time of its last sign,
+        another one at each sign; `now` is a steady clock, `unix` the one that is set."""
         known = {}
         for key, at in last.items():
             before = self._known.get(key)

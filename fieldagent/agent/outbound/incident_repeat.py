@@ -69,7 +69,8 @@ async def keep_going(
     until: str,
     clock: Callable[[], float],
 ) -> NoReturn:
-    """`every` is how many seconds an item may be silent on a channel; 0 repeats none."""
+    """Repeat for ever what `repeated` finds, once it is silent. `every` is how many seconds an item
+    may be silent on a channel; 0 repeats none."""
     repeating: set[Leg] = set()
     idle = IdleTimes[Leg](LOOK_EVERY)
     while True:

@@ -261,8 +261,8 @@ class Intake:
         life: float | None,
         passed: float = 0.0,
     ) -> list[EndedLeg]:
-        """Into the queue of each channel that it waits for; those that it replaces come back. Since
-        it was accepted `passed` seconds have gone."""
+        """Put a Package into the queue of each channel that it waits for; those that it replaces
+        come back. Since it was accepted `passed` seconds have gone."""
         leg = _replaced_by(accepted.id)
         return [
             EndedLeg(older, channel, leg)
@@ -280,7 +280,8 @@ class Intake:
         return {name: leg.begins for name, leg in legs.items() if leg.status is None}
 
     def queue_relayed(self, accepted: Accepted) -> None:
-        """A neighbour's, which is on disk. It replaces nothing: it has no collapseKey."""
+        """Queue a neighbour's Package, which is on disk. It replaces nothing: it has no
+        collapseKey."""
         life = None
         if accepted.expires is not None:
             life = max(0.0, accepted.expires - self._endings.clock())

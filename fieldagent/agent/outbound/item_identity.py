@@ -21,7 +21,7 @@ from fieldagent.wire.fragments import cut, split
 
 
 def entry_of(known: Accepted) -> Entry:
-    """As it travels, under the number that its sender gave it."""
+    """Return the entry as it travels, under the number that its sender gave it."""
     number = known.origin_sequence if known.origin else known.sequence
     dated = known.accepted if known.dated is None else known.dated
     return numbered(number, known.package, dated, known.back)
@@ -45,7 +45,8 @@ def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entr
 
 
 def is_about(known: Accepted, said: Receipt | Report | Ack, capacity: int | None = None) -> bool:
-    """With the `capacity` of a whole envelope, fragments count only where they are cut to it."""
+    """Return whether what was said is about this item. With the `capacity` of a whole envelope,
+    fragments count only where they are cut to it."""
     entry = entry_of(known)
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
         return said.digest == digest_of(entry)

@@ -29,7 +29,7 @@ LOOK_EVERY = ASK_AFTER / 4
 async def keep_asking(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
-    """`clock` is the journal's."""
+    """Ask for ever for fragments that are missing. `clock` is the journal's."""
     silences = IdleTimes[inbound.FragmentedItem](LOOK_EVERY)
     asked: dict[inbound.FragmentedItem, float] = {}
     """How long each had been silent when it was last asked for."""

@@ -99,7 +99,7 @@ class ChannelOutbox:
         self._queue.wake()
 
     def look_for_words(self) -> None:
-        """Something in the journal is owed to the peer."""
+        """Look in the journal for what the peer is owed by now, and wake who sends."""
         self._piggyback.look()
         self._queue.wake()
 

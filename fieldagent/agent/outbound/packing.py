@@ -130,7 +130,7 @@ class Packing:
         self.settled()
 
     def settled(self) -> None:
-        """Something was tried, or dated anew: what was prepared is not what goes."""
+        """Forget what was prepared, as something was tried, or dated anew: it is not what goes."""
         self._prepared = None
 
     def pack(self, now: float, capacity: int, ordinary: int, piggyback: Piggyback) -> Packed | None:
@@ -301,11 +301,11 @@ class Packing:
         return lacking(piece.count, held.values(), turn)[:together] or [0]
 
     def alone(self, entry: Entry) -> bytes:
-        """A packet that holds nothing else, for everybody to read."""
+        """Return a packet that holds this entry and nothing else, for everybody to read."""
         return encode([entry], origin=self._station, key=self._key)
 
     def parts(self, entry: Entry, origin: int) -> list[Entry]:
-        """It, or its fragments where it needs some; none of what is too large."""
+        """Return the entry, or its fragments where it needs some; none of what is too large."""
         try:
             return self._parts(entry, origin)
         except TooLarge:
@@ -319,8 +319,8 @@ class Packing:
         return [Entry(entry.sequence, part) for part in self.capacity.cut(entry, origin)]
 
     def sizes(self, package: Package, now: float) -> list[int]:
-        """Bytes of each transmission that it would take, alone; beside others it may take less.
-        Raises TooLarge."""
+        """Return the bytes of each transmission that it would take, alone; beside others it may
+        take less. Raises TooLarge."""
         entry = numbered(outbound.next_sequence(self._journal), package, now)
         draft = self._draft(0)
         return [len(draft.encoded(part)) for part in self._parts(entry, draft.origin)]

@@ -52,13 +52,13 @@ class Repeat:
 
 class Piggyback(Protocol):
     def look(self) -> None:
-        """Something in the journal is owed to the peer."""
+        """Look in the journal for what the peer is owed by now."""
 
     def report(self, origin: int, report: Entry) -> None:
         """Tell the peer which fragments of an item have come, so that it sends the rest."""
 
     def ask_names(self) -> None:
-        """Something came from somebody who was not introduced."""
+        """Ask for names: something came from somebody who was not introduced."""
 
     def is_worth_sending(self) -> bool:
         """Return whether there is something to say that does not wait for a Package to ride
@@ -72,13 +72,13 @@ class Piggyback(Protocol):
         (`busy`) an SOS does alone, and nothing while that is one itself (None)."""
 
     def joining(self) -> Repeat | None:
-        """Another that goes in the same packet if it fits."""
+        """Return another that goes in the same packet if it fits."""
 
     def joined(self, repeat: Repeat) -> None:
-        """It does."""
+        """Note that what `joining` returned fits, and goes."""
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
-        """The transmission left: write it down in the same commit."""
+        """Write down, in the same commit, that the transmission left with these words."""
 
     def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
-        """The transmission is over."""
+        """Note that the transmission is over, and whether it was sent."""

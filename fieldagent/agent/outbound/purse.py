@@ -57,5 +57,5 @@ class DayPurse:
 
 
 def sms_purse(journal: Journal, limit: int) -> DayPurse:
-    """So many messages a day, a tenth of them for an SOS."""
+    """Return the purse of so many SMS a day, a tenth of them for an SOS."""
     return DayPurse(journal, SMS, limit, -(-limit // 10))

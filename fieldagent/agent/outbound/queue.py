@@ -68,7 +68,7 @@ class Queue:
         return list(self._entries)
 
     def place(self, key: int) -> Place:
-        """The smaller goes first."""
+        """Return the place of a key: the smaller goes first."""
         return self._entries[key][:_COLLAPSE]
 
     def hold(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
@@ -146,7 +146,7 @@ class Queue:
         return None if entry is None else entry[_KEY]
 
     def take(self, now: float) -> int | None:
-        """The most urgent Package that is due; it is the taker's until put_back or remove."""
+        """Take the most urgent Package that is due; it is the taker's until put_back or remove."""
         if self._delayed:
             self._promote(now)
         entry = self._ready.pop()
@@ -166,11 +166,11 @@ class Queue:
         return key in self._overtaken or self._collapse.newer(collapse, key) is not None
 
     def put_off(self, key: int) -> None:
-        """It waits for no moment, but for `hasten`; one in flight is left alone."""
+        """Let it wait for no moment, but for `hasten`; one in flight is left alone."""
         self._move(key, inf)
 
     def hasten(self, key: int) -> None:
-        """It need not wait for its time any longer; one in flight is left alone."""
+        """Let it wait for its time no longer; one in flight is left alone."""
         self._move(key, -inf)
 
     def _move(self, key: int, due: float) -> None:
@@ -184,10 +184,10 @@ class Queue:
             self._insert(_due_at(entry, due))
 
     def put_back(self, key: int, due: float = -inf) -> bool:
-        """It was not sent: it waits in its old place, until `due`.
+        """Put back one that was not sent: it waits in its old place, until `due`.
 
-        False when a newer Package has its collapseKey by now: that one gets the place, and `key`
-        is forgotten. So is one that would arrive after a newer one.
+        False when a newer Package has its collapseKey by now: that one gets the place, and `key` is
+        forgotten. So is one that would arrive after a newer one.
         """
         self._taken.discard(key)
         negated, order, _, collapse, expires, _ = self._entries[key]
@@ -208,7 +208,7 @@ class Queue:
         return False
 
     def remove(self, key: int, *, arrived: bool = False) -> bool:
-        """It ended: sent, failed or canceled. False when it is not here.
+        """Remove one that ended: sent, failed or canceled. False when it is not here.
 
         Where it has `arrived`, older ones of its collapseKey that are in flight are not to follow.
         """

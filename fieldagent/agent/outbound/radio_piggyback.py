@@ -98,13 +98,13 @@ class RadioPiggyback:
         self.look()
 
     def repeat(self, repeats: Iterable[Repeat]) -> None:
-        """They go once more, an SOS first; what waits from before is as good."""
+        """Send these once more, an SOS first; what waits from before is as good."""
         kept = {(each.origin, each.entries[0]) for each in self._repeats}
         self._repeats += [each for each in repeats if (each.origin, each.entries[0]) not in kept]
         self._repeats.sort(key=lambda each: not each.sos)
 
     def leave(self, origin: int, sequence: int) -> None:
-        """Another repeats it, and it is no SOS: we need not."""
+        """Leave what another repeats, and is no SOS: we need not."""
         self._repeats = [
             each
             for each in self._repeats
@@ -127,15 +127,15 @@ class RadioPiggyback:
         return self._asks_for_relay()
 
     def request(self, *, sos: bool = False, but: Collection[int] = ()) -> Entry | None:
-        """That a neighbour brings it to the hub; None where nobody is to. An SOS asks whoever hears
-        it where no way is known."""
+        """Return the request that a neighbour brings it to the hub; None where nobody is to. An SOS
+        asks whoever hears it where no way is known."""
         hop = self.ways.next_hop(but)
         if hop is None and not sos:
             return None
         return Entry(0, RelayRequest(hop or 0))
 
     def introduce(self, *, at_once: bool = False) -> None:
-        """Somebody is there who may not know our name: it goes along with what goes next, or by
+        """Say our name to somebody who may not know it: it goes along with what goes next, or by
         itself where it was not said just now."""
         self._introduced = -INTRODUCE_EVERY
         self._presents_itself |= at_once and self.clock() - self._said_hello >= HELLO_APART
@@ -150,9 +150,9 @@ class RadioPiggyback:
         alone: bool = False,
         crowd: int = 1,
     ) -> None:
-        """`together` with others of that station, by any of the crowd in earshot. `twice`: it was
-        said before, and lost. `alone`: whoever has forgotten one of several cannot tell that the
-        others are its own."""
+        """Acknowledge an item, `together` with others of that station, by any of the crowd in
+        earshot. `twice`: it was said before, and lost. `alone`: whoever has forgotten one of
+        several cannot tell that the others are its own."""
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
             twice, alone = twice or before.twice, alone or before.alone
@@ -164,7 +164,7 @@ class RadioPiggyback:
             del self._acks[next(iter(self._acks))]
 
     def next_due(self) -> float:
-        """Seconds until the next beacon, or an acknowledgement that waits."""
+        """Return the seconds until the next beacon, or an acknowledgement that waits."""
         now = self.clock()
         waits = (due.due for due in self._acks.values() if due.due > now)
         soonest = min(self.holdings.due(), self.readings.next_due(now))
@@ -176,19 +176,21 @@ class RadioPiggyback:
             self.holdings.begin(self.clock())
 
     def note_here(self, station: int, item: Entry, *, said: bool = True) -> None:
-        """It is on disk; it is no SOS. Without `said` nobody is told."""
+        """Note that an item is on disk, which is no SOS. Without `said` nobody is told."""
         if not said:
             self.holdings.note_unsaid(station, item.sequence)
             return
         self.holdings.note(station, item.sequence, digest_of(item), self.clock())
 
     def greet(self, *, crowd: int) -> None:
-        """Somebody is there who may have been away: what we have is told, by whoever is first."""
+        """Tell what we have to somebody who is there and may have been away: whoever is first
+        does."""
         self.holdings.greet(self.clock(), 2.0 + crowd)
         self.ways.greet()
 
     def hear_holding(self, holding: Entry) -> list[int]:
-        """Another tells what it has of a station: the numbers that lack there and are here."""
+        """Note what another tells that it has of a station; return the numbers that lack there and
+        are here."""
         assert isinstance(holding.content, Ack)
         for number in numbers_of(holding):
             due = self._acks.get((holding.content.station, number))
@@ -197,7 +199,8 @@ class RadioPiggyback:
         return self.holdings.hear(holding, self.clock())
 
     def overhear(self, sequence: int, ack: Ack) -> None:
-        """Another has said it: as much of an item, or more, is at a station already."""
+        """Drop our own word where another has said it: as much of an item, or more, is at a station
+        already."""
         key = ack.station, sequence
         due = self._acks.get(key)
         if due is None:
@@ -211,7 +214,7 @@ class RadioPiggyback:
                 del self._acks[key]
 
     def look(self) -> None:
-        """Stations are to be told how far their items have come here."""
+        """Look which stations are to be told how far their items have come here."""
         self.readings.owe(inbound.station_owed(self._journal), self.clock())
 
     def report(self, origin: int, report: Entry) -> None:

@@ -95,7 +95,8 @@ class AirWord:
         self.rides = self.due = inf
 
     def came(self, hops: int, now: float) -> bool:
-        """It has come, over so many; return whether that is no further than lately."""
+        """Note that it has come, over so many transmissions; return whether that is no further than
+        lately."""
         if hops > self.hops and now - self.heard < NEARER:
             return False
         self.hops, self.heard = hops, now
@@ -154,7 +155,7 @@ class Readings:
         return None if found is None else found[0]
 
     def answer(self, by: int, entry: Entry, now: float, *, asked: bool) -> None:
-        """A word of the station `by` on an item of ours has come, and is on disk."""
+        """Answer a word of the station `by` on an item of ours, which has come and is on disk."""
         key = _key(by, entry)
         said = Entry(entry.sequence, Receipt(by, key.digest), entry.time)
         word = self._answers.setdefault(key, AirWord(self._station, said, asked))
@@ -163,7 +164,8 @@ class Readings:
     def hear(
         self, by: int, entry: Entry, sender: int, hops: int, now: float, *, crowd: int, asked: bool
     ) -> None:
-        """A word of the station `by` on another's item has come, from `sender`."""
+        """Hear a word of the station `by` on another's item, which has come from `sender`; pass it
+        on, or its answer, where that may help."""
         key = _key(by, entry)
         passed = self._passed.pop(key, None) or _Passed(AirWord(by, entry, asked, hops))
         self._passed[key] = passed
@@ -180,7 +182,8 @@ class Readings:
     def hear_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
     ) -> None:
-        """That station answers another's word, and `sender` brought it."""
+        """Hear that a station answers another's word, which `sender` brought: that word rests, and
+        the answer is passed on where it is owed."""
         passed = self._passed.get(_key_of_answer(station, answer))
         if passed is None:
             return
@@ -194,8 +197,8 @@ class Readings:
             passed.answer.go(now, now + self._spread(ANSWER_WITHIN, crowd))
 
     def greet(self, station: int, now: float) -> None:
-        """It is in earshot, and may not have heard what is said of its items; another may pass that
-        on to who is out of ours."""
+        """Say to a station that is in earshot what it may not have heard of its items; another may
+        pass that on to who is out of ours."""
         for _, word in self._ours.values():
             assert isinstance(word.entry.content, Receipt)
             if word.entry.content.by == station:
@@ -220,7 +223,7 @@ class Readings:
         return found[:RIDE_MAX] if beside else found
 
     def said(self, word: AirWord, now: float) -> None:
-        """It goes."""
+        """Note that a word goes."""
         word.rest()
         if word.origin == self._station:
             self._answers = {key: each for key, each in self._answers.items() if each is not word}

@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 async def repeat(
     journal: Journal, queue: ChannelQueue, sequence: int, positions: Collection[int] | None = None
 ) -> None:
-    """The fragments at these positions, or all of it. What waits anyway, or is not kept any more,
-    is left as it is. Returns once it is on disk."""
+    """Send again the fragments at these positions, or all of it. What waits anyway, or is not kept
+    any more, is left as it is. Returns once it is on disk."""
     if sequence in queue:
         return
     try:

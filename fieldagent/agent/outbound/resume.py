@@ -47,7 +47,7 @@ class Resume:
         self._notes: list[Operation[None]] = []
 
     def begin(self) -> None:
-        """The first slice, before anything runs.
+        """Begin with the first slice, before anything runs.
 
         What one of them replaces ends here: an earlier version of the program may have left both.
         """
@@ -83,7 +83,8 @@ class Resume:
                 self._resumed.set()
 
     async def count_waiting(self, channels: Collection[Channel]) -> int:
-        """Packages that wait on any of these; until all are back, the journal has to count them."""
+        """Count the Packages that wait on any of these; until all are back, the journal has to
+        count them."""
         if not self._resumed.is_set():
             return await listing.count_waiting(self._journal, channels)
         queues = [self._queues[channel] for channel in channels]

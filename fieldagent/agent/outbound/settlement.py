@@ -99,7 +99,7 @@ def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
 def note_sent(
     queue: ChannelQueue, pieces: list[Piece], spent: Spent, now: float
 ) -> Operation[None]:
-    """Writes down that it left, in the history of each Package in it."""
+    """Write down that it left, in the history of each Package in it."""
     left = outbound.sent(queue.channel, pieces, shared=queue.limits.shared)
     cost = _in_words(spent, len(pieces))
 
@@ -115,7 +115,7 @@ def note_sent(
 def note_tried(
     queue: ChannelQueue, settlement: Settlement, reason: str, now: float
 ) -> Operation[None]:
-    """Counts the tries in vain."""
+    """Count the tries in vain."""
     sequences, event = settlement.tried, settlement.event
     tried = outbound.tried(queue.channel, sequences, ends_intent=settlement.ends_intent)
 
@@ -127,13 +127,13 @@ def note_tried(
 
 
 def note_doubt(channel: Channel, pieces: list[Piece], reason: str, now: float) -> Operation[None]:
-    """Writes down why it is not known whether it left."""
+    """Write down why it is not known whether it left."""
     sequences = [piece.sequence for piece in pieces]
     return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT, reason, now)
 
 
 def note_copy(channel: Channel, pieces: list[Piece], spent: Spent, now: float) -> Operation[None]:
-    """Writes down that they go again, and what the copy before may have cost."""
+    """Write down that they go again, and what the copy before may have cost."""
     sequences = [piece.sequence for piece in pieces]
     detail = "nobody can tell whether the copy before left"
     if spent.doubtful:
@@ -151,7 +151,7 @@ _CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")
 
 
 def credits_in_words(cost: str) -> float:
-    """The credits of what `note_sent` wrote: a Package's part, where several shared them."""
+    """Return the credits of what `note_sent` wrote: a Package's part, where several shared them."""
     found = _CREDITS.search(cost)
     return int(found[1]) / int(found[2] or 1) if found else 0.0
 

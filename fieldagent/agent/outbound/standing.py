@@ -38,7 +38,7 @@ def standing(journal: Journal, id_: int) -> Standing:
 
 
 def standing_of(journal: Journal, sequence: int) -> Standing:
-    """Raises UnknownPackage."""
+    """Return how a Package stands. Raises UnknownPackage."""
     known = outbound.by_sequence(journal, sequence)
     if known is None:
         raise UnknownPackage("the Package ended and is no longer kept")

@@ -35,12 +35,12 @@ class SweptHeap(Generic[Entry]):
         heappush(self._heap, entry)
 
     def first(self) -> Entry | None:
-        """The smallest that lives; the dead before it are gone."""
+        """Return the smallest that lives; the dead before it are gone."""
         heap = self._foremost()
         return heap[0] if heap else None
 
     def pop(self) -> Entry | None:
-        """`first`, which is taken out."""
+        """Take out what `first` returns, and return it."""
         heap = self._foremost()
         return heappop(heap) if heap else None
 
@@ -63,8 +63,7 @@ class SweptHeap(Generic[Entry]):
         return True
 
     def bound(self, live: int, slack: int) -> None:
-        """Called after each operation. There are never more than twice `live` entries and the
-        `slack`."""
+        """Limit the heap to twice `live` entries and the `slack`; called after each operation."""
         if not self._old:
             if 2 * len(self._heap) <= 3 * live + slack or self._trimmed():
                 return

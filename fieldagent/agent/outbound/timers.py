@@ -35,13 +35,13 @@ class Timers:
         self._heap.push(timer)
 
     def due(self, now: float) -> Iterator[int]:
-        """The keys whose moment has come; their timers are gone."""
+        """Yield the keys whose moment has come; their timers are gone."""
         while (timer := self._heap.first()) is not None and timer[0] <= now:
             self._heap.pop()
             yield timer[1]
 
     def first(self) -> float:
-        """The next moment; infinity where there is none."""
+        """Return the next moment; infinity where there is none."""
         timer = self._heap.first()
         return inf if timer is None else timer[0]
 

@@ -66,7 +66,7 @@ class WaitReasons:
         self._foremost = {name: queue.foremost(self._steady) for name, queue in queues.items()}
 
     def legs_json(self, sequence: int, legs: Mapping[Channel, Leg]) -> dict[str, dict[str, Any]]:
-        """As `delivery.legs_json`, and with what those wait for that wait."""
+        """Return the legs as `delivery.legs_json` does, and with what those wait for that wait."""
         told: dict[str, dict[str, Any]] = {**legs_json(legs)}
         for channel, leg in legs.items():
             if leg.status is None and channel in self._hindrances:
@@ -80,7 +80,7 @@ class WaitReasons:
         return told
 
     def next_try(self, channel: Channel, sequence: int) -> float:
-        """The date at which it is tried there."""
+        """Return the date at which it is tried there."""
         _, at = self._why(channel, sequence)
         return self._now if at is None else self._unix(at)
 

@@ -55,7 +55,7 @@ class Ways:
         self._said_at = -inf
 
     def note(self, station: int, way: Way) -> bool:
-        """It says so; whether it is the first that has one."""
+        """Note the way that a station says it has; return whether it is the first that has one."""
         before = self.next_hop()
         self._heard.pop(station, None)
         if way.hops < NO_WAY:
@@ -68,13 +68,13 @@ class Ways:
         return self._brings() is not None
 
     def known(self) -> dict[int, KnownWay]:
-        """By station, its way."""
+        """Return the ways that stations have told and that are not too old, by station."""
         oldest = self._clock() - LIVES
         self._heard = {n: each for n, each in self._heard.items() if each.since > oldest}
         return self._heard
 
     def next_hop(self, but: Collection[int] = ()) -> int | None:
-        """The neighbour that is asked: not one of those, unless there is no other."""
+        """Return the neighbour that is asked: not one of those, unless there is no other."""
         near = [number for number, each in self.known().items() if each.hops + 1 <= self._hops]
         found = [number for number in near if number not in but] or near
         return min(found, key=self._worth, default=None)
@@ -95,8 +95,8 @@ class Ways:
         return Way(each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.low)
 
     def to_say(self, *, beside: bool) -> Way | None:
-        """By itself when it is another than what was said, or was not said for long; `beside`
-        something else sooner."""
+        """Return our way where it is to be said: by itself when it is another than what was said,
+        or was not said for long; `beside` something else sooner. None where it is not."""
         ours = self.ours()
         since = self._clock() - self._said_at
         if (None if ours is None else ours.hops) == self._said:
@@ -108,7 +108,7 @@ class Ways:
         return replace(ours, low=ours.low or self._low())
 
     def greet(self) -> None:
-        """Somebody is there who has not heard it."""
+        """Say our way soon to somebody who is there and has not heard it."""
         self._said_at = -inf
 
     def said(self, way: Way) -> None:

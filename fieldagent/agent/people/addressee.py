@@ -23,7 +23,8 @@ NAME = "people's radio"
 
 
 def people_hook(known: Handles, lasts: int) -> Hook:
-    """`lasts`: seconds for which a text is tried."""
+    """Return the hook that hands texts to people's radios. `lasts`: seconds for which a text is
+    tried."""
     return Hook(NAME, partial(_hand_over, known, lasts))
 
 

@@ -294,7 +294,7 @@ class AprsPeople:
         return await self._say(handle, text, _id(number))
 
     async def refuse(self, heard: FromHandheld, why: str) -> None:
-        """By a rejection: its station shows that, and asks for no text."""
+        """Refuse by a rejection: the sender's station shows that, and asks for no text."""
         self._settle(has_it=False)
 
     async def _say(self, handle: str, text: str, number: str) -> TextOutcome:
@@ -339,7 +339,8 @@ def is_handle(handle: str) -> bool:
 async def open_aprs(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[AprsPeople]:
-    """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
+    """Open the line to the APRS radio and listen to it. Raises RadioLost and PortLost, in groups.
+    `clock` gives Unix time."""
     async with open_line(place.port, place.baud, TCP_PORT) as line, trio.open_nursery() as nursery:
         link.facts["node"] = place.callsign or LISTENS_ONLY
         link.reason = ""

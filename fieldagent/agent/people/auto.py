@@ -55,7 +55,8 @@ async def firmware_at(place: str) -> str:
 async def open_whichever(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[PeopleRadio]:
-    """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
+    """Open the radio by the firmware that it has. Raises RadioLost and PortLost, in groups. `clock`
+    gives Unix time."""
     name = await firmware_at(place.port)
     if link.facts.get(FACT) != name:
         log.info("the people's radio at %s has the firmware %s", place.port, name)

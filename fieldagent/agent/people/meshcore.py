@@ -415,7 +415,8 @@ def is_handle(handle: str) -> bool:
 async def open_meshcore(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshcorePeople]:
-    """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
+    """Open the people's MeshCore radio. Raises RadioLost and PortLost, in groups. `clock` gives
+    Unix time."""
     async with attended(place.port) as host:
         link.facts["node"] = host.own.key.hex()
         link.facts["firmware"] = host.device.firmware

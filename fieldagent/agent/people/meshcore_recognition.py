@@ -32,7 +32,7 @@ def _is_answer(said: bytes) -> bool:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Raises RadioLost and PortLost, in groups."""
+    """Ask the radio how it is set, and return that. Raises RadioLost and PortLost, in groups."""
     host = CompanionHost(line)
     report = None
     async with trio.open_nursery() as nursery:

@@ -190,7 +190,8 @@ def is_handle(handle: str) -> bool:
 async def open_meshtastic(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshtasticPeople]:
-    """Raises RadioLost and PortLost, in groups. `clock` gives Unix time."""
+    """Open the people's Meshtastic radio. Raises RadioLost and PortLost, in groups. `clock` gives
+    Unix time."""
     async with attended(place.port, wire.BAUD) as host:
         link.facts["node"] = wire.node_id(host.facts.number)
         link.facts["firmware"] = host.facts.firmware

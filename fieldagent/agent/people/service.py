@@ -39,7 +39,7 @@ class PeopleService:
         """What became of those that a radio hears of everybody."""
 
     async def run(self) -> NoReturn:
-        """Raises what the journal raises."""
+        """Keep the people's radio open and work with it. Raises what the journal raises."""
         kind = peoples_radio(self._settings.protocol)
         await self._journal.persist(handhelds.find_again)
         self.link.state = LinkState.STARTING

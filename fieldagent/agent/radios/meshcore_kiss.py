@@ -109,7 +109,7 @@ class MeshcoreModem:
         raise RadioLost("the radio does not answer: does it run MeshCore's KISS modem firmware?")
 
     async def open(self) -> None:
-        """Raises RadioLost."""
+        """Greet the radio and set it up. Raises RadioLost."""
         async with self._turn.lock:
             await self._greet()
             version = await self._ask(MeshcoreCommand.VERSION)
@@ -209,7 +209,7 @@ class MeshcoreModem:
 
 @asynccontextmanager
 async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshcoreModem]:
-    """Raises RadioLost and PortLost, in groups."""
+    """Open a MeshCore radio, set up and looked after. Raises RadioLost and PortLost, in groups."""
     async with open_serial(place.port, place.baud, link.recorder) as port:
         modem = MeshcoreModem(port, place, link)
         async with trio.open_nursery() as nursery:

@@ -161,7 +161,7 @@ def check_meshtastic(place: RadioPlace) -> Finding:
 
 @asynccontextmanager
 async def open_meshtastic(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshtasticModem]:
-    """Raises RadioLost and PortLost, in groups."""
+    """Open a Meshtastic radio and listen to it. Raises RadioLost and PortLost, in groups."""
     async with attended(place.port, place.baud, wants_nodes=False) as host:
         modem = MeshtasticModem(host, place, link)
         async with trio.open_nursery() as nursery:

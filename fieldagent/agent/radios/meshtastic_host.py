@@ -286,7 +286,7 @@ class MeshtasticHost:
             await self.beat()
 
     async def beat(self) -> None:
-        """Raises RadioLost where nothing comes back."""
+        """Send a heartbeat and wait for an answer. Raises RadioLost where nothing comes back."""
         told = self._answers.told
         await self._line.write(wire.to_radio(ToRadio(heartbeat=Heartbeat())))
         with waits.move_on_after(ANSWER_MAX) as limit:

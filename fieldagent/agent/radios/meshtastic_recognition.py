@@ -36,7 +36,7 @@ def _is_answer(said: bytes) -> bool:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Raises RadioLost and PortLost, in groups."""
+    """Ask the radio how it is set, and return that. Raises RadioLost and PortLost, in groups."""
     host = MeshtasticHost(line, wants_nodes=False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.listen)

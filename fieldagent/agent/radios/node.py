@@ -159,7 +159,7 @@ class NodeModem:
 
 @asynccontextmanager
 async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeModem]:
-    """A node that has said hello. Raises RadioLost and PortLost, in groups."""
+    """Open a node that has said hello. Raises RadioLost and PortLost, in groups."""
     async with (
         open_serial(place.port, place.baud, link.recorder) as port,
         trio.open_nursery() as nursery,

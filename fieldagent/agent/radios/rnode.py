@@ -112,7 +112,7 @@ class RnodeModem:
         return TransmitResult.UNKNOWN
 
     async def open(self) -> None:
-        """Raises RadioLost."""
+        """Greet the radio, check its firmware and set it up. Raises RadioLost."""
         async with self._turn.lock:
             await self._greet()
             version = await self._ask(RnodeCommand.VERSION, wire.OFF)
@@ -126,7 +126,7 @@ class RnodeModem:
             await self._set_up()
 
     async def close(self) -> None:
-        """Silence it: nobody is there any more for what it hears."""
+        """Silence the radio: nobody is there any more for what it hears."""
         try:
             with trio.CancelScope(shield=True), waits.move_on_after(CLOSE_MAX):
                 await self._port.write(wire.say(RnodeCommand.STATE, wire.OFF))
@@ -225,7 +225,8 @@ def _raise_where_broken(error: RnodeWord) -> None:
 
 @asynccontextmanager
 async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[RnodeModem]:
-    """Raises RadioLost and PortLost, in groups."""
+    """Open an RNode radio, set up and looked after, and silence it at the end. Raises RadioLost and
+    PortLost, in groups."""
     async with open_serial(place.port, place.baud, link.recorder) as port:
         modem = RnodeModem(port, place, link)
         async with trio.open_nursery() as nursery:

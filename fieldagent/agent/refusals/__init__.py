@@ -17,7 +17,7 @@ from fieldagent.system.sentence import sentence
 
 @contextmanager
 def told_as_problems() -> Iterator[None]:
-    """Raises Problem in their place."""
+    """Raise Problem in place of the refusals that are raised within."""
     try:
         yield
     except NotJson as error:

@@ -67,7 +67,7 @@ class GsmModem:
                     self._events[0].send_nowait(event)
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
-        """Raises GsmSilent, PortLost."""
+        """Give the modem a command and return its reply. Raises GsmSilent, PortLost."""
         shown = command.partition("=")[0] if "CPIN" in command else command
         event = await self._exchange(shown, self.conversation.command(command), seconds)
         if not isinstance(event, GsmReply):
@@ -148,7 +148,7 @@ class GsmModem:
             log.warning("the GSM modem's store is filled: %d of %d places", taken, places)
 
     async def set_up(self, pin: PinMemory) -> None:
-        """Raises GsmSilent, GsmRefuses, PortLost."""
+        """Set the modem up, its SIM unlocked. Raises GsmSilent, GsmRefuses, PortLost."""
         # Whoever was here before may have left a prompt.
         await self.port.write(sms_modem.LEAVE_PROMPT)
         await self._wake()
@@ -220,7 +220,7 @@ def _refused_prompt(reply: GsmReply) -> Sent:
 async def open_gsm(
     port: str, baud: int, link: ChannelLink, pin: PinMemory
 ) -> AsyncIterator[GsmModem]:
-    """A modem that has answered and is set up. Raises PortLost, GsmSilent, GsmRefuses."""
+    """Open a modem that has answered and is set up. Raises PortLost, GsmSilent, GsmRefuses."""
     async with open_serial(port, baud) as line, trio.open_nursery() as nursery:
         modem = GsmModem(line, link)
         nursery.start_soon(modem.listen)

@@ -231,7 +231,7 @@ async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -
 
 @asynccontextmanager
 async def open_managed(name: str, link: ChannelLink) -> AsyncIterator[ManagedModem]:
-    """A modem that ModemManager has, unlocked. Raises GsmSilent, GsmRefuses."""
+    """Open a modem that ModemManager has, unlocked. Raises GsmSilent, GsmRefuses."""
     modem = ManagedModem(name, link)
     await modem.look()
     log.info("GSM modem %s answers by ModemManager", link.facts.get("smsModem", ""))

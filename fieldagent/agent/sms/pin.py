@@ -32,12 +32,12 @@ class PinMemory:
         return UNKNOWN if tries >= UNKNOWN_MAX else ""
 
     def note_tried(self) -> None:
-        """On disk before the SIM hears it: what a power cut hides counts as a try. Raises
-        OSError."""
+        """Count a try, on disk before the SIM hears it: what a power cut hides counts as a try.
+        Raises OSError."""
         put_file(self.file, b"%s %d" % (self._print(), (self._tries() or 0) + 1))
 
     def note_refused(self) -> None:
-        """The SIM has said that it is wrong. Raises OSError."""
+        """Write down that the SIM has said that the PIN is wrong. Raises OSError."""
         put_file(self.file, self._print())
 
     def note_taken(self) -> None:

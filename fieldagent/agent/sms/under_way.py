@@ -63,14 +63,16 @@ class Rest:
 
 
 def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None:
-    """Another SMS bears it from now on: the numbers come round again."""
+    """Forget which frame bore this reference: another SMS bears it from now on, as the numbers come
+    round again."""
     if reference is not None:
         for each in frames:
             each.references.pop(reference, None)
 
 
 def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
-    """The hub's telephone has it, which says nothing of the hub, or never will have it.
+    """Note what a report says: the hub's telephone has it, which says nothing of the hub, or never
+    will have it.
 
     Each copy is reported on once; a report of one that was settled, or that comes twice, changes
     nothing. A failure makes the frame go again unless a later copy is on its way.

@@ -81,7 +81,8 @@ def _with_units(others: Iterable[Placed]) -> list[tuple[TakUnit, Placed]]:
 
 
 def position(user: LanUser, address: str, told: ToldPosition | None, now: float) -> list[CotEvent]:
-    """`address` is the kit's: what is for anybody whom it shows goes there."""
+    """Return what shows a user at their position. `address` is the kit's: what is for anybody whom
+    it shows goes there."""
     shown_by = ShownBy("kit", "shown by the kit", f"{address}:{PORT}:tcp")
     return tak_map.position(user.unit, user, shown_by, told, now, shared=True)
 

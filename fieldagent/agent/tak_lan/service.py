@@ -86,7 +86,8 @@ class TakLan:
         self.link = ChannelLink()
 
     async def run(self) -> NoReturn:
-        """Raises what the journal raises."""
+        """Show phones of the network what comes, and hear them; look for the network again where it
+        is lost. Raises what the journal raises."""
         tries = 0
         while True:
             try:

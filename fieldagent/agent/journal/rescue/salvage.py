@@ -101,7 +101,7 @@ class _Table:
         )
 
     def row(self, found: Row) -> Found | None:
-        """None where it is none of this table's."""
+        """Return a row as one of this table's; None where it is none."""
         if (found.rowid is None) != self._in_key_order or len(found.values) > len(self._columns):
             return None
         row: Found = {}
@@ -414,8 +414,8 @@ def _is_inbound(row: Found) -> bool:
 
 
 def salvage(pages: Pages, db: sqlite3.Connection, before: HighWater, now: float) -> Saved:
-    """`db` is a new journal, in a transaction and without foreign keys; `before` is how far the
-    damaged one had come."""
+    """Salvage what the pages of a damaged journal hold. `db` is a new journal, in a transaction and
+    without foreign keys; `before` is how far the damaged one had come."""
     saved = Saved()
     work = _Salvage(db, now)
     work.take(pages)

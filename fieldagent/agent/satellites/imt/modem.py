@@ -199,7 +199,7 @@ class ImtModem:
         self.tell()
 
     def tell(self) -> None:
-        """There is news for who waits for some."""
+        """Wake who waits for news: there is some."""
         self.news.set()
         self.news = trio.Event()
 
@@ -435,7 +435,7 @@ async def open_modem(
     mail: Mailbag,
     topic: str = imt.RAW,
 ) -> AsyncIterator[ImtModem]:
-    """A modem that has answered and is set up; what comes goes to `mail`.
+    """Open a modem that has answered and is set up; what comes goes to `mail`.
 
     Raises ImtReset, ImtSilent, PortLost, RemoteProtocolError.
     """
