@@ -239,6 +239,9 @@ class Office:
         assert self.kept().startswith("whsec_")
         self.press("Test")
         self.done("took the test message")
+        self.press("New secret")
+        assert self.kept().startswith("whsec_")
+        self.done("is signed with it, and with the old one until the next")
         store = open_store(database)
         store.once(
             lambda db: db.execute(
@@ -371,7 +374,7 @@ def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
         assert shown.locator("#subjects > *").count() == 0
         assert not shown.get_by_role("link", name="Administration").is_visible()
         log = "\n".join(running.output())
-        assert len(office.secrets) == 9
+        assert len(office.secrets) == 10
         assert all(each not in log for each in office.secrets)
 
 
