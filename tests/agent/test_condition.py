@@ -23,7 +23,8 @@ from fieldagent.agent.condition.logbook import DAY, HOUR, NAME, Logbook, median
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
-from fieldagent.package.package import CommandOutcome
+from fieldagent.package.package import Channel, CommandOutcome
+from fieldagent.system.folder import put_in_slots, read_slots
 from fieldagent.system.lived_time import Reading
 from fieldagent.wire.kit_condition import (
     CAPPED,
@@ -164,10 +165,26 @@ def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
         book = start(tmp_path, "this", lived)
         lived.now += DAY / 4
     assert book.starts() == 3
-    known = json.loads((tmp_path / NAME).read_text())
-    (tmp_path / NAME).write_text(json.dumps({**known, "starts": [lived.now] * 300}))
+    known = json.loads(read_slots(tmp_path / NAME))
+    crowded = json.dumps({**known, "starts": [int(lived.now)] * 200})
+    put_in_slots(tmp_path / NAME, crowded.encode())
     assert start(tmp_path, "this", lived).starts() == 100
-    assert (tmp_path / NAME).stat().st_size < 4_000
+
+
+def test_as_much_as_there_can_be_has_room_in_a_slot(tmp_path: Path) -> None:
+    lived = Lived()
+    lived.now = 1_795_849_712.123456
+    for _ in range(100):
+        book = start(tmp_path, "0f8fad5b-d9cb-469f-a165-70867728950e", lived)
+    links = {name: ChannelLink() for name in (*Channel, "SMS", "people's radio")}
+    for hour in range(30):
+        lived.now += HOUR
+        for link in links.values():
+            link.signals.append((hour * HOUR, 5))
+        book.close_hour(links, (hour + 1) * HOUR)
+    book.keep()
+    known = json.loads(read_slots(tmp_path / NAME))
+    assert (len(known["starts"]), len(known["hours"]["Satellite"])) == (100, 24)
 
 
 @pytest.mark.parametrize(
@@ -175,10 +192,11 @@ def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
     ["", "{", "[]", "7", '{"boot": "x"}', '{"boot": 1, "cause": 99, "starts": "", "hours": []}'],
 )
 def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path, content: str) -> None:
-    (tmp_path / NAME).write_text(content)
-    book = start(tmp_path, "this", Lived())
-    assert (book.cause, book.starts()) == (UNKNOWN, 1)
-    assert json.loads((tmp_path / NAME).read_text())["boot"] == "this"
+    for write in (Path.write_bytes, put_in_slots):
+        write(tmp_path / NAME, content.encode())
+        book = start(tmp_path, "this", Lived())
+        assert (book.cause, book.starts()) == (UNKNOWN, 1)
+        assert json.loads(read_slots(tmp_path / NAME))["boot"] == "this"
 
 
 def test_a_disk_that_takes_nothing_stops_nobody(

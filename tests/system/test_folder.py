@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.system.folder import put_file, rename_file
+from fieldagent.system.folder import (
+    SLOT,
+    SLOT_MAX,
+    put_file,
+    put_in_slots,
+    read_slots,
+    rename_file,
+)
 
 
 def put_anew(path: Path) -> None:
@@ -42,3 +49,46 @@ def test_a_file_is_synced_under_its_last_name_and_then_its_folder(
     put(path)
     assert path.read_bytes() == b"content"
     assert synced[-2:] == [(path.name, True), (tmp_path.name, True)]
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+def test_a_cut_in_a_slot_leaves_what_was_before(tmp_path: Path, writes: int) -> None:
+    """Whatever of the write had come to the disk."""
+    path = tmp_path / "slots"
+    for number in range(writes):
+        put_in_slots(path, b"write %d" % number)
+    before = path.read_bytes()
+    put_in_slots(path, b"the last")
+    after = path.read_bytes()
+    assert read_slots(path) == b"the last"
+    assert len(after) == 2 * SLOT
+    changed = [at for at in range(2 * SLOT) if before[at] != after[at]]
+    assert {at // SLOT for at in changed} == {writes % 2}
+    old = b"write %d" % (writes - 1)
+    for cut in (*changed, 2 * SLOT):
+        for torn in (after[:cut] + before[cut:], before[:cut] + after[cut:]):
+            path.write_bytes(torn)
+            assert read_slots(path) == (b"the last" if torn == after else old)
+            put_in_slots(path, b"goes on")
+            assert read_slots(path) == b"goes on"
+
+
+@pytest.mark.parametrize("rot", [b"", b"{}", bytes(SLOT), bytes(2 * SLOT), b"\xff" * 3 * SLOT])
+def test_what_has_no_whole_slot_is_begun_anew(tmp_path: Path, rot: bytes) -> None:
+    path = tmp_path / "slots"
+    path.write_bytes(rot)
+    with pytest.raises(ValueError, match="empty"):
+        read_slots(path)
+    put_in_slots(path, b"x" * SLOT_MAX)
+    assert read_slots(path) == b"x" * SLOT_MAX
+    with pytest.raises(ValueError, match="more than the"):
+        put_in_slots(path, b"x" * (SLOT_MAX + 1))
+
+
+def test_in_slots_nothing_is_made_or_renamed(tmp_path: Path) -> None:
+    path = tmp_path / "slots"
+    put_in_slots(path, b"first")
+    before = path.stat().st_ino
+    put_in_slots(path, b"second")
+    assert path.stat().st_ino == before
+    assert [each.name for each in tmp_path.iterdir()] == ["slots"]

@@ -1,6 +1,6 @@
 """What a kit remembers of itself for who looks after many: why its machine was started last, when
 its agent began, and how its modems heard by the hour. A small file in the agent's state directory,
-written at a start, at an end and once an hour.
+written in place at a start, at an end and once an hour.
 
 Why it was started, by the first of these that holds:
 
@@ -23,14 +23,14 @@ from threading import Lock
 from typing import Any
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.system.folder import put_file
+from fieldagent.system.folder import put_in_slots, read_slots
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.kit_condition import CAUSES, COMMAND, CUT_OFF, HOURS, SHUTDOWN, UNKNOWN
 from fieldagent.wire.kit_status import BARS
 
 log = logging.getLogger(__name__)
 
-NAME = "condition.json"
+NAME = "condition"
 HOUR, DAY = 3_600.0, 86_400.0
 STARTS_KEPT = 100
 """Of the agent; one that is started anew each second keeps no more."""
@@ -89,7 +89,8 @@ class Logbook:
         """Write it down; what a disk takes not is told in the log, and missing after a start."""
         try:
             with self._writing:
-                put_file(self._path, json.dumps(asdict(self._known)).encode())
+                known = json.dumps(asdict(self._known), separators=(",", ":"))
+                put_in_slots(self._path, known.encode())
         except OSError as error:
             log.warning("what this kit remembers of itself cannot be kept: %s", error)
 
@@ -161,7 +162,7 @@ def median(signals: Iterable[tuple[float, int | None]], begin: float, end: float
 def _read(path: Path) -> Remembered:
     """Nothing of what is damaged."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_slots(path))
         return Remembered(
             str(found["boot"]),
             _within(found["cause"], len(CAUSES)),
