@@ -65,6 +65,7 @@ class Events:
         self._occasion = trio.Event()
 
     async def follow(self) -> None:
+        """Wake who listens at each news of the journal's; never ends."""
         while True:
             await self._journal.news()
             self._wake()

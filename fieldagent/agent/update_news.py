@@ -102,6 +102,7 @@ class UpdateNews:
         """Why the last look brought nothing, in words."""
 
     def notices(self) -> list[str]:
+        """Return what people are told of updates: nothing, or that no news has come for long."""
         now = self._now()
         told = "" if now is None or self._news is None else self._news.silent(now, self._why)
         return [told] if told else []

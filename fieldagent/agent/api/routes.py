@@ -147,6 +147,7 @@ class LocalApi:
         )
 
     async def enqueue(self, request: Request) -> Response:
+        """Accept a Package and answer 202 at once, with where to ask how it stands."""
         standing = await self._accept(request)
         return json_response(_kept(self._journal, _progress(standing)), 202, (_location(standing),))
 
@@ -268,6 +269,7 @@ class LocalApi:
         return page(request, {"packages": found}, "before", last)
 
     async def clear(self, request: Request) -> Response:
+        """Cancel all that waits, of one channel or of each, but an open SOS; answer how many."""
         return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
 
     async def inbound(self, request: Request) -> Response:
@@ -329,10 +331,12 @@ class LocalApi:
         return json_response(self._condition.status())
 
     async def listen(self, request: Request) -> Response:
+        """Answer with the stream of events (text/event-stream)."""
         asked = server_sent.asked(request, TOPICS)
         return server_sent.answer(partial(self._parts.events.listen, asked))
 
     async def metrics(self, request: Request) -> Response:
+        """Answer with the figures for Prometheus."""
         status, faults = self._condition.status(), self._condition.fault_counts()
         text = metrics.text(status, faults, self._journal)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)

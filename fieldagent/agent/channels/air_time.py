@@ -117,6 +117,7 @@ class AirTime:
         return found
 
     def in_words(self) -> str:
+        """Return what this hour has taken of what it may, for people."""
         allowed = f"{self._allowed():.0f} s ({self.limit.percent:g} %)"
         return f"{self.spent():.0f} s on the air, of {allowed}"
 

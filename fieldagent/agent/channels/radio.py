@@ -116,6 +116,7 @@ class RadioDriver:
     """What was transmitted last: some radios and repeaters hand it back."""
 
     async def work(self) -> None:
+        """Listen and speak until the radio is lost. Raises RadioLost."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
             nursery.start_soon(self._show_life)

@@ -96,6 +96,7 @@ class Modem:
         self.news = trio.Event()
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> sbd.ModemReply:
+        """Give a command, and return its reply. Raises ModemSilent, also for another answer."""
         event = await self._ask(command, seconds)
         if not isinstance(event, sbd.ModemReply):
             raise ModemSilent(f"{command} was answered by {event}")

@@ -67,6 +67,7 @@ class Entrance:
         return at_the_door
 
     def routes(self) -> list[Route]:
+        """Return the routes by which people sign in and out."""
         return [
             *files.routes(("/enter",), "/enter/file", __name__, NAMES),
             Route("POST", "/enter/session", self._enter, body=2_048),

@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 class Carrier(Protocol):
     """Brings down what the hub has for neighbours, as `mesh.relay_down`."""
 
-    def store(
-        self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float
-    ) -> list[Accepted]: ...
+    def store(self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float) -> list[Accepted]:
+        """Store what goes down to neighbours, in this transaction; return what was accepted."""
+
     def queue(self, accepted: Sequence[Accepted]) -> None: ...
 
 

@@ -294,6 +294,7 @@ class Inbox:
         )
 
     def wake(self) -> None:
+        """Wake who waits for something that came."""
         self.news.set()
         self.news = trio.Event()
 

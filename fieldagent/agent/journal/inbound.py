@@ -229,6 +229,7 @@ class RungOwed(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int, int, str]:
+        """Return what no other has: item, rung and text."""
         return self.origin, self.sequence, self.rung, self.text
 
 
@@ -427,6 +428,7 @@ class LeftOvers:
         """How many there were before the look."""
 
     def listing(self) -> list[LeftOver]:
+        """Return them, read anew where something was committed since."""
         commits = self._journal.commits
         if commits != self._commits:
             self._found, self._commits = self._look(), commits

@@ -230,9 +230,11 @@ class Rounds:
             self._note_stop(item, self.station, [by], now + STOPS_AFTER)
 
     def ours(self) -> list[OnItsWay]:
+        """Return the items of this station that are on their way."""
         return [item for item in self.items.values() if item.station == self.station]
 
     def drop(self, item: OnItsWay) -> None:
+        """Let an item go, and the memory that it takes."""
         if self.items.pop(_key(item), None) is not None:
             self._bytes -= ITEM_BYTES + _bytes_of(item)
 
@@ -291,6 +293,7 @@ class Rounds:
                 item.due = min(item.due, now + others * self._random())
 
     def next_due(self) -> float:
+        """Return when something is to be said next, by trio's clock; `inf` for never."""
         moments = (
             min(each.due, each.hub_due, each.tell_due, each.stop_due)
             for each in self.items.values()

@@ -26,6 +26,7 @@ class CollapseIndex:
             self._newest[kind] = key
 
     def drop(self, kind: Kind | None, key: int) -> None:
+        """Forget a Package that is gone, where it was the newest of its kind."""
         if kind is not None and self._newest.get(kind) == key:
             del self._newest[kind]
 

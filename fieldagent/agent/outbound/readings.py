@@ -92,6 +92,7 @@ class AirWord:
         self.echoes.clear()
 
     def rest(self) -> None:
+        """Say it no more."""
         self.rides = self.due = inf
 
     def came(self, hops: int, now: float) -> bool:

@@ -32,6 +32,7 @@ class SweptHeap(Generic[Entry]):
         return len(self._heap) + len(self._old)
 
     def push(self, entry: Entry) -> None:
+        """Add an entry; the least is at the head."""
         heappush(self._heap, entry)
 
     def first(self) -> Entry | None:

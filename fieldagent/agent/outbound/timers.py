@@ -32,6 +32,7 @@ class Timers:
         return len(self._heap)
 
     def add(self, timer: Timer) -> None:
+        """Add a timer; it counts as long as its entry has the same moment."""
         self._heap.push(timer)
 
     def due(self, now: float) -> Iterator[int]:

@@ -112,4 +112,5 @@ class Ways:
         self._said_at = -inf
 
     def said(self, way: Way) -> None:
+        """Note which way this kit has told its neighbours."""
         self._said, self._said_at = None if way.hops == NO_WAY else way.hops, self._clock()

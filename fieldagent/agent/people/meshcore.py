@@ -113,6 +113,7 @@ class OwnTexts:
         return self._last
 
     def remember(self, handle: str, text: str, unanswered: _Unanswered) -> None:
+        """Keep a text until it is answered; of UNANSWERED_MAX the oldest goes."""
         while len(self._unanswered) >= UNANSWERED_MAX:
             del self._unanswered[next(iter(self._unanswered))]
         self._unanswered[handle, text] = unanswered

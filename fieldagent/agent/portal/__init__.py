@@ -86,6 +86,7 @@ class Portal:
         """Until when, by the phone's address."""
 
     async def judge(self, head: Request) -> Admission:
+        """Let in who asks where the page is; all else is refused. Raises Problem 404."""
         if head.method in ("GET", "HEAD"):
             return Admission(self._answer)
         if (head.method, head.path) == ("POST", KEEP):

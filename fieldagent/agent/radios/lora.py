@@ -82,6 +82,7 @@ class BoardWords(Generic[Word]):
         self._mouth, self._ear = trio.open_memory_channel[Word](WORDS_MAX)
 
     def tell(self, word: Word) -> None:
+        """Keep a word until it is read; more than there is room for is dropped, and logged."""
         try:
             self._mouth.send_nowait(word)
         except trio.WouldBlock:

@@ -193,6 +193,7 @@ class RnodeModem:
         return None
 
     async def listen(self) -> NoReturn:
+        """Take in what the board says until it is gone. Raises RadioLost."""
         while True:
             for command, content in self._deframer.receive_data(await self._port.read()):
                 self._take(RnodeWord(command, content))

@@ -37,6 +37,7 @@ class SentFrame:
 
     @property
     def urgent(self) -> bool:
+        """Return whether it has something of an SOS."""
         return self.transmission.urgent
 
 
@@ -49,6 +50,7 @@ class Rest:
     tries: int = 0
 
     def begin(self, *, final: bool) -> None:
+        """Begin a rest, each twice as long as the one before; `final` is a refusal for good."""
         now = trio.current_time()
         pause = min(REST_MAX, REST_FIRST * 2 ** min(self.tries, 10))
         self.tries += 1
@@ -56,9 +58,11 @@ class Rest:
         self.urgent_until = now + REST_URGENT
 
     def end(self) -> None:
+        """End it: a message was taken."""
         self.tries, self.until, self.urgent_until = 0, -inf, -inf
 
     def ends(self, *, urgent: bool) -> float:
+        """Return when a message may be tried again, by trio's clock; an SOS may sooner."""
         return self.urgent_until if urgent else self.until
 
 

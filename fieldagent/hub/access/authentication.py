@@ -49,6 +49,7 @@ class Authentication:
         self.devices = KnownDevices(store, clock)
 
     def judge(self, purpose: Purpose) -> Callable[[Request], Awaitable[Caller]]:
+        """Return what lets a request in for that purpose, and tells who calls."""
         return partial(self.caller, purpose=purpose)
 
     async def caller(self, head: Request, purpose: Purpose) -> Caller:

@@ -60,6 +60,7 @@ class Push:
 
     @property
     def sos(self) -> bool:
+        """Return whether it is an SOS: by its priority, and a message or a location."""
         return self.priority >= SOS_PRIORITY and isinstance(self.item, Message | Location)
 
 

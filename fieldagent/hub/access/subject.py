@@ -35,6 +35,7 @@ class Subject:
 
     @property
     def devices(self) -> str:
+        """Return the SQL that finds the numbers of its devices."""
         column = {"user": "member", "device": "id", "workspace": "workspace"}[self.kind]
         return f"SELECT id FROM device WHERE {column} = {self.id}"
 

@@ -64,6 +64,7 @@ class KeysApi:
         ]
 
     async def list(self, kind: str, request: Request, caller: Caller) -> Response:
+        """Answer with the workspace's keys or tokens, without their secrets."""
         refuse_others(request, ())
         rows = await self._acts.store.read(
             lambda db: credentials.listing(db, kind, caller.workspace)

@@ -24,6 +24,7 @@ class ReportsApi:
         self._prices = prices
 
     def routes(self) -> list[Route]:
+        """Return the route of a kit's report."""
         return [self._acts.route("GET", "/api/devices/{id}/report", self.report)]
 
     async def report(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002

@@ -25,6 +25,7 @@ class UsageApi:
         self._prices = prices
 
     def routes(self) -> list[Route]:
+        """Return the route of a device's usage."""
         return [self._acts.route("GET", "/api/devices/{id}/usage", self.usage)]
 
     async def usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002

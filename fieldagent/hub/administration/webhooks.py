@@ -80,6 +80,7 @@ class WebhooksApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
+        """Answer with the workspace's webhooks, without their secrets."""
         refuse_others(request, ())
         found = await self._acts.store.read(
             lambda db: webhook_directory.listing(db, caller.workspace)
@@ -161,6 +162,7 @@ class WebhooksApi:
         return json_response({"id": int(id), "secret": " ".join(newest)})
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Post a test message to a webhook. Raises Problem where it is not taken."""
         refuse_others(request, ())
         webhook = await self._acts.carry_out(caller, lambda db, now: _webhook(db, caller, id))
         await self._try(webhook)

@@ -101,6 +101,7 @@ class EventStreams:
         return Route("GET", "/api/events", self.listen, judge=self._judge)
 
     async def listen(self, request: Request, caller: Caller) -> Response:
+        """Answer with the stream of events (text/event-stream)."""
         refuse_others(request, server_sent.QUERY)
         asked = server_sent.asked(request, TOPICS)
         return server_sent.answer(partial(self.stream, caller, asked))

@@ -63,6 +63,7 @@ class PushRequest:
 
     @property
     def push(self) -> Push:
+        """Return the push of a body without faults."""
         assert isinstance(self.parsed, Push)
         return self.parsed
 
@@ -106,6 +107,7 @@ class HubApi:
             return await self._authentication.caller(head, Purpose.PUSH)
 
     async def push(self, request: Request, caller: Caller) -> Response:
+        """Take a push in, and answer 200 with where to ask how it stands. Raises Problem."""
         with self._counted():
             request_id = await self._push(request, caller)
         self.counts.accepted += 1

@@ -131,6 +131,7 @@ class SosApi:
         return json_response(told)
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Note that the caller has seen an SOS, with a note if they give one."""
         return await self._answer(request, id, caller, sos_desk.acknowledge, "note", required=False)
 
     async def take_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
@@ -155,6 +156,7 @@ class SosApi:
         return await self._answer(request, id, caller, sos_desk.write_down, "text")
 
     async def answer(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+        """Write to the kit of an SOS."""
         return await self._answer(request, id, caller, sos_desk.write_to, "text")
 
     async def _answer(

@@ -54,6 +54,7 @@ class Quote(NamedTuple):
 
     @property
     def price(self) -> int:
+        """Return the credits of all kits together."""
         return sum(each.credits for each in self.kits)
 
     @property

@@ -67,9 +67,11 @@ class PasskeyRoutes:
         ]
 
     async def ask(self, request: Request) -> Response:
+        """Answer with what a browser proves itself by (WebAuthn, 5.5)."""
         return _as_json(await self._passkeys.sign_in_options())
 
     async def sign_in(self, request: Request) -> Response:
+        """Begin a session for who has proven to hold a passkey. Raises Problem 401, 403."""
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
         told = _document(request)
@@ -77,6 +79,7 @@ class PasskeyRoutes:
         return await self._enter(request, member, str(told.get("workspace", "")))
 
     async def list(self, request: Request, caller: Caller) -> Response:
+        """Answer with the caller's own passkeys."""
         return json_response({"passkeys": await self._passkeys.listing(caller.member)})
 
     async def ask_new(self, request: Request, caller: Caller) -> Response:
@@ -96,6 +99,7 @@ class PasskeyRoutes:
         return json_response({"id": number}, 201)
 
     async def remove(self, request: Request, caller: Caller, number: str) -> Response:
+        """Remove a passkey of the caller's own. Raises Problem 404."""
         _by_the_console(caller)
         if not number.isascii() or not number.isdigit():
             raise Problem(404, "you have no such passkey")

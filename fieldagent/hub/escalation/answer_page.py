@@ -77,6 +77,7 @@ class AnswerPage:
         self._clock = clock
 
     def routes(self) -> list[Route]:
+        """Return the routes of the page behind an alarm's link."""
         post = partial(Route, "POST", alarm_link.PATH, self.answer, body=BODY, takes=(FORM,))
         return [Route("GET", alarm_link.PATH, self.look), post()]
 

@@ -70,6 +70,7 @@ class Subscription(NamedTuple):
         return "" if len(secret) == 16 else sentence("its secret is not of 16 bytes")
 
     def as_json(self) -> str:
+        """Return it as a contact's address is stored."""
         return json.dumps(self._asdict())
 
 

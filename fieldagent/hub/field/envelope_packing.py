@@ -84,9 +84,11 @@ class Load:
 
     @property
     def urgent(self) -> bool:
+        """Return whether an SOS is among its entries."""
         return any(entry.sos for entry in self.entries)
 
     def encode(self, key: bytes | None = None) -> bytes:
+        """Return it as an envelope, tagged where a `key` is given."""
         return encode(self.entries, origin=self.origin, key=key, packed=self.packed)
 
 

@@ -24,6 +24,7 @@ class FleetApi:
         self._judge = authentication.judge(Purpose.READ)
 
     def routes(self) -> list[Route]:
+        """Return the route of the fleet's condition."""
         return [Route("GET", "/api/fleet", self.fleet, judge=self._judge)]
 
     async def fleet(self, request: Request, caller: Caller) -> Response:

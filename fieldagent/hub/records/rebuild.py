@@ -32,6 +32,7 @@ class Rebuild(NamedTuple):
 
     @property
     def words(self) -> str:
+        """Return for people how many items were missing, and what became of them."""
         return (
             f"{self.missing} of {counted(self.listed + self.gone, 'item')} were missing here,"
             f" {self.back} came back, {self.gone} its journal no longer has"

@@ -69,6 +69,7 @@ class Figures:
         self._counts[name][tuple(labels.items())] += by
 
     def measure(self, name: str, seconds: float, **labels: str) -> None:
+        """Add a time in seconds to a histogram of `/metrics`."""
         found = self._times[name].setdefault(tuple(labels.items()), _Histogram())
         found.counts[bisect_left(BOUNDS, seconds)] += 1
         found.seconds += seconds

@@ -68,6 +68,7 @@ class Health:
             self._queues = await count_queues(self._store, self._clock())
 
     def routes(self, *, figures: bool = True) -> list[Route]:
+        """Return the routes of both probes, and of the figures."""
         probes = [
             Route("GET", "/healthz", self.readiness),
             Route("GET", "/livez", self.liveness),

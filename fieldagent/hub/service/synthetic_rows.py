@@ -36,6 +36,7 @@ class Own(NamedTuple):
 
     @property
     def key(self) -> str:
+        """Return the API key of the hub's own user."""
         return self._proof("key")
 
     @property

@@ -43,6 +43,7 @@ class Lane:
 
     @property
     def sos(self) -> bool:
+        """Return whether it is of an SOS, which has a lane of its own."""
         return self.sender < 0
 
 

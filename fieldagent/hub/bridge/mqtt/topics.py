@@ -43,6 +43,7 @@ class HubTopics(NamedTuple):
 
     @property
     def state(self) -> str:
+        """Return where the figures of the hub stand."""
         return f"{self.base}/state"
 
     @property
@@ -67,6 +68,7 @@ class HubTopics(NamedTuple):
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
     def reached(self, kit: int | None, request_id: str) -> str:
+        """Return where it is told how far an item has come."""
         base = self.base if kit is None else f"{self.base}/kit/{kit}"
         return f"{base}/reached/{request_id}"
 
