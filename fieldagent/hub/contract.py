@@ -24,7 +24,8 @@ _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
 def number_of(text: str) -> int | None:
-    """The number of a user or workspace, all of it or none: a cut one would be somebody else."""
+    """Return the number of a user or workspace, all of it or none: a cut one would be somebody
+    else."""
     number = int(text) if _NUMBER.fullmatch(text) else 0
     return number if 1 <= number <= NUMBER_MAX else None
 
@@ -77,29 +78,32 @@ class Mailbox(Protocol):
     device: Device
 
     async def greeted(self, journal: int) -> None:
-        """The agent's journal has that number; 0 is of an agent that does not tell."""
+        """Note that the agent's journal has that number; 0 is of an agent that does not tell."""
 
     def news(self) -> list[trio.Event]:
-        """One of them is set at the next change that may bring `load` something; ask for them
-        before `load`."""
+        """Return events. One of them is set at the next change that may bring `load` something; ask
+        for them before `load`."""
 
     def look_again(self) -> float:
-        """Seconds after which time alone may bring `load` something; infinity for never."""
+        """Return the seconds after which time alone may bring `load` something; infinity for
+        never."""
 
     async def load(self, capacity: int) -> OutgoingMessage | None:
         """Return what waits next, in at most `capacity` bytes, and is not already loaded on this
         way."""
 
     async def stored(self, outgoing: OutgoingMessage) -> None:
-        """The agent has it on disk: this delivery has ended, and its sender gets a receipt."""
+        """Note that the agent has it on disk: this delivery has ended, and its sender gets a
+        receipt."""
 
     async def returned(
         self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
-        """It did not leave, or nobody knows: it waits again."""
+        """Take it back: it did not leave, or nobody knows: it waits again."""
 
     async def take_in(self, body: bytes) -> None:
-        """One message from the agent, of any content; damage in it is logged, never raised."""
+        """Take in one message from the agent, of any content; damage in it is logged, never
+        raised."""
 
     async def next_note(self) -> bytes:
         """Wait for what the agent is to be told of its kit. Cancelled, it loses nothing."""

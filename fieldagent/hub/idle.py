@@ -22,9 +22,9 @@ async def until_due(
     beat: float | None = None,
     net: float | None = None,
 ) -> None:
-    """`written` is of `store.contract.ANYTHING`, from before the look that found `seconds`, after
-    which something falls due; below zero is for what falls due at a moment that nobody knows.
-    `news` end it at once."""
+    """Wait until something is due. `written` is of `store.contract.ANYTHING`, from before the look
+    that found `seconds`, after which something falls due; below zero is for what falls due at a
+    moment that nobody knows. `news` end it at once."""
     began = trio.current_time()
     with waits.move_on_after(min(seconds, NET if net is None else net)):
         await written.wait()

@@ -31,7 +31,7 @@ def not_now(reason: str = REASON) -> Problem:
 
 
 def patient(judge: Judge) -> Judge:
-    """The same routes, with an answer for whoever comes while the database is away."""
+    """Return the same routes, with an answer for whoever comes while the database is away."""
 
     async def judged(head: Request) -> Admission:
         with _told():

@@ -61,7 +61,7 @@ def tile_address(value: str) -> str:
 
 
 def tls_address(value: str) -> str:
-    """Browsers have passkeys for names alone, and by TLS."""
+    """Read an address with TLS and a name: browsers have passkeys for nothing else."""
     parts = urlsplit(value)
     try:
         ipaddress.ip_address(parts.hostname or "")
@@ -361,7 +361,7 @@ def database_options(settings: HubSettings, *, upgrade: bool = False) -> Databas
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_CONFIG_HOME/fieldagent/hub.properties`."""
+    """Return `$XDG_CONFIG_HOME/fieldagent/hub.properties`."""
     return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "hub.properties"
 
 

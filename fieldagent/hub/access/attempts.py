@@ -81,7 +81,7 @@ def _late(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
 
 
 def give_back(db: Db, reserved: Reserved) -> None:
-    """The password was right: take back what `reserve` has counted."""
+    """Take back what `reserve` has counted: the password was right."""
     for who in reserved.who:
         rate = BY_ACCOUNT if who.startswith(ACCOUNTS) else BY_ADDRESS
         db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)

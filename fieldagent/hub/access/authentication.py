@@ -53,7 +53,7 @@ class Authentication:
         return partial(self.caller, purpose=purpose)
 
     async def caller(self, head: Request, purpose: Purpose) -> Caller:
-        """Raises Problem for a stranger, and who may not."""
+        """Return who calls. Raises Problem for a stranger, and who may not."""
         now = self._clock()
         source = source_of(address_of(head, self._trusted))
         self._look_for_proxy(head)
@@ -99,14 +99,14 @@ class Authentication:
         return member
 
     async def wrong_link_token(self, head: Request) -> Problem:
-        """Counted apart from wrong keys; a right token passes, whatever others behind the same
-        address have tried."""
+        """Count a wrong link token, apart from wrong keys; a right token passes, whatever others
+        behind the same address have tried."""
         bearer = (("WWW-Authenticate", "Bearer"),)
         told = Problem(401, "no device has this link token", headers=bearer)
         return await self._counted(head, "links", told)
 
     async def wrong_tracker_address(self, head: Request) -> Problem:
-        """As `wrong_link_token`, of an address to which trackers report."""
+        """Do as `wrong_link_token` does, of an address to which trackers report."""
         why = "no tracker may report here: `fieldagent hub source list` shows what is in force"
         return await self._counted(head, "sources", Problem(404, why))
 

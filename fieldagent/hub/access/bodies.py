@@ -31,7 +31,7 @@ def read_body(
     members: Mapping[str, Field],
     load: Callable[[bytes], Any] = load_document,
 ) -> dict[str, Any]:
-    """Its members by attribute. `load` reads the JSON. Raises Problem."""
+    """Return the body's members by attribute. `load` reads the JSON. Raises Problem."""
     try:
         document = load(required_body(request))
     except NotJson as error:
@@ -156,7 +156,7 @@ def some_of(words: Collection[str]) -> Callable[[Any], list[str]]:
 
 
 def identity(text: str) -> int:
-    """The number in a path; 0 is nobody's."""
+    """Return the number in a path; 0 is nobody's."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 

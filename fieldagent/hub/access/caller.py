@@ -106,7 +106,7 @@ def unauthorized(detail: str) -> Problem:
 
 
 def read_proof(headers: Mapping[str, str]) -> Proof:
-    """Raises Problem 401 for what is missing or of another shape."""
+    """Return what the headers prove. Raises Problem 401 for what is missing or of another shape."""
     key = headers.get("x-api-key", "")
     if not key:
         raise unauthorized("the header x-api-key is missing: `fieldagent hub key add` makes a key")
@@ -322,8 +322,8 @@ class Counted(NamedTuple):
 
 
 def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
-    """Every hub process counts in the same place: keys are locked, in the order of their numbers,
-    until `note_calls` has written that down."""
+    """Count calls against the rates of their keys. Every hub process counts in the same place: keys
+    are locked, in the order of their numbers, until `note_calls` has written that down."""
     among, keys = one_of(db, sorted({caller.key for caller in callers}))
     rows = db.execute(
         f"SELECT id, per_minute, burst, tat FROM credential WHERE id {among}"

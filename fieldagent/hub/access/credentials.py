@@ -36,7 +36,7 @@ def add_key(
     now: float,
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """An `x-api-key` with `scopes`: kinds to push, `read`, `acknowledge` (none: all kinds); its
+    """Add an `x-api-key` with `scopes`: kinds to push, `read`, `acknowledge` (none: all kinds); its
     number and itself, once."""
     id_, key = _add(
         db,
@@ -62,7 +62,7 @@ def add_token(
     now: float,
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """A Bearer token that says who calls; its number and itself, once."""
+    """Add a Bearer token that says who calls; its number and itself, once."""
     id_, token = _add(db, "token", name, now, member=member, expires=expires)
     note_of_member(db, member, by, "token add", f"{id_} {name} of {member}", now)
     return id_, token
@@ -71,7 +71,7 @@ def add_token(
 def add_source(
     db: Db, workspace: int, name: str, *, now: float, by: str = ADMINISTRATION
 ) -> tuple[int, str]:
-    """An address to which trackers report; its number, and its secret part, once."""
+    """Add an address to which trackers report; its number, and its secret part, once."""
     id_, made = _add(db, "source", name, now, workspace=workspace)
     note(db, workspace, by, "source add", f"{id_} {name}", now)
     return id_, made
@@ -90,7 +90,7 @@ def listing(db: Db, kind: str, workspace: int) -> list[Row]:
 
 
 def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
-    """None for one of another workspace, too."""
+    """Return that credential; None for one of another workspace, too."""
     rows = _found(db, kind, workspace, " AND id = ?", id_)
     return rows[0] if rows else None
 
@@ -129,7 +129,8 @@ def set_rate(
     now: float,
     by: str = ADMINISTRATION,
 ) -> Row:
-    """None leaves it as it is. What the key has been used of late counts on."""
+    """Set how many calls a key may make; None leaves it as it is. What the key has been used of
+    late counts on."""
     _must_be_in_force(db, "key", workspace, id_)
     ((per_minute, burst),) = db.execute(
         "UPDATE credential SET per_minute = coalesce(?, per_minute), burst = coalesce(?, burst)"

@@ -41,7 +41,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_name(name: str) -> None:
-    """Raises Refused for one that nobody could tell from another where it is shown."""
+    """Check a name. Raises Refused for one that nobody could tell from another where it is
+    shown."""
     if not name.strip() or len(name) > NAME_BYTES_MAX or _CONTROL.search(name):
         raise Refused(
             sentence("a name has 1 to {most} characters in one line", most=NAME_BYTES_MAX)
@@ -70,7 +71,7 @@ def workspaces(db: Db) -> list[Row]:
 
 
 def workspace_of(db: Db, named: str) -> int:
-    """By its number or its name; the only one there is, when nothing is named."""
+    """Return the workspace of that number or name; the only one there is, when nothing is named."""
     if not named:
         rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
         if len(rows) != 1:
@@ -92,8 +93,8 @@ def add_user(
     now: float,
     by: str = ADMINISTRATION,
 ) -> int:
-    """`password` is a hash of `system.scrypt`; with `until`, for one sign-in until then. Its number
-    is the userId of the push API."""
+    """Add a user to a workspace. `password` is a hash of `system.scrypt`; with `until`, for one
+    sign-in until then. Its number is the userId of the push API."""
     check_name(name)
     # Whoever signs in with capitals means the same.
     email = email.lower()
@@ -171,7 +172,7 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
 def set_role(
     db: Db, workspace: int, member: int, role: str, *, now: float, by: str = ADMINISTRATION
 ) -> None:
-    """`caller.ROLES` has them."""
+    """Give a member another role; `caller.ROLES` has them."""
     if role != "member" and not is_person(db, member):
         raise Refused(
             sentence("{member} is no User: a {role} is a person", member=member, role=role)
@@ -192,8 +193,9 @@ def set_password(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """With `until` it is for one sign-in until then, where they choose their own. Another's choice
-    takes their passkeys away: they may have lost what these are on."""
+    """Set the password of a member. With `until` it is for one sign-in until then, where they
+    choose their own. Another's choice takes their passkeys away: they may have lost what these are
+    on."""
     if by != str(member):
         db.execute("DELETE FROM passkey WHERE member = ?", member)
     db.execute(
@@ -222,7 +224,8 @@ def users(db: Db, workspace: int) -> list[Row]:
 
 
 def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
-    """Raises Refused for one whose account is another workspace's as well."""
+    """Check that a member is of this workspace alone. Raises Refused for one whose account is
+    another workspace's as well."""
     if _one(
         db,
         "SELECT 1 FROM membership WHERE member = ? AND workspace <> ?"
@@ -300,8 +303,9 @@ def add_device(
     now: float,
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """Its number and its link token, which is shown this once. An IMEI that a device of another
-    workspace has is contested: the new device is without, until the operator decides."""
+    """Add a device, and return its number and its link token, which is shown this once. An IMEI
+    that a device of another workspace has is contested: the new device is without, until the
+    operator decides."""
     contested = imei is not None and is_contested(db, imei, workspace, by=by)
     _check_device_name(db, workspace, name)
     token = secret.new_secret("link")
@@ -559,7 +563,7 @@ CHANGES_DIRECTORY = (
 
 
 def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: float) -> None:
-    """In each of their workspaces: it changes who they are there."""
+    """Write a line of the audit in each of their workspaces: it changes who they are there."""
     rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
     lines = [AuditLine(workspace, by, action, detail) for (workspace,) in rows or [(None,)]]
     note_all(db, lines, now)
@@ -577,7 +581,7 @@ HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
 
 
 def device_of_token(db: Db, token: str) -> Device:
-    """Raises Unknown; Revoked where its kit is."""
+    """Return the device with that link token. Raises Unknown; Revoked where its kit is."""
     lookup = secret.lookup(token)
     try:
         return _device(db, "link_token = ?", lookup)
@@ -598,7 +602,7 @@ def device_heard(db: Db, device: int) -> Device:
 
 
 def device_by_id(db: Db, device: int) -> Device:
-    """Raises Unknown."""
+    """Return the device of that number. Raises Unknown."""
     return _device(db, "id = ?", device)
 
 
@@ -609,12 +613,12 @@ def disabled_device(db: Db, imei: str) -> int | None:
 
 
 def device_of(db: Db, id_: int) -> Device:
-    """Raises Unknown."""
+    """Return the device of that number. Raises Unknown."""
     return _device(db, "id = ?", id_)
 
 
 def mo_keys_of(db: Db, device: int) -> list[bytes]:
-    """The keys that may have tagged its satellite messages; empty where they bear no tag."""
+    """Return the keys that may have tagged its satellite messages; empty where they bear no tag."""
     master = air_key_of(db, device)
     return [] if master is None else [derive_key(master, "MO")]
 
@@ -661,7 +665,8 @@ def _one(db: Db, sql: str, *parameters: Any) -> bool:
 
 
 def named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
-    """Each row by name; one that ends in ? is a yes or no, which the engines tell differently."""
+    """Return each row by name; one that ends in ? is a yes or no, which the engines tell
+    differently."""
     return [
         {
             name.rstrip("?"): bool(value) if name.endswith("?") else value

@@ -37,12 +37,12 @@ def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
 
 
 def settle(db: Db, imei: str) -> None:
-    """It was given to somebody."""
+    """Forget the claims of an IMEI: it was given to somebody."""
     db.execute("DELETE FROM imei_claim WHERE imei = ?", imei)
 
 
 def listing(db: Db) -> list[dict[str, object]]:
-    """For the operator: each claim, with who has the IMEI."""
+    """List for the operator each claim, with who has the IMEI."""
     rows = db.execute(
         "SELECT c.imei, c.at, mine.id, mine.name, mine.workspace, theirs.id, theirs.name,"
         " theirs.workspace FROM imei_claim c JOIN device mine ON mine.id = c.device"

@@ -11,7 +11,8 @@ from fieldagent.hub.store.contract import Db
 
 
 def take_imei(db: Db, imei: str, device: int, *, now: float) -> None:
-    """The operator has decided that it is this device's: no other has it any more."""
+    """Take an IMEI from whoever has it: the operator has decided that it is this device's: no other
+    has it any more."""
     if (found := imei_claims.holder(db, imei, device)) is not None:
         db.execute("UPDATE device SET imei = NULL WHERE id = ?", found[0])
         note(db, found[1], ADMINISTRATION, "device imei", f"{found[0]} taken away", now)

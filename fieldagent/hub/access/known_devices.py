@@ -44,7 +44,7 @@ class KnownDevices:
             self._key = await self._store.commit(lambda db: signing_key(db, KEY))
 
     async def load_soon(self) -> None:
-        """`load`, as soon as the database answers."""
+        """Do as `load` does, as soon as the database answers."""
         while self._key is None:
             with told_once():
                 await self.load()

@@ -46,7 +46,7 @@ class Passkeys:
         self._key = b""
 
     async def sign_in_options(self) -> str:
-        """JSON for `navigator.credentials.get`, of any passkey for this name."""
+        """Return the JSON for `navigator.credentials.get`, of any passkey for this name."""
         options = webauthn.generate_authentication_options(
             rp_id=self._name,
             challenge=await self._challenge(_SIGN_IN),
@@ -87,7 +87,7 @@ class Passkeys:
         return int(member)
 
     async def new_options(self, member: int, name: str) -> str:
-        """JSON for `navigator.credentials.create`, for who has signed in."""
+        """Return the JSON for `navigator.credentials.create`, for who has signed in."""
         known = await self._store.read(
             lambda db: db.execute("SELECT credential FROM passkey WHERE member = ?", member)
         )
@@ -158,7 +158,7 @@ class Passkeys:
         ]
 
     async def remove(self, member: int, number: int) -> None:
-        """Raises Problem 404."""
+        """Remove a passkey of theirs. Raises Problem 404."""
         now = self._clock()
 
         def delete(db: Db) -> bool:

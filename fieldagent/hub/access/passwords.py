@@ -64,9 +64,9 @@ class Passwords:
         signs_in: bool = False,
         devices: Mapping[int, str] = NONE,
     ) -> int | None:
-        """The member whose password it is; None when it is wrong. One for one sign-in is nothing
-        else. `devices` names the caller's browser, for who has signed in from it. Raises Problem
-        429."""
+        """Return the member whose password it is; None when it is wrong. One for one sign-in is
+        nothing else. `devices` names the caller's browser, for who has signed in from it. Raises
+        Problem 429."""
         now = self._clock() if signs_in else None
         known = await self._store.read(lambda db: stored_password(db, username, now))
         member, stored = known or (None, None)

@@ -270,7 +270,8 @@ def change_group(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Raises Refused for a user of another workspace."""
+    """Change who is in a group, and whether what is said to it may go over satellite. Raises Refused
+    for a user of another workspace."""
     for member in sorted(join):
         if not is_member(db, workspace, member):
             raise Refused(sentence("user {member} is not in that workspace", member=member))
@@ -322,7 +323,8 @@ def set_radios(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """These are theirs from now on, and no others. Raises Refused where one is another's."""
+    """Note these radios as theirs from now on, and no others. Raises Refused where one is
+    another's."""
     for handle in handles:
         if not handle.isprintable() or " " in handle or not 0 < len(handle) <= HANDLE_MAX:
             raise Refused(

@@ -145,12 +145,12 @@ ROUTING: Mapping[str, Field] = {
 
 
 def parse_push(body: bytes) -> Push:
-    """Raises NotJson, or InvalidPackage with every fault in it."""
+    """Read a push's body. Raises NotJson, or InvalidPackage with every fault in it."""
     return read_push(load_document(body))
 
 
 def read_push(document: Any) -> Push:
-    """Raises InvalidPackage with every fault in it."""
+    """Read a push's JSON. Raises InvalidPackage with every fault in it."""
     item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}
     one, group = push["target"], push.get("group")

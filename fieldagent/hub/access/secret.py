@@ -12,12 +12,12 @@ import secrets
 
 
 def new_secret(prefix: str) -> str:
-    """256 random bits, behind a prefix that tells people (and scanners) what it is for."""
+    """Return 256 random bits, behind a prefix that tells people (and scanners) what it is for."""
     return f"{prefix}_{secrets.token_urlsafe(32)}"
 
 
 def new_password() -> str:
-    """80 random bits, as people read them to each other."""
+    """Return 80 random bits, as people read them to each other."""
     text = base64.b32encode(secrets.token_bytes(10)).decode().lower()
     return "-".join(text[place : place + 4] for place in range(0, 16, 4))
 
@@ -28,5 +28,5 @@ def lookup(secret: str) -> str:
 
 
 def new_air_key() -> bytes:
-    """The master key of a device's satellite messages: `satellite-key` in its settings."""
+    """Return the master key of a device's satellite messages: `satellite-key` in its settings."""
     return secrets.token_bytes(32)

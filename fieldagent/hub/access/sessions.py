@@ -21,7 +21,7 @@ SCOPES = frozenset(
 
 
 def begin(db: Db, member: int, workspace: int, now: float) -> str:
-    """The cookie, which is told this once."""
+    """Begin a session, and return its cookie, which is told this once."""
     token = secret.new_secret("session")
     db.execute(
         "INSERT INTO credential (kind, workspace, member, lookup, name, created, expires)"

@@ -20,14 +20,14 @@ class Subject:
 
     @property
     def items(self) -> tuple[str, Sequence[Any]]:
-        """The condition of those that are its own."""
+        """Return the condition of those that are its own."""
         if self.kind == "user":
             return "(sender = ? OR target = ?)", (self.id, self.id)
         return "workspace = ?", (self.id,)
 
     @property
     def counted(self) -> list[tuple[str, Sequence[Any]]]:
-        """The conditions of the same items in parts, each along an index; none is in two."""
+        """Return the conditions of the same items in parts, each along an index; none is in two."""
         if self.kind == "user":
             sent = "sender = ? AND workspace IN (SELECT id FROM workspace)"
             return [(sent, (self.id,)), ("target = ? AND sender <> ?", (self.id, self.id))]
@@ -56,7 +56,7 @@ def workspaces_of(db: Db, subject: Subject) -> list[int | None]:
 
 
 def find(db: Db, kind: str, workspace: str, named: str) -> Subject:
-    """By its number or name. Raises Refused."""
+    """Find a subject by its number or name. Raises Refused."""
     if kind == "workspace":
         id_, table = directory.workspace_of(db, named), "workspace"
     elif kind == "device":

@@ -43,8 +43,8 @@ class Acts:
         return Route(method, pattern, handler, judge=self._judge, body=body)
 
     async def carry_out(self, caller: Caller, act: Callable[[Db, float], T]) -> T:
-        """In one transaction, once it was counted. `act` gets the time, and raises Refused or
-        Problem: nothing is changed then."""
+        """Carry an act out in one transaction, once it was counted. `act` gets the time, and raises
+        Refused or Problem: nothing is changed then."""
         now = self.clock()
         try:
             too_often = await self.store.commit(lambda db: charge_rate(db, caller, now))
@@ -79,6 +79,6 @@ def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float
 
 
 def place(request: Request) -> tuple[int, int]:
-    """Before which number a page begins, and how much may be on it."""
+    """Return before which number a page begins, and how much may be on it."""
     before = number(request, "before", END, range(1, END + 1))
     return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))

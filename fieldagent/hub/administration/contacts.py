@@ -229,8 +229,8 @@ class ContactsApi:
         return json_response({"steps": found})
 
     async def test_chain(self, request: Request, caller: Caller) -> Response:
-        """Each text says that it is a test. How each went is in the answer, also where none was
-        taken."""
+        """Try each contact now. Each text says that it is a test. How each went is in the answer,
+        also where none was taken."""
         refuse_others(request, ())
         told = await self._acts.carry_out(
             caller, lambda db, now: contacts.all_of(db, caller.workspace)

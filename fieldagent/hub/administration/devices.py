@@ -152,7 +152,7 @@ class DevicesApi:
         return json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """For good, with what waits for it; the items that it sent stay."""
+        """Remove a device for good, with what waits for it; the items that it sent stay."""
         refuse_others(request, ())
 
         def find(db: Db, now: float) -> Subject:
@@ -172,7 +172,8 @@ class DevicesApi:
         return json_response({"hubToken": await self._acts.carry_out(caller, act)})
 
     async def new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """The one that the kit has, where the body tells it, and one that is made otherwise."""
+        """Set a satellite-key: the one that the kit has, where the body tells it, and one that is
+        made otherwise."""
         refuse_others(request, ())
         given = read_body(request, GIVEN_KEY).get("given") if request.body else None
         key = secret.new_air_key() if given is None else bytes.fromhex(given)
@@ -199,7 +200,7 @@ class DevicesApi:
 
 
 def device_of(db: Db, caller: Caller, text: str) -> int:
-    """Raises Problem for one that is not of the caller's workspace."""
+    """Return the device's number. Raises Problem for one that is not of the caller's workspace."""
     device = identity(text)
     if not reading.device_known(db, caller, device):
         raise unknown("device", text)

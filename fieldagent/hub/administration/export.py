@@ -59,7 +59,7 @@ def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int |
 
 
 def items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
-    """The oldest first, each with what became of it."""
+    """Yield the items, the oldest first, each with what became of it."""
     found = []
     for item in reversed(reading.items(db, numbers)):
         row = {

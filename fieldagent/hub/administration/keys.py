@@ -121,7 +121,7 @@ class KeysApi:
         return json_response(await self._acts.carry_out(caller, act))
 
     async def revoke(self, kind: str, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Once more changes nothing."""
+        """Revoke a key or token; once more changes nothing."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:

@@ -56,7 +56,7 @@ class RadioKeyApi:
         ]
 
     async def standing(self, request: Request, caller: Caller) -> Response:
-        """The key itself is told to nobody here."""
+        """Answer how the change stands. The key itself is told to nobody here."""
         refuse_others(request, ())
         now, workspace = self._acts.clock(), caller.workspace
 

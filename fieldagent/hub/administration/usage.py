@@ -29,7 +29,7 @@ class UsageApi:
         return [self._acts.route("GET", "/api/devices/{id}/usage", self.usage)]
 
     async def usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """No more days than are kept, so no pages."""
+        """Answer with what a device used by day. No more days than are kept, so no pages."""
         refuse_others(request, ("since", "until"))
         asked = (_day(request, "since"), _day(request, "until"))
         since, until = usage.days_asked(*asked, self._acts.clock())

@@ -74,7 +74,7 @@ class UsersApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """With `signIn` also a password for the first sign-in."""
+        """Add a user, with `signIn` also a password for the first sign-in."""
         refuse_others(request, ())
         given = read_body(request, NEW)
         role, password = given.pop("role", "member"), ""
@@ -123,7 +123,8 @@ class UsersApi:
         return json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """For good, with their devices, what they sent and what was for them alone."""
+        """Remove a user for good, with their devices, what they sent and what was for them
+        alone."""
         refuse_others(request, ())
 
         def find(db: Db, now: float) -> Subject:
@@ -136,7 +137,7 @@ class UsersApi:
         return Response(204)
 
     async def new_password(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """One for the next sign-in alone: there they choose their own."""
+        """Answer with a new password, for the next sign-in alone: there they choose their own."""
         refuse_others(request, ())
         password = secret.new_password()
         hashed = await _hashed(password)

@@ -88,7 +88,8 @@ class WebhooksApi:
         return json_response({"webhooks": found})
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """It is tried first: one that does not take the test message is not added."""
+        """Add a webhook. It is tried first: one that does not take the test message is not
+        added."""
         refuse_others(request, ())
         given = read_body(request, NEW)
         untried = given.pop("untried", False)
@@ -184,7 +185,7 @@ class WebhooksApi:
         return page(request, {"failures": found}, "before", following)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
-        """One item, where the body names it, or all."""
+        """Post dead letters again: one item, where the body names it, or all."""
         refuse_others(request, ())
         given = read_body(request, REPLAY) if request.body else {}
         request_id = given.get("request_id")

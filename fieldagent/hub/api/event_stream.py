@@ -107,7 +107,8 @@ class EventStreams:
         return server_sent.answer(partial(self.stream, caller, asked))
 
     async def stream(self, caller: Caller, asked: StreamAsked) -> AsyncIterator[bytes]:
-        """It ends where the database is away: who comes back misses nothing."""
+        """Stream the events to a caller. It ends where the database is away: who comes back misses
+        nothing."""
         rings = caller.rings and "sos" in asked.topics
         console = self._leases.console(caller.workspace, caller.member) if rings else nullcontext()
         try:

@@ -126,7 +126,7 @@ class PlacesApi:
         ]
 
     async def fences(self, request: Request, caller: Caller) -> Response:
-        """All of them: a workspace has few."""
+        """Answer with all fences: a workspace has few."""
         refuse_others(request, ())
         found = await self._store.read(lambda db: fences.listing(db, caller.workspace))
         return json_response({"fences": found})
@@ -198,7 +198,7 @@ class PlacesApi:
         return json_response(await self._commit(act), 201)
 
     async def end_route(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """By the caller, who says why."""
+        """End a route by the caller, who says why."""
         refuse_others(request, ())
         given = read_body(request, ENDING)
         route, who = identity(id), Who(caller.member, caller.name)

@@ -113,7 +113,7 @@ class ReadApi:
         return told._replace(content_type=tracks.CONTENT_TYPES[named], headers=headers)
 
     async def item(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """With its deliveries to devices and webhooks."""
+        """Answer with an item and its deliveries to devices and webhooks."""
         refuse_others(request, ())
 
         def look(db: Db) -> dict[str, Any] | None:
@@ -139,7 +139,7 @@ class ReadApi:
         return json_response({"groups": found})
 
     async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """A person has read an item: its sender is told so, in their name."""
+        """Note that a person has read an item: its sender is told so, in their name."""
         refuse_others(request, ())
         if caller.type != "User":
             raise Problem(

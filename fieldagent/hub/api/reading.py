@@ -73,7 +73,7 @@ class _Conditions:
 
 
 def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> Look:
-    """One look, over `LOOKED_AT` items at most of those that one index has."""
+    """Find items in one look, over `LOOKED_AT` items at most of those that one index has."""
     first = 0
     # One bound at each side: SQLite goes along an index from one of two, and it may be the farther.
     if wanted.until is not None:
@@ -215,7 +215,7 @@ def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
 def behind(
     db: Db, workspace: int, viewer: int | None, place: int, limit: int
 ) -> list[tuple[int, float]]:
-    """Numbers and dates of the next items that the viewer may see; None sees all."""
+    """Return the numbers and dates of the next items that the viewer may see; None sees all."""
     which = _seen_by(viewer)
     rows = db.execute(
         f"SELECT id, accepted FROM item WHERE workspace = ? AND id > ? AND {which}"
@@ -287,7 +287,7 @@ class ReadItem(NamedTuple):
 
 
 def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
-    """The newest first."""
+    """Return the items that a filter lets through, the newest first."""
     if not numbers:
         return []
     rows = db.execute(
@@ -358,7 +358,8 @@ _TO_DEVICE = (
 def deliveries(
     db: Db, caller: Caller, device: int, state: str | None, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """To one device, the last first; and before which of its numbers there may be more."""
+    """Return the deliveries to one device, the last first; and before which of its numbers there
+    may be more."""
     which = _Conditions()
     if state is not None:
         states = [each for each, shown in STATES.items() if shown == state]

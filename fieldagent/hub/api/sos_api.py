@@ -72,7 +72,7 @@ class SosApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """An SOS is for everybody in the workspace."""
+        """Answer with the SOS of the workspace: an SOS is for everybody in the workspace."""
         refuse_others(request, ("state", "text", "before", "limit"))
         state = one_of(request, "state", tuple(SosState))
         text = _searched(request)
@@ -211,7 +211,8 @@ def _with_timeline(db: Db, found: Sos) -> dict[str, Any]:
 
 
 def note_of(given: Mapping[str, Any]) -> str:
-    """The note of a body, as text that any database takes. Raises Problem where it is too long."""
+    """Return the note of a body, as text that any database takes. Raises Problem where it is too
+    long."""
     text = str(given.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:
         raise Problem(422, sentence("note has at most {most} characters", most=sos_desk.TEXT_MAX))

@@ -34,7 +34,8 @@ TEXT_MAX = 2_000
 
 
 def acknowledge(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
-    """Once more by the same person changes nothing. Raises Refused."""
+    """Note that a person has seen an SOS; once more by the same person changes nothing. Raises
+    Refused."""
     if found.state == SosState.SEEN and found.seen_by == member:
         return found
     return acknowledge_as(db, found, Who(member, _name(db, member)), text, now)
@@ -87,7 +88,7 @@ def hand_over(db: Db, found: Sos, member: int, heir: int, text: str, now: float)
 
 
 def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
-    """Raises Refused where it is closed already."""
+    """Close an SOS. Raises Refused where it is closed already."""
     if found.state == SosState.CLOSED:
         raise Refused(why_over(db, found))
     if found.state == SosState.OPEN:
@@ -101,7 +102,7 @@ def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
 
 
 def write_down(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
-    """Also of one that is closed."""
+    """Write a note into the timeline of an SOS, also of one that is closed."""
     sos.note_event(db, found.id, "note", now, member=member, detail=text)
     return found
 
@@ -211,7 +212,8 @@ def _name(db: Db, member: int | None) -> str:
 
 
 def shown(db: Db, found: Sos) -> dict[str, Any]:
-    """As a dispatcher is told of it, with what was sent, and where the device was last."""
+    """Return an SOS as a dispatcher is told of it, with what was sent, and where the device was
+    last."""
     numbers = sos.items_of(db, found.id, SHOWN_ITEMS)
     first = [] if found.item is None else reading.items(db, [found.item])
     thread = reading.items(db, numbers)[::-1]

@@ -32,7 +32,8 @@ def is_request_id(text: str) -> bool:
 
 
 def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[str, Any] | None:
-    """None where this caller has pushed nothing of that id: a User sees their own alone."""
+    """Return how a push stands; None where this caller has pushed nothing of that id: a User sees
+    their own alone."""
     if not is_request_id(request_id):
         return None
     rows = db.execute(

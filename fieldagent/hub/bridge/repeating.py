@@ -22,6 +22,6 @@ class Alarm:
     due: float = 0.0
 
     def note(self, now: float) -> None:
-        """It was told."""
+        """Note that it was told."""
         self.times += 1
         self.due = now + alert_again(self.times)

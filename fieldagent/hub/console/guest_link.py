@@ -38,7 +38,7 @@ class GuestLink:
         return Route("GET", PATH, self.enter)
 
     async def enter(self, request: Request, token: str) -> Response:
-        """HEAD, as of a preview, uses nothing up."""
+        """Open the console for a guest. HEAD, as of a preview, uses nothing up."""
         guest, here = self._guest, is_in(request.peer, LOOPBACK_NETWORKS)
         proxied = any(name.startswith(("forwarded", "x-forwarded")) for name in request.headers)
         if guest is None:

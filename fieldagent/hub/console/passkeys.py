@@ -30,7 +30,7 @@ Enter = Callable[[Request, int, str], Awaitable[Response]]
 
 
 def made(store: Store, settings: HubSettings, clock: Callable[[], float]) -> Passkeys | None:
-    """None where no name is set, or the library is missing."""
+    """Return what knows passkeys; None where no name is set, or the library is missing."""
     if settings.console_address is None:
         return None
     try:

@@ -154,7 +154,7 @@ def all_of(db: Db, workspace: int) -> list[AlarmContact]:
 
 
 def named(db: Db, workspace: int, contact: int) -> AlarmContact:
-    """Raises Refused."""
+    """Return the contact of that number. Raises Refused."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM alarm_contact WHERE id = ? AND workspace = ?", contact, workspace
     )
@@ -170,7 +170,7 @@ def named(db: Db, workspace: int, contact: int) -> AlarmContact:
 
 
 def remove(db: Db, workspace: int, contact: int, *, now: float, by: str = ADMINISTRATION) -> None:
-    """With what waits for it. Raises Refused."""
+    """Remove a contact, with what waits for it. Raises Refused."""
     found = named(db, workspace, contact)
     forget(db, found.id)
     note(db, workspace, by, "contact remove", f"{found.id} {found.name}", now)

@@ -123,7 +123,7 @@ def _member_of(reply: Reply, name: str) -> str:
 
 
 def json_object(request: Request) -> dict[str, Any]:
-    """Raises Problem."""
+    """Read a body that is a JSON object. Raises Problem."""
     try:
         document = load_document(required_body(request))
     except NotJson as error:

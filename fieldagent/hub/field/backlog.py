@@ -45,7 +45,7 @@ class Queues(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """That were counted, and some that were not."""
+        """Return how many rows were looked at."""
         return self.deliveries.rows + self.webhooks.rows + self.dead.rows
 
 

@@ -187,7 +187,8 @@ def _receipts_in(db: Db, call: OperatorCall) -> list[int]:
 
 
 def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
-    """Its pieces, which are none where it holds receipts alone; None: it was dropped before."""
+    """Drop what was called in, and return its pieces, which are none where it holds receipts alone;
+    None: it was dropped before."""
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
 
@@ -203,9 +204,10 @@ def forgo(db: Db, call: OperatorCall) -> None:
 
 
 def take_back_words(db: Db, device: int) -> None:
-    """The device has a link: what is said to it in messages that its operator has not taken, or
-    that its modem may lack, goes there. It must not wait for an operator that refuses, or a sky; a
-    message of such words alone that was not taken is dropped, and never paid for."""
+    """Take words back, as the device has a link: what is said to it in messages that its operator
+    has not taken, or that its modem may lack, goes there. It must not wait for an operator that
+    refuses, or a sky; a message of such words alone that was not taken is dropped, and never paid
+    for."""
     mt_copies.send_words_by_link(db, device)
     whose = "device = ? AND receipts <> '[]'"
     rows = db.execute(f"SELECT receipts FROM mobile_terminated WHERE {whose}", device)

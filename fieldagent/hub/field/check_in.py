@@ -70,7 +70,8 @@ class Rule(NamedTuple):
 
 
 def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
-    """In place of what an administrator asked for before; when the first is due."""
+    """Begin a check-in, in place of what an administrator asked for before; when the first is
+    due."""
     before = _rule_of(db, device)
     due = _set(db, device, rule._replace(kit_every=before.kit_every), now)
     note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} {rule}", now)
@@ -84,8 +85,8 @@ def end(db: Db, device: int, *, now: float) -> None:
 
 
 def ask(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:
-    """The kit asks for it itself, in item number `word`, or for its end. Whatever it asks, it has
-    been heard."""
+    """Note that the kit asks for it itself, in item number `word`, or for its end. Whatever it
+    asks, it has been heard."""
     heard(db, device, now)
     if _overtaken(db, device, word):
         return
@@ -122,7 +123,7 @@ def _set(db: Db, device: int, rule: Rule, now: float) -> float:
 
 
 def heard(db: Db, device: int, now: float) -> None:
-    """An item of the device came, which is its check-in."""
+    """Note that an item of the device came, which is its check-in."""
     rows = db.execute(
         "SELECT sos, every, by_minute, kit_every FROM check_in WHERE device = ?", device
     )
@@ -137,7 +138,7 @@ def heard(db: Db, device: int, now: float) -> None:
 
 
 def heard_all(db: Db, devices: Collection[int], now: float) -> None:
-    """As `heard`, of many."""
+    """Do as `heard` does, of many."""
     among, these = one_of(db, devices)
     asked = f"SELECT device FROM check_in WHERE device {among} ORDER BY device"
     for (device,) in db.execute(asked, *these):
@@ -198,6 +199,6 @@ def _words(
 
 
 def shown(rule: Rule, due: float, **stages: Any) -> dict[str, Any]:
-    """For who asks how a device stands: `stages` are `warned` and `sos`."""
+    """Return it for who asks how a device stands: `stages` are `warned` and `sos`."""
     late = "overdue" if stages["sos"] is not None else "late" if stages["warned"] else "in time"
     return {"rule": str(rule), "due": float(due), "state": late}

@@ -35,7 +35,7 @@ class CommandCost(NamedTuple):
 
 
 def cost(db: Db, device: int, number: int, command: RemoteCommand, now: float) -> CommandCost:
-    """Raises NotACommand."""
+    """Return what a command costs, answer included. Raises NotACommand."""
     verb = verb_of(command)
     ((linked, reached, operator, *row),) = db.execute(
         f"SELECT {IS_LINKED}, CASE WHEN {REACHED} THEN 1 ELSE 0 END, operator, {ACCOUNT}"

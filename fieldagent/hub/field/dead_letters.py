@@ -110,7 +110,8 @@ def discard(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Somebody of that workspace, or of none, has no use for it. Raises Refused."""
+    """Remove a dead letter: somebody of that workspace, or of none, has no use for it. Raises
+    Refused."""
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
     if not rows:
         raise Refused(
@@ -123,7 +124,7 @@ def discard(
 
 
 def devices_with(db: Db, workspace: int | None = None) -> list[int]:
-    """The devices in use that have some: of that workspace, or all."""
+    """Return the devices in use that have some: of that workspace, or all."""
     which, of = ("", ()) if workspace is None else (" AND device.workspace = ?", (workspace,))
     rows = db.execute(
         "SELECT DISTINCT device.id FROM device JOIN dead_letter ON dead_letter.device = device.id"
@@ -134,7 +135,7 @@ def devices_with(db: Db, workspace: int | None = None) -> list[int]:
 
 
 def listing(db: Db, devices: Collection[int] | None = None) -> list[Row]:
-    """The newest first: all there are, or those of some devices."""
+    """List them, the newest first: all there are, or those of some devices."""
     which, of = "", devices or ()
     if devices is not None:
         which = f" WHERE dead_letter.device IN ({marks(of)})" if of else " WHERE 1 = 0"
@@ -185,7 +186,7 @@ def _listed(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
 
 
 def figures(db: Db) -> dict[str, int]:
-    """For the metrics: what is kept, and since the database began."""
+    """Return for the metrics what is kept, and since the database began."""
     ((kept,),) = db.execute("SELECT count(*) FROM dead_letter")
     rows = db.execute("SELECT came, dropped FROM dead_letter_tally")
     came, dropped = rows[0] if rows else (0, 0)

@@ -56,7 +56,7 @@ class Waiting:
 
     @property
     def entries(self) -> list[Entry]:
-        """The item, and beside it what its receiver is to know of it."""
+        """Return the entries: the item, and beside it what its receiver is to know of it."""
         told: list[Content | None] = [self.source, self.contact, self.seen_at]
         beside = [each for each in told if each is not None]
         if self.unauthenticated:
@@ -113,11 +113,11 @@ class Space:
     tag: int = 0
 
     def first(self, item: Waiting) -> int:
-        """For what goes first."""
+        """Return how many bytes there are for what goes first."""
         return self.capacity if item.entry.sos else self.beside(Load())
 
     def beside(self, load: Load) -> int:
-        """For what is no SOS."""
+        """Return how many bytes there are for what is no SOS."""
         if self.ordinary is None or self.ordinary >= self.capacity:
             return self.capacity
         paid = paid_with(len(load.encode()) + self.tag) - self.tag if load.entries else 0
@@ -158,7 +158,7 @@ def waiting(
 
 
 def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
-    """The urgent ones first."""
+    """Return the receipts owed to a device, the urgent ones first."""
     rows = db.execute(
         "SELECT id, sequence, member, at, digest, urgent, says, by_name, text, rung, about"
         " FROM receipt WHERE device = ? AND state = 'waiting'"
@@ -194,8 +194,8 @@ def fill(
     packed: bool = False,
     commands: Iterable[Entry] = (),
 ) -> Load:
-    """As many of each as fit, in their order; only items of the first's sender. A receipt that does
-    not fit keeps none back."""
+    """Take as many of each as fit, in their order; only items of the first's sender. A receipt that
+    does not fit keeps none back."""
     load = Load(packed=packed)
     for each in items:
         load.origin = load.origin or each.sender
@@ -270,7 +270,7 @@ def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
 
 
 def identity_of(db: Db, member: int, workspace: int) -> Identity:
-    """A member as payloads name them; `account` is the workspace."""
+    """Return a member as payloads name them; `account` is the workspace."""
     rows = db.execute("SELECT type, name, email FROM member WHERE id = ?", member)
     type_, name, email = rows[0] if rows else ("User", "", "")
     return Identity(str(member), name, type_, email or "", str(workspace))
@@ -283,7 +283,8 @@ def journal_of(db: Db, device: int) -> int:
 
 
 def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> None:
-    """The device has that journal: another was told nothing yet. `anew`: it lacks names."""
+    """Note that the device has that journal: another was told nothing yet. `anew`: it lacks
+    names."""
     changed = db.execute(
         "UPDATE device SET journal = ? WHERE id = ? AND journal <> ? RETURNING id",
         journal,

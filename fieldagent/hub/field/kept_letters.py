@@ -11,7 +11,7 @@ from fieldagent.hub.store.contract import Db
 
 
 def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int]) -> int:
-    """Each once, of those devices that are in use; how many."""
+    """Take dead letters in, each once, of those devices that are in use; how many."""
     taken = 0
     for device in devices:
         try:

@@ -170,12 +170,11 @@ class MobileOriginated:
     async def take_in(
         self, device: Device, body: bytes, way: Bearer, estimate: Estimate | None = None
     ) -> None:
-        """Whatever of it cannot be used is kept as a dead letter. `estimate` is where the operator
-        saw it come from.
+        """Take in a message. Whatever of it cannot be used is kept as a dead letter. `estimate` is
+        where the operator saw it come from.
 
         What fails by a mistake of ours raises once, and is brought again. Then it is kept too, or
-        it would be brought for ever.
-        """
+        it would be brought for ever."""
         try:
             await self._take_in(device, body, way, estimate)
         except NOT_STORED:

@@ -84,7 +84,8 @@ _DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery
 
 
 def due(db: Db, now: float, *, lock: bool) -> list[Account]:
-    """With `lock`, only those that no other process packs for at this moment."""
+    """Return the devices for which something is due; with `lock`, only those that no other process
+    packs for at this moment."""
     rows = db.execute(
         f"SELECT {ACCOUNT} FROM device"
         f" WHERE {REACHED}"
@@ -186,7 +187,7 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
 
 
 def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
-    """Bytes of each message that it takes by itself; `names` say who its sender is."""
+    """Return the bytes of each message that it takes by itself; `names` say who its sender is."""
     key = account.key
     together = encode([*names, *item.entries], origin=item.sender, key=key, packed=True)
     if len(together) <= account.mt_bytes:
@@ -232,9 +233,9 @@ def _fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
 
 
 def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
-    """The device lacks fragments of an item: each becomes a message once more, unless it waits as
-    one, as long as today's credits last. False where the report is of another item that had this
-    number."""
+    """Send fragments again: the device lacks fragments of an item: each becomes a message once
+    more, unless it waits as one, as long as today's credits last. False where the report is of
+    another item that had this number."""
     rows = db.execute(
         f"SELECT delivery.item, {ACCOUNT} FROM delivery JOIN device ON device.id = delivery.device"
         " WHERE delivery.device = ? AND delivery.sequence = ? AND delivery.state = 'sent'",
@@ -346,7 +347,7 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
 
 
 def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
-    """Credits left today, less what waits to be called in; None without a budget."""
+    """Return the credits left today, less what waits to be called in; None without a budget."""
     if account.budget is None:
         return None
     id_ = account.device.id

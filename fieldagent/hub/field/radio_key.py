@@ -123,7 +123,8 @@ class KeyPrice(NamedTuple):
 def price(
     db: Db, workspace: int, bearer: str, *, steps: int, but: Collection[int], now: float
 ) -> KeyPrice:
-    """Raises Refused where there is nobody to be asked, or a modem takes no such message."""
+    """Return what a change of key costs. Raises Refused where there is nobody to be asked, or a
+    modem takes no such message."""
     kits = [each for each in kits_of(db, workspace, now) if each.device not in but]
     if not kits:
         raise Refused("no kit of this workspace is in use")

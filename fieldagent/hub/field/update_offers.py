@@ -69,7 +69,7 @@ def cannot(kit: Candidate) -> str:
 
 
 def candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
-    """All kits: those that are linked first, and of these the one that was heard of last."""
+    """Return all kits: those that are linked first, and of these the one that was heard of last."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(contact.version, ''),"
         " coalesce(contact.installed, ''), device.disabled FROM device"
@@ -99,7 +99,7 @@ def offer(
     within: float,
     now: float,
 ) -> int:
-    """Its number. The first wave begins at once."""
+    """Offer a program, and return the offer's number. The first wave begins at once."""
     ((last,),) = db.execute("SELECT coalesce(max(number), 0) FROM update_offer")
     number = max(int(now), int(last) + 1)
     columns = ("number", "workspace", "version", "url", "within", "wave", "state", "made")
@@ -121,7 +121,7 @@ def under_way(db: Db, workspace: int) -> int | None:
 
 
 def stop(db: Db, workspace: int, now: float) -> int | None:
-    """Nobody more is told; the number of what was offered, None where nothing was."""
+    """Tell nobody more; return the number of what was offered, None where nothing was."""
     rows = db.execute(
         "UPDATE update_offer SET state = ?, why = 'by hand' WHERE workspace = ? AND state = ?"
         " RETURNING number",
@@ -275,7 +275,7 @@ def _end(db: Db, offer: _UnderWay, state: str, why: str, now: float) -> None:
 
 
 def listing(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
-    """The newest first."""
+    """List the offers, the newest first."""
     rows = db.execute(
         "SELECT number, made, version, state, wave,"
         " (SELECT max(kit.wave) FROM update_offer_kit AS kit WHERE kit.offer = number),"

@@ -254,7 +254,7 @@ def _estimate(message: DirectIpMo) -> Estimate | None:
 
 
 async def receive(stream: trio.SocketStream) -> bytes:
-    """The elements of one message. Raises RemoteProtocolError."""
+    """Return the elements of one message. Raises RemoteProtocolError."""
     buffer = bytearray()
     while (elements := take_message(buffer)) is None:
         data = await stream.receive_some()

@@ -47,16 +47,16 @@ def unknown(answer: str) -> Failure:
 
 
 def unreachable(reason: str) -> Failure:
-    """Nothing left."""
+    """Return the verdict that nothing left."""
     return Failure("unreachable", Scope.GATEWAY, reason)
 
 
 def no_answer(reason: str) -> Failure:
-    """The message may have left."""
+    """Return the verdict that the message may have left."""
     return Failure("no answer", Scope.GATEWAY, reason)
 
 
 def not_set_up(operator: str) -> Failure:
-    """The device names an operator that the settings do not."""
+    """Return the verdict that the device names an operator that the settings do not."""
     text = f"the hub has no settings for the operator {operator!r}: add them"
     return Failure("not set up", Scope.GATEWAY, text, HOURLY)

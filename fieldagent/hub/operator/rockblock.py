@@ -78,7 +78,8 @@ def mo_route(
     clock: Callable[[], float],
     count_session: CountSession = count_nothing,
 ) -> Route:
-    """Answers 200 once the message is on disk; whatever else they get, they bring it again.
+    """Return the route of MO messages. It answers 200 once the message is on disk; whatever else
+    they get, they bring it again.
 
     What their token proves to be theirs is stored, whatever else is wrong with it."""
 

@@ -51,7 +51,7 @@ Shape = Circle | Polygon
 
 
 def circle(latitude: float, longitude: float, radius: float) -> Circle:
-    """Raises WrongShape."""
+    """Return a circle, checked. Raises WrongShape."""
     _check(longitude, latitude, sentence("the centre"))
     if not RADIUS_LEAST <= radius <= RADIUS_MOST:
         raise WrongShape(

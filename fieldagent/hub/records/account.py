@@ -28,7 +28,7 @@ class Account:
 
     @property
     def by_bytes(self) -> bool:
-        """It is paid by bytes, and not in credits."""
+        """Return whether it is paid by bytes, and not in credits."""
         return self.modem == "imt"
 
 

@@ -63,7 +63,8 @@ def escalate(db: Db, id_: int, now: float) -> None:
 
 
 def end(db: Db, id_: int) -> None:
-    """Somebody has answered: whom it would have been told next is told nothing."""
+    """End the telling, as somebody has answered: whom it would have been told next is told
+    nothing."""
     db.execute(
         "UPDATE alarm_message SET state = 'not needed' WHERE sos = ? AND state = 'waiting'"
         " AND why <> ?",

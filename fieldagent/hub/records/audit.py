@@ -55,8 +55,8 @@ def latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[str, A
 def listing(
     db: Db, workspace: int, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """The newest first; without pushes, of which there are many, and which have a list of their
-    own."""
+    """List the lines, the newest first; without pushes, of which there are many, and which have a
+    list of their own."""
     rows = db.execute(
         "SELECT id, at, actor, action, detail FROM audit WHERE workspace = ? AND id < ?"
         f" AND action <> '{PUSH}' ORDER BY id DESC LIMIT ?",

@@ -115,7 +115,7 @@ def due(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
 
 
 def note_packed(db: Db, device: int, number: int) -> None:
-    """It is in a message to the satellite operator."""
+    """Note that it is in a message to the satellite operator."""
     db.execute(
         "UPDATE command SET state = 'packed', reason = '' WHERE device = ? AND number = ?",
         *(device, number),
@@ -129,7 +129,7 @@ def is_under_way(db: Db, device: int, number: int, now: float) -> bool:
 
 
 def put_off(db: Db, device: int, number: int, until: float, why: str) -> None:
-    """It waits until then; `why` is for people."""
+    """Let it wait until then; `why` is for people."""
     db.execute(
         "UPDATE command SET not_before = ?, reason = ? WHERE device = ? AND number = ?",
         *(until, why, device, number),
@@ -170,7 +170,7 @@ SET = BY_NAME["set"].number
 def note_carried(
     db: Db, carrier: int, journal: int, numbers: Collection[tuple[int, int]], now: float
 ) -> None:
-    """A carrier has these on disk, each by device and number."""
+    """Note that a carrier has these on disk, each by device and number."""
     for device, number in numbers:
         db.execute(
             "UPDATE command SET carrier = ?, journal = ?, carried = ? WHERE device = ?"
@@ -180,7 +180,7 @@ def note_carried(
 
 
 def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
-    """The kit has them on its disk."""
+    """Note that the kit has them on its disk."""
     if numbers:
         db.execute(
             "UPDATE command SET state = 'stored', reason = '' WHERE device = ?"

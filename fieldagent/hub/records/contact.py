@@ -49,13 +49,13 @@ def note_all(db: Db, heard: Mapping[int, Position | None], way: str, now: float)
 
 
 def note_version(db: Db, device: int, version: str) -> None:
-    """After `note`."""
+    """Note the program's version, after `note`."""
     db.execute("UPDATE contact SET version = ? WHERE device = ?", version, device)
 
 
 def note_position(db: Db, device: int, position: Location, time: int, now: float) -> None:
-    """After `note`. One that took longer on its way does not replace a later one; a date in the
-    future counts as now."""
+    """Note the newest position, after `note`. One that took longer on its way does not replace a
+    later one; a date in the future counts as now."""
     at = min(float(time), now)
     db.execute(
         "UPDATE contact SET latitude = ?, longitude = ?, position_at = ? WHERE device = ?"

@@ -23,7 +23,7 @@ AGAIN_AFTER = 86_400.0
 
 
 def forget(db: Db, carrier: int) -> None:
-    """It tells anew whom it hears."""
+    """Forget whom a device hears: it tells anew whom it hears."""
     db.execute("DELETE FROM earshot WHERE carrier = ?", carrier)
 
 
@@ -98,7 +98,7 @@ def due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequenc
 def note_given(
     db: Db, carrier: int, journal: int, given: Sequence[tuple[int, int]], now: float
 ) -> None:
-    """A carrier has on disk these items, each for a device."""
+    """Note that a carrier has on disk these items, each for a device."""
     for item, device in given:
         db.execute(
             "INSERT INTO parcel (item, device, carrier, journal, given)"

@@ -26,7 +26,7 @@ SETTINGS = (
 
 
 def topic(device: int) -> str:
-    """Announced where there is something new for it."""
+    """Return what is announced where there is something new for it."""
     return f"offers {device}"
 
 
@@ -59,12 +59,13 @@ def note(db: Db, device: int, report: KitReport, now: float) -> None:
 
 
 def modems(told: str, at: float | None) -> list[dict[str, Any]]:
-    """As the API tells them, from the columns of `contact`; none where the kit told nothing."""
+    """Return the modems as the API tells them, from the columns of `contact`; none where the kit
+    told nothing."""
     return [{**each, "at": at} for each in json.loads(told or "[]")]
 
 
 def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:
-    """In place of what was offered before."""
+    """Offer settings, in place of what was offered before."""
     db.execute("DELETE FROM settings_offer WHERE device = ?", device)
     db.execute(
         "INSERT INTO settings_offer (device, number, text, signature, offered, state)"

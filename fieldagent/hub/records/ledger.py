@@ -100,7 +100,7 @@ class Entered(NamedTuple):
 
 
 def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
-    """One of an agent goes to webhooks too."""
+    """Enter one item. One of an agent goes to webhooks too."""
     (entered,) = enter_all(db, [posting], now=now, grace=grace)
     source = posting.source
     if source is None:
@@ -500,7 +500,8 @@ def keep_from_costing(db: Db, item: int, why: str) -> None:
 
 
 def end_escalation(db: Db, item: int) -> None:
-    """Somebody has answered: whom it would have been told next is told nothing."""
+    """End the telling, as somebody has answered: whom it would have been told next is told
+    nothing."""
     db.execute(
         "DELETE FROM webhook_delivery WHERE item = ? AND state = 'waiting' AND webhook IN"
         " (SELECT id FROM webhook WHERE after > 0)",
@@ -531,12 +532,13 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
 
 
 def confirm(db: Db, item: int, device: int, way: Bearer, now: float) -> None:
-    """The device has the item on disk: its delivery has ended, and a sending agent is told so."""
+    """Note that the device has the item on disk: its delivery has ended, and a sending agent is
+    told so."""
     confirm_all(db, [(item, device)], way, now)
 
 
 def confirm_all(db: Db, deliveries: Collection[tuple[int, int]], way: Bearer, now: float) -> None:
-    """As `confirm`, of items and the devices that have them."""
+    """Do as `confirm` does, of items and the devices that have them."""
     told = sorted(set(deliveries))
     for first in range(0, len(told), ROWS):
         _confirm(db, told[first : first + ROWS], way, now)

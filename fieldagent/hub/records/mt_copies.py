@@ -74,7 +74,7 @@ def guard_of(body: bytes, modem: str) -> int:
 
 
 def note_arrived(db: Db, operator_id: str, now: float) -> None:
-    """The operator says that the modem has it."""
+    """Note that the operator says that the modem has it."""
     db.execute(
         "UPDATE mt_copy SET arrived = ? WHERE operator_id = ? AND arrived IS NULL",
         *(now, operator_id),
@@ -98,8 +98,8 @@ def send_unreadable_again(db: Db, device: int, said: Unreadable, now: float) -> 
 
 
 def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> int:
-    """A message came from the kit over satellite, in which it confirmed these items, none of them
-    an SOS, which overtakes others. Return how many messages go again."""
+    """Note that a message came from the kit over satellite, in which it confirmed these items, none
+    of them an SOS, which overtakes others. Return how many messages go again."""
     copies = _of(db, device)
     passed = [at for at, each in enumerate(copies) if not set(confirmed).isdisjoint(each.items)]
     before = copies[: max(passed, default=0)]
@@ -119,8 +119,8 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
 
 
 def send_words_by_link(db: Db, device: int) -> None:
-    """The device has a link: what people said to it that its modem may not have yet, under a roof
-    or behind a ridge, goes there too. A kit knows what it was told before."""
+    """Let what people said to a device, and its modem may not have yet, under a roof or behind a
+    ridge, go by the link as well that it has. A kit knows what it was told before."""
     told = [each for each in _of(db, device) if each.receipts]
     for each in told:
         for receipt in each.receipts:

@@ -23,8 +23,9 @@ ONCE_IN = 3600.0
 
 
 def leave_out(db: Db, now: float) -> int:
-    """The database was restored: no device gets a number that may have been given since the copy,
-    each hears names anew, and is asked for what it still has; how many devices there are."""
+    """Leave numbers out, as the database was restored: no device gets a number that may have been
+    given since the copy, each hears names anew, and is asked for what it still has; how many
+    devices there are."""
     devices = db.execute("UPDATE device SET next_sequence = next_sequence + ? RETURNING id", JUMP)
     db.execute("DELETE FROM introduced")
     rebuild.begin(db, now)
@@ -33,15 +34,16 @@ def leave_out(db: Db, now: float) -> int:
 
 
 def leave_out_once(db: Db, now: float) -> int:
-    """As `leave_out`, once an hour, whatever devices say; 0 where that was done."""
+    """Do as `leave_out` does, once an hour, whatever devices say; 0 where that was done."""
     if db.execute("SELECT 1 FROM audit WHERE action = 'restored' AND at > ?", now - ONCE_IN):
         return 0
     return leave_out(db, now)
 
 
 def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
-    """A device that has proved who it is confirms what the hub never sent under this number.
-    Whether that shows a restored database; it does so once an hour, whatever devices say."""
+    """Suspect a restored database: a device that has proved who it is confirms what the hub never
+    sent under this number. Whether that shows a restored database; it does so once an hour,
+    whatever devices say."""
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - JUMP <= sequence < following + JUMP:
         return False

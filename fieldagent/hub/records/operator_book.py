@@ -136,7 +136,7 @@ class OperatorBook:
 
 
 def note_handed_over(db: Db, operator: str, id_: str, device: int, now: float) -> None:
-    """The operator has taken a message, and calls it so."""
+    """Note that the operator has taken a message, and calls it so."""
     db.execute("DELETE FROM handed_over WHERE at < ?", now - KEPT)
     db.execute(
         "INSERT INTO handed_over (operator, id, device, at, state, ended)"

@@ -34,15 +34,15 @@ OF_DEVICE = (
 
 
 def note_account(db: Db, operator: str, device: int, reason: str, now: float) -> str:
-    """A call for this device failed on the account: raise its workspace's alarm, once; return what
-    to log, or nothing."""
+    """Note that a call for this device failed on the account: raise its workspace's alarm, once;
+    return what to log, or nothing."""
     ((name,),) = db.execute("SELECT name FROM device WHERE id = ?", device)
     text = f"Nothing goes to kits over satellite: {reason}. Messages to {name} wait"
     return _raise_once(db, operator, device, text, now)
 
 
 def note_account_works(db: Db, operator: str, now: float) -> None:
-    """The operator has judged a message, or taken it: the account is in order."""
+    """Note that the account is in order: the operator has judged a message, or taken it."""
     _note_over(db, operator, "the operator takes messages again", now)
 
 
@@ -98,7 +98,7 @@ def call_again(db: Db, device: int) -> int:
 
 
 def call_again_after_start(db: Db) -> None:
-    """Settings may be other ones than before."""
+    """Let calls be made again that were put off: settings may be other ones than before."""
     db.execute("UPDATE mobile_terminated SET not_before = 0 WHERE trouble <> ''")
 
 

@@ -94,7 +94,7 @@ def give_back(db: Db, those: Sequence[Outward]) -> None:
 
 
 def taken(db: Db, each: Outward, service: str, now: float) -> None:
-    """A service has it: whether a person does is not known by that."""
+    """Note that a service has it: whether a person does is not known by that."""
     if _settle(db, each, "handed over", now) and not each.text:
         ledger.note_rung(db, each.item, THE_HUB, Rung.HANDED_OVER, service, now)
 

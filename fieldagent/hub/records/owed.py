@@ -40,7 +40,7 @@ def owe_receipt(
     rung: Rung = Rung.STORED,
     text: str = "",
 ) -> None:
-    """An urgent one is worth a satellite message of its own."""
+    """Owe a receipt. An urgent one is worth a satellite message of its own."""
     row = (
         device,
         sequence,
@@ -64,8 +64,9 @@ with the rest of the word, its proof and its tag."""
 
 
 def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
-    """The kit of an incident is to be told what a person here says of it; so are the neighbours
-    that brought it, as it may have no other way, and, where that costs nothing, all that ring."""
+    """Owe a word: the kit of an incident is to be told what a person here says of it; so are the
+    neighbours that brought it, as it may have no other way, and, where that costs nothing, all that
+    ring."""
     if found.number is None:
         return
     urgent = dict.fromkeys([found.device, *sos.carriers(db, found.id)], 1)
@@ -99,8 +100,8 @@ def _about(found: sos.Sos, device: int) -> int:
 
 
 def note_carrier(db: Db, found: sos.Sos, device: int, now: float) -> None:
-    """A neighbour's device has brought something of an incident: what was said of that before, it
-    is to bring down."""
+    """Note that a neighbour's device has brought something of an incident: what was said of that
+    before, it is to bring down."""
     if not sos.add_carrier(db, found.id, device):
         return
     db.execute(
@@ -138,8 +139,8 @@ ANSWERED_AGAIN = 120.0
 
 
 def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:
-    """An SOS comes once more that was answered: the answer was lost, and goes again. Ever more
-    rarely: who plays back a recording must not run up costs."""
+    """Answer again: an SOS comes once more that was answered: the answer was lost, and goes again.
+    Ever more rarely: who plays back a recording must not run up costs."""
     again = db.execute(
         "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND digest = ?"
         " AND urgent = 1 AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
@@ -154,8 +155,8 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
 
 
 def say_again(db: Db, found: sos.Sos, now: float) -> None:
-    """Its kit takes it for open, and a person has it, or has closed it: that word was lost, and
-    goes again, ever more rarely, by whoever it was to go by."""
+    """Say again what became of an SOS: its kit takes it for open, and a person has it, or has
+    closed it: that word was lost, and goes again, ever more rarely, by whoever it was to go by."""
     again = db.execute(
         "UPDATE receipt SET state = 'waiting' WHERE sequence = ? AND says <> ''"
         " AND device IN (SELECT ? UNION SELECT device FROM sos_carrier WHERE sos = ?)"

@@ -78,7 +78,7 @@ def of(db: Db, device: int) -> Rebuild | None:
 
 
 def note_listed(db: Db, device: int, listed: int, gone: int) -> None:
-    """The kit has told of so many more, and that nothing is there of `gone`."""
+    """Note that the kit has told of so many more, and that nothing is there of `gone`."""
     db.execute(
         "UPDATE rebuild SET listed = listed + ?, missing = missing + ?, gone = gone + ?"
         " WHERE device = ? AND state = 'open'",
@@ -97,7 +97,7 @@ def note_copies(db: Db, device: int, back: int, gone: int) -> None:
 
 
 def go_on(db: Db, device: int, direction: Direction, place: int) -> None:
-    """All up to this place is here by now."""
+    """Go on behind this place: all up to this place is here by now."""
     db.execute(
         "UPDATE rebuild SET direction = ?, place = ? WHERE device = ? AND state = 'open'",
         *(direction, place, device),
@@ -106,8 +106,8 @@ def go_on(db: Db, device: int, direction: Direction, place: int) -> None:
 
 
 def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
-    """The kit has given all that it has; return what came of it in words, empty where nothing was
-    missing."""
+    """Finish, as the kit has given all that it has; return what came of it in words, empty where
+    nothing was missing."""
     db.execute("UPDATE rebuild SET state = 'done', ended = ? WHERE device = ?", now, device)
     found = of(db, device)
     if found is None or not found.missing:

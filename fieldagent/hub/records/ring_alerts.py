@@ -34,8 +34,8 @@ class RingAlert:
 
 
 def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: float) -> None:
-    """The gateway has taken one more for the modem, which makes `waiting`, and has rung it. After
-    `items` have expired nobody needs to be told of them."""
+    """Note that the gateway has taken one more for the modem, which makes `waiting`, and has rung
+    it. After `items` have expired nobody needs to be told of them."""
     expiries = [
         expires
         for item in items
@@ -57,7 +57,8 @@ def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: flo
 
 
 def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
-    """The modem had a session, in which the gateway gave it a message, or had none for it."""
+    """Note that the modem had a session, in which the gateway gave it a message, or had none for
+    it."""
     if fetched:
         db.execute(
             "UPDATE ring_alert SET waiting = waiting - 1, rung = 0, due = ? WHERE device = ?",
@@ -72,15 +73,15 @@ def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
 async def note_session_of(
     store: Store, imei: str, *, fetched: bool, clock: Callable[[], float]
 ) -> None:
-    """`operator.NoteSession`. Most sessions are of modems that are not to be rung."""
+    """Implement `operator.NoteSession`. Most sessions are of modems that are not to be rung."""
     whose = "SELECT device FROM ring_alert JOIN device ON device.id = device WHERE imei = ?"
     for (device,) in await store.read(lambda db: db.execute(whose, imei)):
         await store.commit(partial(note_session, device=device, fetched=fetched, now=clock()))
 
 
 def note_confirmed(db: Db, among: str, devices: Sequence[Any], now: float) -> None:
-    """These devices have stored something, maybe over IP: one is rung no more where that was all.
-    `among` stands behind a column."""
+    """Note that these devices have stored something, maybe over IP: one is rung no more where that
+    was all. `among` stands behind a column."""
     db.execute(
         f"DELETE FROM ring_alert WHERE device {among} AND NOT EXISTS (SELECT 1 FROM delivery"
         " WHERE delivery.device = ring_alert.device AND state = 'sent'"
@@ -112,8 +113,8 @@ def next_due(db: Db) -> float:
 
 
 def claim(db: Db, now: float) -> list[RingAlert]:
-    """Modems that this process is to ring now. The next ring is set before: one that fails, or
-    that we die in, is one that was missed."""
+    """Return the modems that this process is to ring now. The next ring is set before: one that
+    fails, or that we die in, is one that was missed."""
     suffix = db.skip_locked("r")
     rows = db.execute(
         "SELECT r.device, device.name, device.imei, device.operator, r.waiting, r.rung"

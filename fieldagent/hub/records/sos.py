@@ -228,14 +228,15 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
 
 
 def note_called_off(db: Db, found: Sos, member: int, now: float, *, proved: bool) -> None:
-    """Its kit says that it is over. Whether that is so, a person finds out: it may have been said
-    under duress, or by another who has the kit."""
+    """Note that its kit says that it is over. Whether that is so, a person finds out: it may have
+    been said under duress, or by another who has the kit."""
     doubt = "" if proved else "unauthenticated"
     note_event(db, found.id, Said.CALLED_OFF, now, member=member, detail=doubt)
 
 
 def note_closed(db: Db, id_: int, now: float) -> None:
-    """Its kit was told that a person has closed it, of which nothing is known here any more."""
+    """Note that its kit was told that a person has closed it, of which nothing is known here any
+    more."""
     db.execute(
         "UPDATE sos SET state = 'closed', asked = NULL, closed = ?"
         " WHERE id = ? AND state <> 'closed'",
@@ -265,14 +266,14 @@ def items_of(db: Db, id_: int, limit: int) -> list[int]:
 
 
 def named(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
-    """`locked`: nobody else changes it meanwhile."""
+    """Return the SOS of that number; `locked`: nobody else changes it meanwhile."""
     sql = _SOS + "id = ? AND workspace = ?" + (db.for_update() if locked else "")
     rows = db.execute(sql, id_, workspace)
     return Sos(*rows[0]) if rows else None
 
 
 def of_event(db: Db, number: int) -> Sos | None:
-    """The one whose timeline has it."""
+    """Return the one whose timeline has it."""
     rows = db.execute(_SOS + "id = (SELECT sos FROM sos_event WHERE id = ?)", number)
     return Sos(*rows[0]) if rows else None
 
@@ -308,7 +309,7 @@ def listing(
 
 
 def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float]]:
-    """Numbers and dates of what happened next."""
+    """Return the numbers and dates of what happened next."""
     rows = db.execute(
         "SELECT sos_event.id, at FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " WHERE sos_event.id > ? AND workspace = ? ORDER BY sos_event.id LIMIT ?",

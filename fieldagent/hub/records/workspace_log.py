@@ -174,8 +174,8 @@ def catch_up_wholly(db: Db, device: int, now: float) -> None:
 
 
 def come_back(db: Db, device: int, now: float) -> None:
-    """A device that was out of use is about to be in use again: it is given what came before, and
-    nothing that came meanwhile."""
+    """Bring a device back that was out of use: it is given what came before, and nothing that came
+    meanwhile."""
     rows = db.execute(
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence, disabled"
         " FROM device JOIN workspace ON workspace.id = device.workspace WHERE device.id = ?"

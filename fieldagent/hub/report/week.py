@@ -35,7 +35,7 @@ class Week(NamedTuple):
 
 
 def read_week(text: str) -> Week:
-    """Raises WrongWeek."""
+    """Read a week such as 2026-W48. Raises WrongWeek."""
     found = _WEEK.fullmatch(text)
     try:
         if found is None:

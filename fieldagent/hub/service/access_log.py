@@ -101,7 +101,7 @@ def _shown(value: Any) -> str:
 
 
 def as_json(emit: Callable[[str], None], clock: Callable[[], float]) -> Write:
-    """Each line is a JSON object, with its time in Unix seconds."""
+    """Write a line as JSON. Each line is a JSON object, with its time in Unix seconds."""
     return lambda line: emit(json.dumps({"at": round(clock(), 3), **line}, ensure_ascii=False))
 
 
@@ -116,7 +116,7 @@ class AccessLog:
         self._refused = 0
 
     def watch(self, judge: Judge) -> Judge:
-        """The same routes, and each call is noted once it has its answer."""
+        """Return the same routes, and each call is noted once it has its answer."""
 
         async def watched(head: Request) -> Admission:
             began = trio.current_time()

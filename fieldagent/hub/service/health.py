@@ -76,7 +76,7 @@ class Health:
         return [*probes, Route("GET", "/metrics", self.metrics)] if figures else probes
 
     async def liveness(self, request: Request) -> Response:
-        """That this answers is all: a restart mends no database."""
+        """Answer 200. That this answers is all: a restart mends no database."""
         return json_response({"status": "UP"})
 
     async def readiness(self, request: Request) -> Response:

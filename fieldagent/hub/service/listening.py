@@ -24,7 +24,7 @@ class Listeners(NamedTuple):
 
 
 def listeners(settings: HubSettings) -> Listeners:
-    """Raises ListenFailed."""
+    """Open all listeners of a hub. Raises ListenFailed."""
     with ExitStack() as opened:
 
         def opening(made: list[socket.socket]) -> list[socket.socket]:

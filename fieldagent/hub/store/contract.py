@@ -61,12 +61,12 @@ class Db(Protocol):
         RETURNING come back."""
 
     def write(self, sql: str, *parameters: Any) -> None:
-        """As `execute`, where no rows are asked for. On PostgreSQL those that follow each other
-        are one statement, with the announcements at the end of a transaction: none may need what
-        another of them writes. Whatever is executed after them sees it all."""
+        """Do as `execute` does, where no rows are asked for. On PostgreSQL those that follow each
+        other are one statement, with the announcements at the end of a transaction: none may need
+        what another of them writes. Whatever is executed after them sees it all."""
 
     def announce(self, topic: str) -> None:
-        """After the commit, set `heard(topic)` in every process of the hub."""
+        """Set `heard(topic)` after the commit in every process of the hub."""
 
 
 ANYTHING = "anything"
@@ -170,13 +170,13 @@ def _typed(row: Sequence[int | str]) -> list[str]:
 
 
 def earliest(db: Db, sql: str, *parameters: Any) -> float:
-    """The moment that this SELECT of one minimum finds; infinity where there is none."""
+    """Return the moment that this SELECT of one minimum finds; infinity where there is none."""
     ((soonest,),) = db.execute(sql, *parameters)
     return inf if soonest is None else float(soonest)
 
 
 def marks(values: Collection[Any]) -> str:
-    """One for each."""
+    """Return question marks for a list in SQL, one for each."""
     return ", ".join("?" * len(values))
 
 
@@ -195,13 +195,13 @@ class Store(Protocol):
     async def commit_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        """As `commit`, where `operation` gets what all pass that commit it at one moment; each has
-        its own of the results."""
+        """Do as `commit` does, where `operation` gets what all pass that commit it at one moment;
+        each has its own of the results."""
 
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        """As `read`, in the same way."""
+        """Do as `read` does, in the same way."""
 
     async def read(self, operation: Callable[[Db], T]) -> T:
         """Run `operation`, which only looks."""
@@ -215,8 +215,8 @@ class Store(Protocol):
         """Set at the next announcement of `topic`: ask for it before reading what may change."""
 
     async def run(self) -> StoreFailed | None:
-        """A task of the hub's, without which nothing is committed; returns when the disk failed,
-        and how."""
+        """Run the store: a task of the hub's, without which nothing is committed; returns when the
+        disk failed, and how."""
 
     def once(self, operation: Callable[[Db], T]) -> T:
         """Run `operation` in a transaction of its own, without trio and beside a running hub."""

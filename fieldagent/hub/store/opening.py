@@ -12,10 +12,10 @@ def is_postgres(database: str) -> bool:
 
 
 def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> Store:  # noqa: B008
-    """`postgresql://…`, or the path of an SQLite file, which is made where there is none.
+    """Open the database at `postgresql://…`, or the path of an SQLite file, which is made where
+    there is none.
 
-    Raises StoreUnavailable, or StoreFailed for a file, with what to do; OtherVersion is one.
-    """
+    Raises StoreUnavailable, or StoreFailed for a file, with what to do; OtherVersion is one."""
     if is_postgres(database):
         try:
             from fieldagent.hub.store.postgres import PostgresStore

@@ -41,7 +41,8 @@ async def persist(store: Store, operation: Callable[[Db], T]) -> T:
 async def persist_together(
     store: Store, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
 ) -> T:
-    """As `persist`, with what others have to be stored by the same operation at that moment."""
+    """Do as `persist` does, with what others have to be stored by the same operation at that
+    moment."""
     return await _until_stored(lambda: store.commit_together(operation, argument))
 
 

@@ -131,7 +131,8 @@ class _PostgresDb:
         self.topics.add(topic)
 
     def own(self) -> _PostgresDb:
-        """For one of those who share a transaction: it knows what that one has announced."""
+        """Return a part for one of those who share a transaction: it knows what that one has
+        announced."""
         return _PostgresDb(self._connection, self.worker, self._whole)
 
 

@@ -122,13 +122,13 @@ class Connections:
 
     @contextmanager
     def at_once(self) -> Iterator[Connection]:
-        """A transaction on a connection of its own."""
+        """Begin a transaction on a connection of its own."""
         with self.told_in_words(), self.connect() as connection, connection.transaction():
             yield connection
 
     @contextmanager
     def bounded(self, connection: Connection, seconds: float = DEADLINE) -> Iterator[None]:
-        """Within, it is cut once so many seconds have passed."""
+        """Bound a connection's use: within, it is cut once so many seconds have passed."""
         now = time.monotonic()
         self._used[connection] = now, now + seconds
         try:
@@ -143,7 +143,7 @@ class Connections:
 
     @contextmanager
     def borrowed(self) -> Iterator[Connection]:
-        """One that was idle, or a new one."""
+        """Borrow a connection: one that was idle, or a new one."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -158,8 +158,8 @@ class Connections:
                 self._idle.append(connection)
 
     def forget_idle(self) -> bool:
-        """The server may have left them, and nobody knows before they are used; whether there was
-        one."""
+        """Forget those that are idle: the server may have left them, and nobody knows before they
+        are used; whether there was one."""
         found = False
         while self._idle:
             with suppress(IndexError):
@@ -168,7 +168,8 @@ class Connections:
         return found
 
     def end(self, connection: Connection) -> None:
-        """libpq does not stand to have one closed while a thread waits for it: that closes it."""
+        """End a connection. libpq does not stand to have one closed while a thread waits for it:
+        that closes it."""
         if connection in self._used:
             _cut(connection)
         else:
@@ -182,7 +183,7 @@ class Connections:
                 _cut(connection)
 
     def end_all(self) -> None:
-        """For good."""
+        """End all connections, for good."""
         self._ended = True
         self.cut_all()
 

@@ -22,7 +22,8 @@ there, and its six indexes stay as they are (PostgreSQL's manual, Heap-Only Tupl
 
 
 def require(connection: Connection) -> None:
-    """Raises OtherVersion unless the tables are of this version."""
+    """Check the version of the tables. Raises OtherVersion unless the tables are of this
+    version."""
     schema = hub_schema(TYPES)
     version = _version(connection)
     _steps(schema, version)
@@ -52,7 +53,8 @@ def _steps(schema: Schema, version: int) -> str:
 
 
 def migrate(connection: Connection) -> None:
-    """Within a transaction, by who may create tables. Raises OtherVersion for a later one."""
+    """Bring the tables up within a transaction, by who may create tables. Raises OtherVersion for a
+    later one."""
     schema = hub_schema(TYPES)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
     if steps := _steps(schema, _version(connection)):

@@ -38,7 +38,7 @@ class SharedReads:
         self._under_way: dict[Operation, _Round] = {}
 
     async def ask(self, operation: Operation, argument: Any) -> Any:
-        """Its own of the results. Raises what `read` raises."""
+        """Return its own of the results. Raises what `read` raises."""
         leads = operation not in self._next
         mine = self._next.setdefault(operation, _Round())
         place = len(mine.arguments)

@@ -62,7 +62,7 @@ def _meant(address: Address) -> list[Address]:
 
 
 def open_public(allowed: Sequence[Network] = ()) -> Opener:
-    """Connects like `trio.open_tcp_stream`, or raises RequestFailed for what leads elsewhere."""
+    """Connect like `trio.open_tcp_stream`, or raise RequestFailed for what leads elsewhere."""
 
     async def open_stream(host: str, port: int) -> trio.SocketStream:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -34,7 +34,7 @@ class Webhook:
         return f"webhook {self.id} ({urlsplit(self.url).hostname})"
 
     def extra(self) -> tuple[tuple[str, str], ...]:
-        """The headers that go along with every post."""
+        """Return the headers that go along with every post."""
         extra = tuple(self.headers.items())
         if self.username is None:
             return extra

@@ -59,8 +59,8 @@ def new(
     batch: int = 0,
     steps: bool = False,
 ) -> Webhook:
-    """One that is to be tried and added; with a secret of its own, where none is given. Raises
-    WrongProperty."""
+    """Return one that is to be tried and added; with a secret of its own, where none is given.
+    Raises WrongProperty."""
     where = read_url(url)
     if not _VISIBLE.fullmatch(where) or urlsplit(where).username is not None:
         raise WrongProperty("must be a URL of visible ASCII, without a user or password in it")
@@ -79,7 +79,8 @@ def new_secrets(given: str = "") -> tuple[str, ...]:
 
 
 def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
-    """Its number; `webhook.id` counts for nothing. Raises Refused for headers of another kind."""
+    """Add a webhook, and return its number; `webhook.id` counts for nothing. Raises Refused for
+    headers of another kind."""
     for name, value in webhook.headers.items():
         can_be = _NAME.fullmatch(name) and _VALUE.fullmatch(value)
         if not can_be or name.lower() in _OURS:
@@ -181,7 +182,7 @@ def sign_with(
 
 
 def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
-    """With all that waits for it."""
+    """Remove a webhook, with all that waits for it."""
     gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
     _must_be(db.execute(gone, webhook, workspace), webhook)
     note(db, workspace, by, "webhook remove", str(webhook), now)

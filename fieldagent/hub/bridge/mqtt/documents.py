@@ -70,7 +70,8 @@ def clock(moment: float | None) -> str | None:
 
 
 def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> dict[str, Any]:
-    """`device` is a kit as `GET /api/devices` has it; `incidents` are its open ones."""
+    """Return what is told of a kit. `device` is a kit as `GET /api/devices` has it; `incidents` are
+    its open ones."""
     sos = [each for each in incidents if each.kind == "sos"]
     told: dict[str, Any] = {
         "name": device["name"],
@@ -93,8 +94,8 @@ def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> d
 
 
 def position(device: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Under the names that Home Assistant gives a tracker's attributes; None where none is known.
-    How exact it is, nobody has said."""
+    """Return a position under the names that Home Assistant gives a tracker's attributes; None
+    where none is known. How exact it is, nobody has said."""
     if (place := device["position"]) is None:
         return None
     return {
@@ -105,7 +106,7 @@ def position(device: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def hub_state(kits: int, incidents: Sequence[OpenIncident], left: int) -> dict[str, Any]:
-    """`left` are credits that MQTT may cost today."""
+    """Return what is told of the hub. `left` are credits that MQTT may cost today."""
     unanswered = sum(each.state == "open" for each in incidents)
     return {
         "kits": kits,
@@ -124,8 +125,8 @@ _OF_INCIDENT = (
 def incident(
     told: Mapping[str, Any], event: Mapping[str, Any] | None, repeat: int
 ) -> dict[str, Any]:
-    """`told` is an incident as `GET /api/sos` has it; `event` what happened to it, None where it is
-    told again as nobody has answered, the `repeat`th time."""
+    """Return what is told of an incident. `told` is an incident as `GET /api/sos` has it; `event`
+    what happened to it, None where it is told again as nobody has answered, the `repeat`th time."""
     own = {name: told[name] for name in _OF_INCIDENT}
     return {"event_type": "incident", **own, "event": event, "repeat": repeat}
 
@@ -142,7 +143,7 @@ def of_hub(topics: HubTopics, name: str) -> dict[str, Any]:
 
 
 def of_kit(topics: HubTopics, kit: int, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a kit; `state` is what is told of it."""
+    """Describe a kit to Home Assistant in the same way; `state` is what is told of it."""
     parts: dict[str, dict[str, Any]] = {
         "sos": shown.flag("SOS open", "sos", "safety"),
         "silent": shown.flag("Overdue", "silent", "problem"),

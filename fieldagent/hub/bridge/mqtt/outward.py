@@ -55,12 +55,12 @@ class HubReporter:
         self._forgotten = 0.0
 
     def announce(self) -> None:
-        """Home Assistant has begun anew, and knows nothing of this hub."""
+        """Tell all anew: Home Assistant has begun anew, and knows nothing of this hub."""
         self._announce.set()
         self._announce = trio.Event()
 
     async def run(self, session: MqttSession) -> NoReturn:
-        """Until cancelled. Raises BrokerLost."""
+        """Publish what happens until cancelled. Raises BrokerLost."""
         self._retained.clear()
         self._took_back = False
         announced = self._announce

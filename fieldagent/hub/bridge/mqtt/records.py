@@ -68,7 +68,8 @@ def fresh_items(
 
 
 def note_told(db: Db, told: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
-    """The broker has these items, and all up to `up_to`; with the topics of their ways."""
+    """Note that the broker has these items, and all up to `up_to`; with the topics of their
+    ways."""
     for item, topic in told:
         if item.has_way:
             follow(db, item.id, topic, now)

@@ -106,7 +106,7 @@ async def _session(server: TakServer, unit: TakUnit) -> AsyncIterator[StreamSess
 async def connected(
     server: TakServer, context: ssl.SSLContext | None
 ) -> AsyncIterator[trio.abc.Stream]:
-    """Raises Lost."""
+    """Connect to the server. Raises Lost."""
     stream: trio.abc.Stream | None = None
     with trio.move_on_after(CONNECT_MAX):
         name = server.name or ""
@@ -188,7 +188,7 @@ class StreamSession:
         return encode(tak.ping(self._uid, datetime.now(UTC)))
 
     async def say(self, events: Iterable[CotEvent]) -> None:
-        """Returns once the server has taken them."""
+        """Send events; return once the server has taken them."""
         said = b"".join(map(encode, events))
         async with self._sending:
             ping = self._next_ping()

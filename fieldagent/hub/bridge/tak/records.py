@@ -125,7 +125,7 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
 
 
 def note_there(db: Db, uid: str, now: float) -> None:
-    """A phone is there that was away: what waits for its confirmation goes again."""
+    """Note that a phone is there that was away: what waits for its confirmation goes again."""
     db.execute(
         "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?",
         *(now, uid),
@@ -223,7 +223,7 @@ def out_due(db: Db, members: Collection[int], now: float, limit: int) -> list[Ou
 
 
 def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
-    """The server has it; and hands it on, as far as anybody can know."""
+    """Note that the server has it; and hands it on, as far as anybody can know."""
     state, again = "sent", now + AGAIN[min(out.attempts, len(AGAIN) - 1)]
     if out.person is None:
         state = "over"
@@ -237,7 +237,8 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
 
 
 def note_tick(db: Db, uid: str, message_id: str, now: float, *, read: bool) -> bool:
-    """A phone has a message of ours, or a person there has read it; return whether it is ours."""
+    """Note that a phone has a message of ours, or a person there has read it; return whether it is
+    ours."""
     rows = db.execute(
         # The tick may be faster than the server's word that it has the message.
         "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
@@ -393,7 +394,7 @@ def alerts(db: Db, workspace: int) -> list[OpenAlert]:
 
 
 def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
-    """The server has the alert, or its cancel."""
+    """Note that the server has the alert, or its cancel."""
     if alert.ends:
         db.execute("UPDATE tak_alert SET cancels = cancels + 1 WHERE sos = ?", alert.sos)
         return
@@ -411,8 +412,8 @@ CALLED_OFF_THERE = "cancelled the alert in TAK: it goes on until a person at the
 
 
 def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: float) -> None:
-    """Somebody there has cancelled the alert of a user's: their incidents say so, once each, and
-    go on."""
+    """Note that somebody there has cancelled the alert of a user's: their incidents say so, once
+    each, and go on."""
     for (id_,) in db.execute(
         "SELECT sos.id FROM sos JOIN device ON device.id = sos.device WHERE sos.workspace = ?"
         " AND device.member = ? AND sos.state <> 'closed' AND sos.kind = 'sos' AND NOT EXISTS"

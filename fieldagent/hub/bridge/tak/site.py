@@ -21,7 +21,7 @@ class TakSession(Protocol):
         ...
 
     async def say(self, events: Iterable[CotEvent]) -> None:
-        """Returns once the server has taken them."""
+        """Send events; return once the server has taken them."""
         ...
 
 

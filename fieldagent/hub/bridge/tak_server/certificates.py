@@ -123,7 +123,8 @@ def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder 
 
 
 def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
-    """A phone has come: what is for its user goes there, and at once what it has not confirmed."""
+    """Note that a phone has come: what is for its user goes there, and at once what it has not
+    confirmed."""
     db.execute("UPDATE tak_certificate SET uid = ?, seen = ? WHERE serial = ?", uid, now, serial)
     db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, member)
     db.execute(

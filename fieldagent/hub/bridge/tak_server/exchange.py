@@ -84,7 +84,7 @@ class Exchange:
 
     @property
     def said(self) -> int:
-        """The number of the last of the words to all."""
+        """Return the number of the last of the words to all."""
         return self._number
 
     def has(self, uid: str) -> bool:
