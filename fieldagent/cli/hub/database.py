@@ -46,8 +46,8 @@ def backup(given: argparse.Namespace) -> int:
 
 
 def restored(given: argparse.Namespace) -> int:
-    """Note that the database was put back from a copy; with --post, post again what came back
-    since."""
+    """Note that the database was put back from a copy; with --post, post what came back since
+    instead."""
 
     def note(db: Db, now: float) -> int:
         if given.post:
