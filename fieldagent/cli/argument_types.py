@@ -40,7 +40,8 @@ def wait(text: str) -> int:
 
 
 def watch_hours(text: str) -> tuple[int, int] | None:
-    """Minutes of the day at which they begin and end, the same for always; None for `none`."""
+    """Read the minutes of the day at which they begin and end, the same for `always`; return None
+    for `none`."""
     if text in ("always", "none"):
         return (0, 0) if text == "always" else None
     begins, ends = text.split("-")

@@ -60,7 +60,8 @@ def dispatch(arguments: Sequence[str]) -> int:
 
 
 def build_parser(words: Sequence[str] | None = None) -> CommandParser:
-    """With all there is, or with what these words call: each argument of another costs a start.
+    """Build it with every command, or with the one that these words call: each argument of another
+    costs time at a start.
 
     Where they call none of ours, of the hub's all but names is left out: a kit has no use for it.
     """

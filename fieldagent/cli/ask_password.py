@@ -10,7 +10,7 @@ from fieldagent.system.log_lines import complain
 
 
 def ask_password(what: str = "Password") -> str:
-    """On a terminal twice, and a line of standard input elsewhere."""
+    """Ask for it twice on a terminal, and read a line of standard input elsewhere."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     first = getpass.getpass(f"{what}: ")

@@ -30,7 +30,7 @@ class Command(NamedTuple):
 
 
 def commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterator[Command]:
-    """The parser itself first, then what is below it, in the order of --help."""
+    """Yield the parser itself first, then the commands below it, in the order of --help."""
     below: dict[str, CommandParser] = {}
     given: list[argparse.Action] = []
     # argparse has no public way to ask for its arguments; this one has been the same since 2.7.

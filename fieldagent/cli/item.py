@@ -18,7 +18,7 @@ from fieldagent.system.exit_codes import USAGE
 
 
 def message_of(given: argparse.Namespace) -> dict[str, Any]:
-    """Raises CallFailed where there is nothing to say."""
+    """Return the body of a message. Raises CallFailed where it has no text."""
     content = sys.stdin.read() if given.content == "-" else given.content
     if not content:
         raise CallFailed("a message without a character says nothing: give its text", USAGE)
@@ -26,7 +26,7 @@ def message_of(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def location_of(given: argparse.Namespace) -> dict[str, Any]:
-    """Raises CallFailed where no place is named."""
+    """Return the body of a position report. Raises CallFailed where no place is named."""
     members = {
         **_position(given),
         "altitude": given.altitude,
@@ -37,12 +37,12 @@ def location_of(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def waypoint_of(given: argparse.Namespace) -> dict[str, Any]:
-    """Raises CallFailed where no place is named."""
+    """Return the body of a waypoint. Raises CallFailed where no place is named."""
     return {"waypoint": {**_position(given), "name": given.name, "notes": given.notes}}
 
 
 def data_of(given: argparse.Namespace) -> dict[str, Any]:
-    """Raises CallFailed when the file cannot be read."""
+    """Return the body of raw bytes. Raises CallFailed when the file cannot be read."""
     return _data(_content(given.file))
 
 

@@ -11,8 +11,9 @@ SECONDS = 10.0
 
 
 def show_qr_code(text: str) -> None:
-    """The text goes by the program's standard input: others see how it was called. What cannot be
-    drawn is told, and is no failure: the text itself was shown before."""
+    """Show a text as a QR code. It goes by the program's standard input: others see how it was
+    called. Where it cannot be drawn, this tells why, and does not fail: the text itself was shown
+    before."""
     try:
         drawn = subprocess.run(
             DRAW, input=text.encode(), capture_output=True, check=True, timeout=SECONDS

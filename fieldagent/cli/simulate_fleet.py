@@ -132,7 +132,8 @@ class _Run:
         self._began = 0.0
 
     async def run(self, asks: Asks) -> None:
-        """Raises _NotBegun."""
+        """Run the fleet until its time is over or it is asked to end, and make the report, `told`.
+        Raises _NotBegun."""
         await self._try_some()
         memory, processor = _memory(), time.process_time()
         self._began = trio.current_time()

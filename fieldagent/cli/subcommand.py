@@ -38,7 +38,7 @@ class CommandParser(argparse.ArgumentParser):
             self._mixing = False
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
-        """For what no argument of this command takes."""
+        """Refuse words that no argument of this command takes."""
         meant = _meant(words[0].partition("=")[0], self._option_string_actions)
         self.error(f"{words[0]!r} is unknown here; {meant or f'see `{self.prog} --help`'}")
 
@@ -71,7 +71,7 @@ def command(
     carry_out: tuple[str, str] | None,
     summary: str,
 ) -> CommandParser:
-    """`carry_out` names a module of `fieldagent` and a function in it."""
+    """Add a command. `carry_out` names a module of `fieldagent` and a function in it."""
     parser: CommandParser = commands.add_parser(
         name, help=summary, description=summary[0].upper() + summary[1:] + "."
     )
@@ -111,7 +111,7 @@ def seconds(text: str) -> float:
 
 
 def positive(value: str) -> float:
-    """Raises ArgumentTypeError."""
+    """Read a number above 0. Raises ArgumentTypeError."""
     if not 0 < float(value) < 1e12:
         raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
     return float(value)
@@ -139,7 +139,7 @@ def duration(text: str) -> float:
 
 
 def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
-    """The five kinds; `add_kind` makes the parser of each from its name and summary."""
+    """Add the five kinds of item; `add_kind` makes the parser of each from its name and summary."""
     message = add_kind("message", "send a text message")
     message.add_argument("content", help="the text; - reads standard input")
     location = add_kind("location", "send a position report")

@@ -114,7 +114,7 @@ class Kit:
 
     @property
     def key(self) -> bytes:
-        """By which its satellite messages are authentic."""
+        """Return the key by which its satellite messages are authentic."""
         return sha256(self.plan.name.encode()).digest()
 
     def read_clocks(self) -> Reading:
@@ -161,7 +161,7 @@ class Kit:
     # The agent.
 
     def read_settings(self) -> Settings:
-        """Raises InvalidSettings."""
+        """Read the kit's settings. Raises InvalidSettings."""
         return parse("\n".join(self._settings()), self.home / "agent.properties")
 
     def _settings(self) -> Iterator[str]:

@@ -31,7 +31,8 @@ class OutageCondition:
     """When it went away (True) and came back, trio's clock."""
 
     async def keep(self, tell: Callable[[bool], None]) -> NoReturn:
-        """`tell` is called as it goes away, and as it is back."""
+        """Keep the plan of outages until cancelled. `tell` is called as it goes away, and as it is
+        back."""
         lost, until = False, self._next(lost=True)
         while True:
             now = trio.current_time()

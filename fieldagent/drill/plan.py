@@ -118,7 +118,7 @@ class DrillPlan:
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Raises BadPlan."""
+    """Read TOML. Raises BadPlan."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -50,7 +50,8 @@ class SteadyStore(SqliteStore):
 
 
 async def at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> Any:
-    """In this thread, as one of its own would end whenever the machine lets it."""
+    """Call the function in this thread, as one of its own would end whenever the machine lets
+    it."""
     await trio.lowlevel.checkpoint()
     return function(*arguments)
 
@@ -69,7 +70,7 @@ def lent(places: Sequence[tuple[object, str, object]]) -> Iterator[None]:
 
 
 def seed_trio(seed: int) -> None:
-    """trio puts tasks that are ready at one moment in an order of its own chance."""
+    """Seed trio too: it puts tasks that are ready at one moment in an order of its own chance."""
     trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
     trio._core._run._r.seed(seed)
     random.seed(seed)

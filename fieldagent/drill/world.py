@@ -98,7 +98,7 @@ class World:
 
     @property
     def database(self) -> str:
-        """The hub's."""
+        """Return the path of the hub's database."""
         return str(self.home / "hub.sqlite3")
 
     def _chance(self) -> Random:

@@ -17,8 +17,8 @@ _SOURCE_CHARACTERS = 64
 
 
 def source_of(address: str) -> str:
-    """Under what somebody at this address is counted: for IPv6 it is the /64, of which everybody
-    has all addresses for the asking (RFC 6177)."""
+    """Return under what somebody at this address is counted: for IPv6 it is the /64, of which
+    everybody has all addresses for the asking (RFC 6177)."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

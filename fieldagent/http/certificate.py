@@ -32,7 +32,8 @@ class Certificate:
         self.context.load_cert_chain(chain, key)
 
     def read_again(self) -> None:
-        """Raises nothing: the certificate that is in use stays."""
+        """Read the certificate again. Raises nothing: where it cannot be used, the one that is in
+        use stays."""
         try:
             self._state = self._look()
             # What is loaded halfway would be of no use: a pair is tried elsewhere first.
@@ -46,7 +47,7 @@ class Certificate:
             log.info("%s was read again", self._files[0])
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Read the certificate again whenever its files change, until cancelled."""
         while True:
             await trio.sleep(LOOK)
             if self._state != self._look():

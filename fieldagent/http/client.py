@@ -142,7 +142,7 @@ class KeptConnections:
     _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
 
     def take(self, server: Server) -> _ClientConnection | None:
-        """The one that was used last, if it is alive; it is the caller's now."""
+        """Take the connection that was used last, if one is alive; it is the caller's now."""
         waiting = self._idle.get(server, [])
         found: _ClientConnection | None = None
         while waiting and found is None:

@@ -7,9 +7,9 @@ from fieldagent.http.message import Request
 
 
 def cookie_of(request: Request, name: str) -> str | None:
-    """Its value as it came (4.2), the first where there are several. Whatever else stands in the
-    header is passed over: other servers of the same host set cookies as they like. `http.cookies`
-    takes quadratic time for backslashes."""
+    """Return the cookie's value as it came (4.2), the first where there are several. Whatever else
+    stands in the header is passed over: other servers of the same host set cookies as they like.
+    `http.cookies` takes quadratic time for backslashes."""
     # No value holds a comma (4.1.1); it stands between two lines of the header.
     for pair in request.headers.get("cookie", "").replace(",", ";").split(";"):
         found, _, value = pair.partition("=")
@@ -19,6 +19,7 @@ def cookie_of(request: Request, name: str) -> str | None:
 
 
 def set_cookie(name: str, value: str, seconds: float, *, secure: bool) -> tuple[str, str]:
-    """The header that sets it for so long; 0 takes it away. `secure`: sent by TLS alone."""
+    """Return the header that sets the cookie for so many seconds; 0 takes it away. `secure`: sent
+    by TLS alone."""
     how = "Secure; HttpOnly" if secure else "HttpOnly"
     return "Set-Cookie", f"{name}={value}; Path=/; {how}; SameSite=Strict; Max-Age={seconds:.0f}"

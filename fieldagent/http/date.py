@@ -24,7 +24,7 @@ def write_date(second: int) -> bytes:
 
 
 def read_date(text: str) -> float | None:
-    """Unix time; None of what is no date in the form that must be sent today."""
+    """Read a date as Unix time; None of what is no date in the form that must be sent today."""
     found = _FIXED.fullmatch(text)
     if found is None or found[2] not in _MONTHS:
         return None
@@ -38,5 +38,5 @@ def read_date(text: str) -> float | None:
 
 
 def read_delay(text: str) -> float | None:
-    """Seconds, as `Retry-After` has them; None of what is no whole number of them."""
+    """Read seconds, as `Retry-After` has them; None of what is no whole number of them."""
     return float(text[:9]) if text.isascii() and text.isdigit() else None

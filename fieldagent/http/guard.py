@@ -119,7 +119,8 @@ def check_content(request: Request, admission: Admission) -> None:
 
 
 def required_body(request: Request) -> bytes:
-    """The body of a request that makes no sense without one: 411 when none was announced."""
+    """Return the body of a request that makes no sense without one: 411 when none was announced,
+    400 when it is empty."""
     if not request.headers.keys() & {"content-length", "transfer-encoding"}:
         raise Problem(411, "send a body, with Content-Length or chunked")
     if not request.body:

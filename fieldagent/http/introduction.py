@@ -25,7 +25,8 @@ class Introductions:
         self._refused = Seldom(time.monotonic)
 
     async def client_of(self, peer: socket.socket, proxy: str) -> str | None:
-        """None where nobody is to be served; the log says why, now and then."""
+        """Read which client a proxy speaks for, or the proxy itself; None where nobody is to be
+        served; the log says why, now and then."""
         try:
             if not is_in(proxy, self._trusted):
                 raise RemoteProtocolError("trusted-proxies does not hold that address")

@@ -56,17 +56,18 @@ class Post(Protocol[Outgoing]):
     """Where an end's messages come from and go to."""
 
     async def greeted(self, journal: int) -> None:
-        """The peer has said hello, and the number of its journal, 0 where it does not tell.
-        Nothing was sent before."""
+        """Take the peer's hello, with the number of its journal, 0 where it does not tell. Nothing
+        was sent before."""
 
     async def next(self, *, urgent: bool) -> Outgoing:
         """Wait for the next to be sent (with `urgent`, for an SOS). Cancelled, it loses nothing."""
 
     async def stored(self, item: Outgoing) -> None:
-        """The peer has it on disk."""
+        """Note that the peer has it on disk."""
 
     async def returned(self, items: list[Outgoing], reason: str) -> None:
-        """The link ended before the peer said so, or forgot to: these wait again, in that order."""
+        """Let these wait again, in that order: the link ended before the peer said that it has
+        them, or it forgot to."""
 
     async def take_in(self, body: bytes) -> None:
         """Take in what the peer sent; it is on disk once this returns. This and what else stores

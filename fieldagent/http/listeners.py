@@ -30,7 +30,7 @@ class PortTaken(ListenFailed):
 def open_listeners(
     port: int, hosts: Sequence[str] = LOOPBACK, *, allow_remote: bool = False
 ) -> list[socket.socket]:
-    """Listening TCP sockets, all on one port; 0 takes any that is free.
+    """Open listening TCP sockets, all on one port; 0 takes any that is free.
 
     A machine without IPv6 listens on the other addresses. An address beyond loopback needs
     `allow_remote`.
@@ -46,7 +46,7 @@ def open_listeners(
 
 
 def open_unix_listener(path: Path) -> socket.socket:
-    """A listening Unix socket for its owner and group. One that nobody listens on is replaced.
+    """Open a listening Unix socket for its owner and group. One that nobody listens on is replaced.
 
     Raises ListenFailed.
     """
@@ -81,7 +81,7 @@ def _somebody_listens(path: Path) -> bool:
 
 
 def port_of(listeners: Sequence[socket.socket]) -> int:
-    """The port that all of them listen on."""
+    """Return the port that all of them listen on."""
     return int(listeners[0].getsockname()[1])
 
 

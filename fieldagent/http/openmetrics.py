@@ -26,7 +26,7 @@ class Family(NamedTuple):
 
 
 def text(program: str, families: Iterable[Family]) -> str:
-    """Each name begins with `program`."""
+    """Return the families as OpenMetrics text; each name begins with `program`."""
     return (
         "".join(line for family in families for line in _lines(f"{program}_{family.name}", family))
         + "# EOF\n"

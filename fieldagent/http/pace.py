@@ -171,7 +171,8 @@ class CpuPace(trio.abc.Instrument):
         self._accounts = {key: each for key, each in self._accounts.items() if not each.is_idle}
 
     def visit(self, address: str) -> PacedVisit:
-        """Somebody has come from there; a proxy, or a Unix socket, brings many."""
+        """Begin the visit of somebody who has come from there; a proxy, or a Unix socket, brings
+        many."""
         if not address or is_in(address, self._proxies):
             return PacedVisit(self, None)
         return PacedVisit(self, self.account(DOOR, source_of(address)))
@@ -194,14 +195,14 @@ class CpuPace(trio.abc.Instrument):
         return self.account(STRANGER, self._source(head))
 
     def remember(self, head: Request) -> None:
-        """Whoever called with this credential has proved who they are."""
+        """Note that whoever called with this credential has proved who they are."""
         if digest := self._digest(head):
             self._known[digest] = None
             if len(self._known) > KNOWN:
                 self._known.popitem(last=False)
 
     def forget(self, head: Request) -> None:
-        """It was refused: they are a stranger."""
+        """Forget the credential, which was refused: they are a stranger."""
         self._known.pop(self._digest(head), None)
 
     def _digest(self, head: Request) -> bytes:
@@ -214,7 +215,7 @@ class CpuPace(trio.abc.Instrument):
         return hashlib.sha256(credential.encode()).digest() if credential else b""
 
     def charge(self, task: trio.lowlevel.Task, visit: PacedVisit | None) -> None:
-        """From its next step on, that visit pays for the task, or nobody does."""
+        """Let that visit pay for the task from its next step on, or nobody."""
         if visit is None:
             self._charged.pop(task, None)
         else:
@@ -242,10 +243,10 @@ class Visit:
     """One connection, at a server where nobody is charged."""
 
     def begin(self) -> None:
-        """The task that runs now is charged from here on."""
+        """Charge the task that runs now from here on."""
 
     def end(self) -> None:
-        """Nobody is charged for it any more."""
+        """Charge nobody for it any more."""
 
     def may_go_on(self) -> bool:
         """Return whether `turn` would return at once."""

@@ -10,5 +10,6 @@ _SHOWN = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
 
 
 def in_words(error: h11.RemoteProtocolError) -> str:
-    """h11 shows a line that it refuses as Python's bytearray: the line alone is shown here."""
+    """Return what h11 says of a line that it refuses, with the line alone: h11 shows it as Python's
+    bytearray."""
     return _SHOWN.sub(lambda shown: shown[2].replace("\\'", "'"), str(error))

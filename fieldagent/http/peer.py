@@ -64,7 +64,8 @@ class Peer:
         self._deadlines = deadlines
 
     def worth(self) -> tuple[int, float]:
-        """The lower, the sooner it is evicted: the incomplete first, then the longest so."""
+        """Return what is compared to choose whom to evict: the lower, the sooner; the incomplete
+        first, then the longest so."""
         return (0 if self.phase in _INCOMPLETE else self.phase), self._since
 
     def end_if_idle(self) -> None:
@@ -73,26 +74,27 @@ class Peer:
             self.scope.cancel()
 
     def bounded(self, phase: Phase) -> trio.CancelScope:
-        """A phase begins: the scope to wait in, until the phase's deadline or an eviction."""
+        """Begin a phase and return the scope to wait in, until the phase's deadline or an
+        eviction."""
         self._since = trio.current_time()
         return self.within(phase, trio.CancelScope(deadline=self._since + self._deadlines[phase]))
 
     def within(self, phase: Phase, scope: trio.CancelScope) -> trio.CancelScope:
-        """It lasts as long as that scope does."""
+        """Begin a phase that lasts as long as that scope does, and return the scope."""
         self.phase, self.scope = phase, scope
         return scope
 
     def move_on(self, phase: Phase) -> None:
-        """The next phase begins in the scope that is open."""
+        """Begin the next phase in the scope that is open."""
         if phase is not self.phase:
             self.phase = phase
             self._since = trio.current_time()
             self.scope.deadline = self._since + self._deadlines[phase]
 
     def look_for(self) -> None:
-        """An answer that nobody is there to read is not waited for. One who has closed their own
-        direction alone may still read, as `nc` does, and that cannot be seen from here: the next
-        look tells."""
+        """Look for a caller who has gone, and do not wait for an answer that nobody is there to
+        read. One who has closed their own direction alone may still read, as `nc` does, and that
+        cannot be seen from here: the next look tells."""
         if self.phase is not Phase.HANDLING:
             return
         look = select.poll()
@@ -112,7 +114,8 @@ class Peer:
                 continue
 
     async def write(self, data: bytes) -> None:
-        """Mostly one system call and no wait: only a slow peer is waited for."""
+        """Write all of it, mostly in one system call and without a wait: only a slow peer is waited
+        for."""
         try:
             sent = self.socket.send(data)
         except BlockingIOError:

@@ -11,7 +11,8 @@ _PREFERENCE = re.compile(r'(?:[^",]|"[^"]*(?:"|$))+')
 
 
 def preferred_wait(headers: Mapping[str, str]) -> int | None:
-    """Seconds that the caller will wait for an answer (section 4.3); None where it says none.
+    """Return the seconds that the caller will wait for an answer (section 4.3); None where it says
+    none.
 
     Of several the first counts, and what cannot be read is ignored (section 2).
     """

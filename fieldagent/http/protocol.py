@@ -70,14 +70,14 @@ class ServerProtocol:
         self._ended = not data
 
     def next_head(self) -> Request | Wait:
-        """The head of the next request, or what it waits for. Raises Problem."""
+        """Return the head of the next request, or what it waits for. Raises Problem."""
         try:
             return self._read_head()
         except h11.RemoteProtocolError as error:
             raise Problem(error.error_status_hint, in_words(error)) from error
 
     def admit(self, admission: Admission) -> None:
-        """The head was let in: its body may come. Raises Problem for one that is not wanted."""
+        """Let the body come: the head was let in. Raises Problem for a body that is not wanted."""
         assert self._head is not None
         if self._length != 0:
             guards.check_content(self._head, admission)
@@ -86,11 +86,11 @@ class ServerProtocol:
 
     @property
     def announced(self) -> int:
-        """Bytes that the body may have."""
+        """Return how many bytes the body may have."""
         return self._length or 0 if self._chunked is None else self._chunked.most
 
     def next_body(self) -> Request | Wait:
-        """The whole request, or BODY. Raises Problem."""
+        """Return the whole request, or BODY. Raises Problem."""
         assert self._head is not None
         body = self._take_fixed() if self._chunked is None else self._take_chunked(self._chunked)
         if body is None:
@@ -102,13 +102,15 @@ class ServerProtocol:
         return head._replace(body=body)
 
     def drop_body(self) -> None:
-        """The head was refused. A body that is not all here ends the connection: it is not read."""
+        """Drop the body of a head that was refused. One that is not all here ends the connection:
+        it is not read."""
         self._head = None
         if self._take_fixed() is None:
             self._may_go_on = False
 
     def interim(self) -> bytes:
-        """The 100 (Continue) that the peer waits for before it sends the body, or nothing."""
+        """Return the 100 (Continue) that the peer waits for before it sends the body, or
+        nothing."""
         if self._buffer or not self._asked_to_continue:
             return b""
         self._asked_to_continue = False
@@ -166,7 +168,7 @@ class ServerProtocol:
             raise Problem(400, f"the connection ended before the request's {part} did")
 
     def respond(self, response: Response, *, date: bytes, close: bool, head_only: bool) -> bytes:
-        """The head and, unless it is a stream, the whole of a response.
+        """Return the head and, unless it is a stream, the whole of a response.
 
         `head_only` answers a HEAD request: the length is told, the body is not sent.
         """
@@ -184,24 +186,25 @@ class ServerProtocol:
         return head if head_only else head + response.body
 
     def piece(self, data: bytes) -> bytes:
-        """One piece of a stream's body."""
+        """Return one piece of a stream's body."""
         if not self._understands_chunks:
             return data
         return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
     def end(self) -> bytes:
-        """The end of a stream's body; to HTTP/1.0 that is the end of the connection."""
+        """Return the end of a stream's body; to HTTP/1.0 that is the end of the connection."""
         return b"0\r\n\r\n" if self._understands_chunks else b""
 
     def switch(self, response: Response, *, date: bytes) -> tuple[bytes, bytes]:
-        """The head of a 101 (RFC 9110 7.8), and what the peer has sent of the other protocol."""
+        """Return the head of a 101 (RFC 9110 7.8), and what the peer has sent of the other
+        protocol."""
         head = self.respond(response, date=date, close=False, head_only=False)
         already = bytes(self._buffer)
         self._buffer.clear()
         return head, already
 
     def next_cycle(self) -> bool:
-        """After a whole response: whether the connection may carry another request."""
+        """Return, after a whole response, whether the connection may carry another request."""
         return self._may_go_on
 
 

@@ -46,7 +46,8 @@ def one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
 
 
 def page(request: Request, listed: Mapping[str, Any], cursor: str, last: int | None) -> Response:
-    """One page of a list, with the path of the next: the same query, and `cursor` at `last`."""
+    """Return one page of a list, with the path of the next: the same query, and `cursor` at
+    `last`."""
     if last is None:
         return json_response({**listed, "next": None})
     asked = {**dict(request.query), cursor: last}

@@ -37,7 +37,7 @@ _Methods = dict[str, Route]
 
 
 def leads_to(path: str) -> Callable[[Request], Awaitable[Response]]:
-    """A handler that sends a browser there (RFC 9110 15.4.4)."""
+    """Return a handler that sends a browser there (RFC 9110 15.4.4)."""
 
     async def lead(request: Request) -> Response:
         return Response(303, headers=(("Location", path),))
@@ -46,8 +46,8 @@ def leads_to(path: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def router(table: Iterable[Route]) -> Judge:
-    """Finds the route and asks its judge, or raises 404 or 405. A literal pattern goes before a
-    named segment; GET answers HEAD too; OPTIONS tells what is allowed."""
+    """Return what finds the route and asks its judge, or raises 404 or 405. A literal pattern goes
+    before a named segment; GET answers HEAD too; OPTIONS tells what is allowed."""
     resources: dict[tuple[str, ...], _Methods] = {}
     for route in table:
         resources.setdefault(tuple(route.pattern[1:].split("/")), {})[route.method] = route

@@ -46,7 +46,7 @@ class SecureSocket:
         return self._peer.fileno()
 
     async def handshake(self) -> None:
-        """Raises OSError, of which ssl.SSLError is one."""
+        """Carry out the handshake. Raises OSError, of which ssl.SSLError is one."""
         while not self._advance_handshake():
             await self._send_all()
             await wait_readable(self._peer)
@@ -66,7 +66,8 @@ class SecureSocket:
         return True
 
     def recv(self, size: int) -> bytes:
-        """`size` is at least RECORD_MAX; b"" when the peer has closed its side."""
+        """Return what was received. `size` is at least RECORD_MAX; b"" when the peer has closed its
+        side."""
         while True:
             if not self._take_in():
                 continue
@@ -78,7 +79,8 @@ class SecureSocket:
                 return b""
 
     def send(self, data: bytes | memoryview) -> int:
-        """After BlockingIOError the same bytes must be sent next."""
+        """Send some of it and return how many bytes. After BlockingIOError the same bytes must be
+        sent next."""
         if data and not self._taken:
             self._taken = self._tls.write(data[:RECORD_MAX])
         self._send()
@@ -166,8 +168,8 @@ class SecureStream(trio.abc.Stream):
 
 
 async def secured(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> SecureStream:
-    """`stream` in TLS, with `host` proven. Raises trio.BrokenResourceError, and closes it then;
-    its cause is for `tls.fault`."""
+    """Return `stream` in TLS, with `host` proven. Raises trio.BrokenResourceError, and closes it
+    then; its cause is for `tls.fault`."""
     secure = SecureStream(stream, context, host)
     try:
         await secure.handshake()

@@ -136,8 +136,8 @@ class _Server:
                     self.note_fault(error, "a connection that came")
 
     async def look_for_callers(self) -> None:
-        """A caller who gives up and asks again must not hold a place for each time they did: what
-        they asked for may take hours."""
+        """Look, now and then, for callers who have gone. A caller who gives up and asks again must
+        not hold a place for each time they did: what they asked for may take hours."""
         while True:
             await trio.sleep_until(waits.beat_after(LOOK_EVERY))
             for connection in self._all:
@@ -198,7 +198,7 @@ class _Server:
         first.peer.scope.cancel()
 
     def leave_source(self, connection: _Connection) -> None:
-        """It no longer counts among those of its source."""
+        """Count it no longer among those of its source."""
         of_source = self._of.get(connection.source, {})
         of_source.pop(connection, None)
         if not of_source:

@@ -32,7 +32,7 @@ class StreamAsked(NamedTuple):
 
 
 def event(id_: int | str, topic: str, text: str) -> bytes:
-    """`text` is one line."""
+    """Return an event as it is sent; `text` is one line."""
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 

@@ -13,7 +13,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def decode(text: str) -> str:
-    """One percent-encoded component as text; 400 for anything but printable UTF-8."""
+    """Decode one percent-encoded component to text; 400 for anything but printable UTF-8."""
     if "%" not in text:
         return text
     if _BAD_ESCAPE.search(text):
@@ -40,11 +40,12 @@ def origin_form(target: str, host: str, options: bool) -> str:
 
 
 def segments(path: str) -> tuple[str, ...]:
-    """The decoded segments of an absolute path. An encoded slash stays within its segment."""
+    """Return the decoded segments of an absolute path. An encoded slash stays within its
+    segment."""
     return tuple(decode(segment) for segment in path[1:].split("/"))
 
 
 def query_pairs(query: str) -> tuple[tuple[str, str], ...]:
-    """`a=1&b` as (("a", "1"), ("b", "")); a plus sign is a space, as forms write it."""
+    """Read `a=1&b` as (("a", "1"), ("b", "")); a plus sign is a space, as forms write it."""
     pairs = (pair.partition("=") for pair in query.replace("+", " ").split("&") if pair)
     return tuple((decode(name), decode(value)) for name, _, value in pairs)

@@ -19,7 +19,8 @@ class UpgradedStream(trio.abc.Stream):
         self._already = already
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """At most a TLS record. `max_bytes` is not heeded: what was received is handed on."""
+        """Receive at most a TLS record. `max_bytes` is not heeded: what was received is handed
+        on."""
         already, self._already = self._already, b""
         if already:
             await checkpoint()

@@ -38,7 +38,7 @@ class Closed(Exception):
 
     @property
     def broke_off(self) -> bool:
-        """Nobody said that it was to end."""
+        """Return whether it broke off: nobody said that it was to end."""
         return self.code == CloseCode.ABNORMAL_CLOSURE
 
 
@@ -67,7 +67,7 @@ class WebSocket:
         self._take(protocol)
 
     async def receive(self) -> bytes:
-        """The next message. Raises Closed."""
+        """Wait for the next message and return it. Raises Closed."""
         while not self._whole:
             self._raise_if_ended()
             await self.read()
@@ -151,7 +151,7 @@ def _broken_is_closed() -> Iterator[None]:
 async def connect(
     stream: trio.abc.Stream, url: str, headers: dict[str, str], *, max_size: int
 ) -> WebSocket:
-    """The client's handshake over a stream that leads to `url` (ws: or wss:).
+    """Carry out the client's handshake over a stream that leads to `url` (ws: or wss:).
 
     Raises HandshakeRefused, Closed.
     """

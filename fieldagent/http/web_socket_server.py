@@ -22,7 +22,7 @@ _SHOWN = 200
 def accept(
     request: Request, use: Callable[[WebSocket], Awaitable[None]], *, max_size: int
 ) -> Response:
-    """The server's answer to a handshake; `use` gets the WebSocket. Raises Problem."""
+    """Answer a handshake for the server; `use` gets the WebSocket. Raises Problem."""
     if request.method != "GET":
         raise Problem(
             405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)

@@ -148,7 +148,8 @@ def result(said: Mapping[str, str], found: Mapping[str, str], wrong: str) -> str
 
 
 def check(root: Path) -> None:
-    """Raises OSError."""
+    """Look at how the kit started, and write what is found on the card, if that has changed. Raises
+    OSError."""
     said, until = kept(root), time.monotonic() + PATIENCE
     while any((found := findings(said, root)).values()) and time.monotonic() < until:
         time.sleep(LOOK)

@@ -64,7 +64,8 @@ def network_name(value: str) -> str:
 
 
 def password(value: str) -> str:
-    """As people type it, or the key made of it (`pre_shared_key`)."""
+    """Read a password as people type it, or the key made of it (`pre_shared_key`). Raises
+    WrongProperty."""
     if _PRE_SHARED.fullmatch(value):
         return value
     if not is_pass_phrase(value):

@@ -30,7 +30,8 @@ class Unfit(Exception):
 
 
 def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Raises Unfit."""
+    """Return cloud-init's user data, with a user who logs in by these keys, if any. Raises
+    Unfit."""
     if not card_format.LABEL.fullmatch(host):
         raise Unfit(f"{host!r} is no host name: lower case letters, digits and - alone")
     found: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
@@ -85,7 +86,8 @@ def public_keys(file: Path) -> Sequence[str]:
 
 
 def texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """The files, by name. cloud-init takes other content for another machine's, and sets it up."""
+    """Return the files, by name. cloud-init takes other content for another machine's, and sets it
+    up."""
     made = {"user-data": "#cloud-config\n" + _text(user)}
     if network is not None:
         made["network-config"] = _text(network)

@@ -54,7 +54,8 @@ def files(folder: Path, version: str) -> list[Path]:
 
 
 def installed() -> str:
-    """Their version, as dpkg writes it. Raises NotAtHand."""
+    """Return the version of the packages that are installed, as dpkg writes it. Raises
+    NotAtHand."""
     form = "--showformat=${Package} ${Version} ${db:Status-Status}\n"
     told = _run("dpkg-query", "--show", form, *NAMES, HUB).stdout
     # Without a version where it was removed and purged.
@@ -85,7 +86,7 @@ def newest() -> str:
 
 
 def fetch(folder: Path, version: str) -> None:
-    """Into the folder, unless they are there. Raises NotAtHand, OSError."""
+    """Fetch the packages into the folder, unless they are there. Raises NotAtHand, OSError."""
     if all(each.exists() for each in files(folder, version)):
         return
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -126,7 +127,7 @@ def change_alone(folder: Path, version: str) -> None:
 
 
 def content(folder: Path, version: str) -> dict[str, bytes]:
-    """Their files by name, which begins with `./`. Raises NotAtHand."""
+    """Return the packages' files by name, which begins with `./`. Raises NotAtHand."""
     found = {}
     for each in files(folder, version):
         done = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
@@ -141,7 +142,7 @@ def content(folder: Path, version: str) -> dict[str, bytes]:
 
 
 def as_zipapp(found: dict[str, bytes]) -> bytes:
-    """The program among them, in one file that Python starts."""
+    """Pack the program among them into one file that Python starts."""
     return packed(
         {
             name.removeprefix(PROGRAM): file
@@ -152,7 +153,8 @@ def as_zipapp(found: dict[str, bytes]) -> bytes:
 
 
 def install(folder: Path, version: str) -> None:
-    """In the place of whatever version is there, whole or not. Raises NotInstalled, OSError."""
+    """Install it in the place of whatever version is there, whole or not. Raises NotInstalled,
+    OSError."""
     with _alone():
         # Whoever holds apt's lock for dpkg says so (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]

@@ -18,7 +18,7 @@ TELL_MAX = 2.0
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """It says where it is once a second."""
+    """Report on a receiver, which says where it is once a second."""
     heard: list[str] = []
 
     def position(said: bytes) -> int | None:

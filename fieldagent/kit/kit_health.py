@@ -48,7 +48,7 @@ class Wanted:
 
 
 def systemctl(*arguments: str) -> None:
-    """Raises OSError."""
+    """Call systemctl. Raises OSError where it fails."""
     command = ["systemctl", *arguments]
     if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
         raise OSError(f"`{' '.join(command)}` failed: its message is above")
@@ -63,13 +63,14 @@ def restart_others() -> None:
 
 
 def leave_at_work() -> None:
-    """After what failed already: with whatever program and settings there are."""
+    """Start the agent after what failed already: with whatever program and settings there are."""
     with suppress(OSError):
         systemctl("start", "--no-block", AGENT)
 
 
 def wait_for_start() -> None:
-    """Until the machine has started all there is, or for ten minutes: before, the agent is slow."""
+    """Wait until the machine has started all there is, or for ten minutes: before, the agent is
+    slow."""
     wait = ["systemctl", "is-system-running", "--quiet", "--wait"]
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(wait, stdin=subprocess.DEVNULL, timeout=START)
@@ -109,7 +110,7 @@ def _unfit(found: Mapping[str, Any] | None, wanted: Wanted) -> str:
 
 
 def status(settings: Path) -> dict[str, Any] | None:
-    """None where no agent answers, or one that is not well."""
+    """Return the agent's status; None where no agent answers, or one that is not well."""
     port = load(settings).api_port
     try:
         call(port, "GET", "/api/health", timeout=ANSWERS)
@@ -132,7 +133,7 @@ def unsafe_to_stop(port: int) -> str:
 
 
 def wait_until_safe_to_stop(port: int) -> None:
-    """Until no SOS would be lost by that, however long it is open."""
+    """Wait until a stop would lose no SOS, however long one is open."""
     told = ""
     while why := unsafe_to_stop(port):
         if why != told:
@@ -142,7 +143,7 @@ def wait_until_safe_to_stop(port: int) -> None:
 
 
 def working_channels(port: int) -> dict[str, str] | None:
-    """The state of each that works now; None where no agent answers."""
+    """Return the state of each channel that works now; None where no agent answers."""
     try:
         found = call(port, "GET", "/api/status", timeout=ANSWERS).body["channels"]
     except CallFailed:

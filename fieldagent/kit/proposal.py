@@ -58,7 +58,7 @@ class Proposal(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """All that can be set: a device that lacks a setting is left out."""
+        """Return all settings that can be made: a device that lacks one is left out."""
         whole = [told for port, told in self.by_port.items() if port not in self.needed]
         return {name: value for told in whole for name, value in told.items()}
 

@@ -106,7 +106,8 @@ def put_settings(text: str, target: Path) -> None:
 
 
 def erase(path: Path) -> None:
-    """Overwritten first: a deleted file can be read back from a card by anyone."""
+    """Overwrite the file, then delete it: a file that was only deleted can be read back from a card
+    by anyone."""
     if not path.exists():
         return
     with path.open("r+b") as file:
@@ -125,7 +126,8 @@ def card_text(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def write_card(folder: Path, text: str) -> Path:
-    """Raises OSError: a file that is there stays."""
+    """Write the card's file into the folder and return its path. Raises OSError: a file that is
+    there stays."""
     card = folder / NAME
     if card.exists():
         raise FileExistsError(f"{card} is there already: remove it, or name another folder")

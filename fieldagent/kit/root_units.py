@@ -24,7 +24,7 @@ OFFER_BYTES = 131_072
 
 
 def make(folder: Path) -> None:
-    """The agent reads in it how things ended."""
+    """Make the folder, in which the agent reads how things ended."""
     make_private_folder(folder)
     folder.chmod(0o711)
 
@@ -59,7 +59,7 @@ def _read_left(offer: Path) -> str | None:
 
 
 def remove_left(offer: Path) -> None:
-    """It was taken, or refused: it does not come again. Raises OSError."""
+    """Remove an offer that was taken, or refused: it does not come again. Raises OSError."""
     as_owner(offer.parent, partial(_remove_left, offer))
 
 

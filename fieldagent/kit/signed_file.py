@@ -26,7 +26,7 @@ def tell(text: str) -> None:
 
 
 def keys_in(path: Path) -> list[TrustedKey]:
-    """Raises NotTaken."""
+    """Read the trusted keys in the file. Raises NotTaken."""
     try:
         return read_keys(path.read_text())
     except FileNotFoundError:

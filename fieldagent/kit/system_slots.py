@@ -46,7 +46,7 @@ class Slots:
         self._words = root / "proc/cmdline"
 
     def running(self) -> str:
-        """Raises NotTaken where there are no two."""
+        """Return the slot whose system runs. Raises NotTaken where there are no two."""
         found = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
         if found is None:
             raise NotTaken(NONE)
@@ -55,7 +55,7 @@ class Slots:
         return found[1]
 
     def other(self) -> str:
-        """Raises NotTaken."""
+        """Return the slot whose system does not run. Raises NotTaken."""
         return "b" if self.running() == "a" else "a"
 
     def about(self) -> SystemName:
@@ -72,7 +72,8 @@ class Slots:
         return self._devices / PARTITIONS[slot]
 
     def clear(self, slot: str) -> None:
-        """The loader does not find it any more, and what it had of its own is gone."""
+        """Remove the slot's entries, so that the loader does not find it any more, and what it had
+        of its own."""
         for each in self._of(slot):
             each.unlink()
         sync_folder(self._entries)
@@ -88,7 +89,7 @@ class Slots:
             put_file(folder / name, self._file(slot, name))
 
     def arm(self, slot: str) -> None:
-        """The loader tries it at the next start, once. Raises OSError."""
+        """Let the loader try the slot at the next start, once. Raises OSError."""
         entry = self._file(slot, ENTRY).decode()
         for word, value in {"SLOT": slot, "ROOT": PARTITIONS[slot], "TURN": self._turn()}.items():
             entry = entry.replace(f"@{word}@", value)
@@ -96,7 +97,7 @@ class Slots:
         put_file(self._entries / f"system-{slot}+1.conf", tried.encode())
 
     def state(self, slot: str) -> str:
-        """`absent`, `armed`, `spent` or `kept`."""
+        """Return `absent`, `armed`, `spent` or `kept`."""
         names = [each.name.removeprefix(f"system-{slot}") for each in self._of(slot)]
         if ".conf" in names:
             return "kept"
@@ -105,7 +106,7 @@ class Slots:
         return "armed" if any(name.startswith("+1") for name in names) else "spent"
 
     def keep(self, slot: str) -> None:
-        """From now on the loader starts it. Raises OSError."""
+        """Let the loader start the slot from now on. Raises OSError."""
         tried = [each for each in self._of(slot) if "+" in each.name]
         if tried:
             entry = tried[0].read_text().replace(f" {TRIAL}", "")

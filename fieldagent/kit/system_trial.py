@@ -89,7 +89,7 @@ class SystemTrial:
 
 
 def read(place: Place) -> SystemTrial:
-    """Raises OSError."""
+    """Read the trial of a system that is under way. Raises OSError."""
     return root_units.read_trial(place.system, SystemTrial)
 
 

@@ -148,7 +148,8 @@ def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemI
 
 
 def follow(place: Place) -> None:
-    """Until the machine starts anew, which the unit has it do; or until it has ended before."""
+    """Tell how it goes until the machine starts anew, which the unit has it do; or until it has
+    ended before."""
     last = ""
     try:
         while place.system.exists():

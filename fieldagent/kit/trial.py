@@ -94,7 +94,7 @@ class Trial:
 
 
 def read(place: Place) -> Trial:
-    """Raises OSError."""
+    """Read the trial that is under way. Raises OSError."""
     return root_units.read_trial(place.trial, Trial)
 
 
@@ -178,7 +178,7 @@ def _go_back(place: Place, trial: Trial) -> None:
 
 
 def tell_the_hub(settings: Path, text: str) -> None:
-    """As a message of this kit's, over IP alone; it waits there like any other."""
+    """Send the hub a message of this kit's, over IP alone; it waits there like any other."""
     began = time.monotonic()
     while (status := kit_health.status(settings)) is None:
         if time.monotonic() - began > kit_health.SILENT:

@@ -62,8 +62,8 @@ def begin(
     offer: ProgramOffer | None = None,
     brought: SignedDelta | None = None,
 ) -> Trial:
-    """`offer` is the hub's that brings it, `brought` what has come with it instead of an address.
-    Raises NotTaken, OSError."""
+    """Begin an update and return its trial. `offer` is the hub's that brings it, `brought` what has
+    come with it instead of an address. Raises NotTaken, OSError."""
     if place.trial.exists():
         version = trial.read(place).version
         raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
@@ -268,7 +268,7 @@ def _channels(port: int) -> dict[str, str]:
 
 
 def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
-    """Until the unit has ended, which does not need us."""
+    """Tell how it goes until the unit has ended, which does not need us; return the exit code."""
     until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENT
     phase = ""
     try:

@@ -8,7 +8,7 @@ from fieldagent.kit.fetching import NotTaken
 
 
 def check_newer(now: str, next_: str, *, older_too: bool) -> None:
-    """Raises NotTaken."""
+    """Check that `next_` is newer than `now`, unless older ones are taken too. Raises NotTaken."""
     if older_too or order(next_) > order(now):
         return
     what = "is what runs" if next_ == now else f"is older than {now}, which runs"
@@ -20,8 +20,8 @@ STAGES = ("dev", "a", "b", "rc", None)
 
 
 def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
-    """By which versions compare: 0.2.0.dev1 is before 0.2.0, and 0.2.0+1.g1a2b3c4d, a commit after
-    it, behind. Raises NotTaken."""
+    """Return that by which versions compare: 0.2.0.dev1 is before 0.2.0, and 0.2.0+1.g1a2b3c4d, a
+    commit after it, behind. Raises NotTaken."""
     form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
     read = re.match(form, version, re.ASCII)
     if read is None:

@@ -106,7 +106,7 @@ class Commands:
         self._put, self._get = trio.open_memory_channel[MqttCommand](WAITING_MAX)
 
     def begin(self) -> None:
-        """There is a new session; what waited of the last comes again by it."""
+        """Begin a new session; what waited of the last comes again by it."""
         if self._handled:
             self._handled_before = [*self._handled]
             self._handled.clear()

@@ -41,14 +41,14 @@ def is_secure(address: str) -> bool:
 
 
 def one_level(value: str) -> str:
-    """Raises WrongProperty."""
+    """Read one level of a topic. Raises WrongProperty."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", value):
         raise WrongProperty(f"must be 1 to 40 letters, digits, - and _, not {value!r}")
     return value
 
 
 def levels(value: str) -> str:
-    """Raises WrongProperty."""
+    """Read levels of a topic, with / between. Raises WrongProperty."""
     if len(value) > 200 or not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", value):
         raise WrongProperty(f"must be letters, digits, - and _, with / between, not {value!r}")
     return value
@@ -60,7 +60,7 @@ def discovery_prefix(value: str) -> str:
 
 
 def senders(value: str) -> frozenset[str]:
-    """Raises WrongProperty."""
+    """Read the names of senders, with commas or blanks between. Raises WrongProperty."""
     return frozenset(one_level(each) for each in value.replace(",", " ").split())
 
 

@@ -77,7 +77,7 @@ class ShortSessions:
         return self._count >= OFTEN
 
     def forget(self) -> None:
-        """One lasts."""
+        """Forget those that ended soon: one lasts."""
         self._count = 0
 
     def judge(self, lost: BrokerLost, lasted: float) -> BrokerLost:
@@ -117,7 +117,8 @@ def wait_before(tries: int) -> float:
 async def connected(
     open_stream: OpenStream, client: MqttClient, will: Will | None = None
 ) -> AsyncIterator[MqttSession]:
-    """Without a will it is a look at the broker, which keeps nothing of it. Raises BrokerLost."""
+    """Open a session, and drop the connection at the end. Without a will it is a look at the
+    broker, which keeps nothing of it. Raises BrokerLost."""
     stream = None
     with trio.move_on_after(ANSWER_MAX):
         stream = await open_stream()
@@ -229,7 +230,7 @@ class MqttSession:
             raise BrokerLost("the broker greets a second time", fault=True)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Returns once the broker has it."""
+        """Publish it, and return once the broker has it."""
         with self._numbered() as (number, answered):
             await self._send(mqtt.publish(topic, payload, number, retain=retain))
             await self._wait(answered, ACK_MAX, f"has not acknowledged {topic}")

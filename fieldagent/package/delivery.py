@@ -36,7 +36,8 @@ class Leg:
 
 
 def terminal_status(legs: Iterable[Leg]) -> Status | None:
-    """The first success is Delivered; anything else needs every leg to have ended.
+    """Return how a Package has ended, if it has: the first success is Delivered; anything else
+    needs every leg to have ended.
 
     Error only when no leg was withdrawn: a Package that was replaced or canceled on one channel
     and failed on the others did not fail on every channel.
@@ -56,7 +57,8 @@ def terminal_status(legs: Iterable[Leg]) -> Status | None:
 def legs_of(
     channels: frozenset[Channel] | None, configured: frozenset[Channel]
 ) -> Mapping[Channel, Leg]:
-    """A Package at the start: it waits where a channel is configured, elsewhere it has failed."""
+    """Return a Package's legs at the start: it waits where a channel is configured, elsewhere it
+    has failed."""
     waiting = configured if channels is None else channels & configured
     missing = frozenset[Channel]() if channels is None else channels - configured
     unavailable = Leg(Status.ERROR, NOT_CONFIGURED)
@@ -64,7 +66,8 @@ def legs_of(
 
 
 def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:
-    """The member `channels` of an answer: each channel's status, and why where there is a why."""
+    """Return the member `channels` of an answer: each channel's status, and why where there is a
+    why."""
     return {
         channel: {"status": leg.status, **({"reason": leg.reason} if leg.reason else {})}
         for channel, leg in legs.items()

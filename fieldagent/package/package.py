@@ -189,12 +189,13 @@ class Package:
 
     @property
     def urgent(self) -> bool:
-        """An SOS, or a word about one: whoever got it sets out. Each takes every channel, waits for
-        no budget, and never expires."""
+        """Return whether it is an SOS, or a word about one: whoever got it sets out. Each takes
+        every channel, waits for no budget, and never expires."""
         return self.sos or isinstance(self.item, IncidentWord)
 
     def stamped(self, now: float) -> Package:
-        """A position without a time gets `now`: a queued fix must not look fresh hours later."""
+        """Return it with `now` as the time of a position that has none: a queued fix must not look
+        fresh hours later."""
         item = self.item
         if isinstance(item, Location | Waypoint) and item.timestamp is None:
             moment = datetime.fromtimestamp(now, UTC)

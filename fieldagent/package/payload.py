@@ -35,8 +35,8 @@ class Identity:
 
 
 def stranger(origin: int) -> Identity:
-    """Somebody who was not introduced: 0 is the far end of the link itself, below it are stations
-    on the air."""
+    """Return the identity of somebody who was not introduced: 0 is the far end of the link itself,
+    below it are stations on the air."""
     kind = "Integration" if origin == 0 else "Device" if origin < 0 else "User"
     return Identity(str(abs(origin)), type=kind)
 
@@ -66,7 +66,7 @@ def payload_json(
 
 
 def event_json(request_id: str, sender: Identity, members: Mapping[str, Any]) -> str:
-    """The same of an event that is no item."""
+    """Return compact JSON of one delivery, as `payload_json` does, of an event that is no item."""
     document = {
         "requestId": request_id,
         "payloads": [
@@ -99,8 +99,8 @@ def _decimal(degrees: float) -> str:
 
 
 def estimated_position(latitude: float, longitude: float, radius: int) -> dict[str, Any]:
-    """The satellite operator's guess, within `radius` kilometres, marked as what it is: it is not
-    the sender's word."""
+    """Return the satellite operator's guess, within `radius` kilometres, marked as what it is: it
+    is not the sender's word."""
     return {
         "latitude": _decimal(latitude),
         "longitude": _decimal(longitude),

@@ -163,7 +163,7 @@ def _coordinate(limit: float, sides: str) -> Reader:
 
 
 def read_timestamp(value: Any) -> datetime:
-    """RFC 3339 or ISO 8601; one without an offset is read as UTC."""
+    """Read a time in RFC 3339 or ISO 8601; one without an offset is read as UTC."""
     if not isinstance(value, str):
         raise WrongValue("must be a string with an ISO 8601 time")
     try:
@@ -247,7 +247,7 @@ CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
 
 
 def read_check_in(value: Any) -> int:
-    """Seconds; on air it is minutes."""
+    """Read the seconds of a check-in; on air it is minutes."""
     seconds = read_int32(value)
     if not CHECK_IN_MIN <= seconds <= CHECK_IN_MAX or seconds % 60:
         raise WrongValue(
@@ -322,7 +322,7 @@ NUMBER_MAX = 2**32 - 1
 
 
 def read_person(value: Any) -> Person:
-    """A number, or a name or address."""
+    """Read a number, or a name or address."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -380,7 +380,7 @@ def read_package(document: Any, kinds: Items = KINDS) -> Package:
 def read_one_of(
     document: Any, items: Items, routing: Mapping[str, Field]
 ) -> tuple[Any, int, dict[str, Any]]:
-    """The one item of a body, its kind's priority, and the members beside it, by attribute.
+    """Return the one item of a body, its kind's priority, and the members beside it, by attribute.
 
     Raises InvalidPackage with every fault.
     """
@@ -431,7 +431,8 @@ def read_members(
     faults: list[Fault],
     also: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """By attribute; what is wrong with them is added to `faults`. null is a member left out."""
+    """Read the members, by attribute; what is wrong with them is added to `faults`. null is a
+    member left out."""
     found: dict[str, Any] = {}
     for name, member in value.items():
         pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"

@@ -79,7 +79,7 @@ def gpx(found: Sequence[Placed], pause: float = inf) -> str:
 
 
 def kml(found: Sequence[Placed], pause: float = inf) -> str:
-    """The same: a line for each part of a track, and where it ends."""
+    """Return the same as KML: a line for each part of a track, and where it ends."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<kml xmlns="http://www.opengis.net/kml/2.2"><Document>',

@@ -22,7 +22,7 @@ def kind_of(item: Item | ToHub) -> str:
 
 
 def package_json(package: Package) -> dict[str, Any]:
-    """The Package as a body, without its id: `read_package` reads it back."""
+    """Return the Package as a body, without its id: `read_package` reads it back."""
     document: dict[str, Any] = {"priority": package.priority}
     if package.channels is not None:
         document["channels"] = sorted(package.channels)
@@ -45,7 +45,8 @@ def package_json(package: Package) -> dict[str, Any]:
 
 
 def item_json(item: Item | ToHub) -> dict[str, Any]:
-    """The item's members under their names in the interface document; absent ones left out."""
+    """Return the item's members under their names in the interface document; absent ones left
+    out."""
     values = ((name, getattr(item, field.attribute)) for name, field in _MEMBERS[type(item)])
     return {name: _plain(value) for name, value in values if value is not None}
 
@@ -78,25 +79,26 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def canonical(package: Package) -> str:
-    """One text for equal bodies, whatever their spelling and their id: `package_json` sorted."""
+    """Return one text for equal bodies, whatever their spelling and their id: `package_json`
+    sorted."""
     return _canonical(package_json(package))
 
 
 def digest(text: str) -> bytes:
-    """Tells a `canonical` text from others: 16 bytes."""
+    """Return the 16 bytes that tell a `canonical` text from others."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def write_timestamp(moment: datetime) -> str:
-    """ISO 8601 in UTC with a Z; the fraction only where there is one."""
+    """Write a time as ISO 8601 in UTC with a Z; the fraction only where there is one."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
 def clock_time(unix: float) -> str:
-    """The same of a Unix time, to the second."""
+    """Write a Unix time as `write_timestamp` does, to the second."""
     return write_timestamp(datetime.fromtimestamp(int(unix), UTC))
 
 
 def minutes_in_words(seconds: int) -> str:
-    """As short as it can be told: `4 h`, `90 min`."""
+    """Return it as short as it can be told: `4 h`, `90 min`."""
     return f"{seconds // 3600} h" if seconds % 3600 == 0 else f"{seconds // 60} min"

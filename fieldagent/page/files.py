@@ -66,9 +66,9 @@ def routes(
     pictures_of: str = "",
     words: Collection[str] = (),
 ) -> list[Route]:
-    """`GET` of each of `pages` is the package's index.html, with a number for {id} and one of
-    `words` for what else is in braces; `below` are its files of those names, and the shared ones.
-    `pictures_of` is another origin whose pictures the page may show."""
+    """Return the routes of a page: `GET` of each of `pages` is the package's index.html, with a
+    number for {id} and one of `words` for what else is in braces; `below` are its files of those
+    names, and the shared ones. `pictures_of` is another origin whose pictures the page may show."""
     places = _SHARED | {name: (package, name) for name in names}
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
@@ -78,13 +78,14 @@ def routes(
 
 
 def shelf(below: str, package: str, names: Collection[str]) -> Route:
-    """`GET` of the package's files of those names, and of no shared one."""
+    """Return the route of a `GET` of the package's files of those names, and of no shared one."""
     places = {name: (package, name) for name in names}
     return Route("GET", f"{below}/{{name}}", partial(_file, POLICY, places))
 
 
 def alone(path: str, package: str, name: str) -> Route:
-    """`GET` of one file in a place of its own: a service worker sees what lies below its own."""
+    """Return the route of a `GET` of one file in a place of its own: a service worker sees what
+    lies below its own."""
     return Route("GET", path, partial(_alone, package, name))
 
 

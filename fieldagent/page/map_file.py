@@ -13,7 +13,7 @@ from fieldagent.system.wording import reason_of
 
 
 def about(path: Path) -> MapAbout:
-    """Raises UnusableMap."""
+    """Return what the map file tells of itself. Raises UnusableMap."""
     return pmtiles_file.about(path) if _is_pmtiles(path) else mbtiles.about(path)
 
 

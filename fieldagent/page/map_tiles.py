@@ -57,7 +57,8 @@ class CarriedMap:
         return found
 
     async def tile(self, zoom: int, x: int, y: int) -> Tile | None:
-        """Raises UnusableMap, also for a file that `about` found to be unusable."""
+        """Return a tile of the map; None without a map, or without that tile. Raises UnusableMap,
+        also for a file that `about` found to be unusable."""
         if self.path is None:
             return None
         if self.trouble is not None:
@@ -76,7 +77,7 @@ def routes(
     judge: Callable[[Request], Awaitable[Any]] | None = None,
     server: TileServer | None = None,
 ) -> list[Route]:
-    """`judge` says who may see it; without one, everybody."""
+    """Return the routes of the map. `judge` says who may see it; without one, everybody."""
     about = partial(_about, carried) if server is None else partial(_about_server, server)
     return [
         Route("GET", "/api/map", about, judge),

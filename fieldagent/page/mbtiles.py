@@ -27,7 +27,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def about(path: Path) -> MapAbout:
-    """Raises UnusableMap."""
+    """Return what the map file tells of itself. Raises UnusableMap."""
     with _opened(path) as db:
         told = dict(db.execute("SELECT name, value FROM metadata").fetchall())
         ((lowest, highest),) = db.execute("SELECT min(zoom_level), max(zoom_level) FROM tiles")

@@ -61,7 +61,7 @@ class Header(NamedTuple):
 
 
 def read_header(content: bytes) -> Header:
-    """Raises WrongArchive."""
+    """Read the header. Raises WrongArchive."""
     if not content.startswith(MAGIC):
         raise WrongArchive("is no PMTiles file")
     version = content[7] if len(content) > 7 else 0
@@ -100,7 +100,7 @@ class FoundTile(NamedTuple):
 
 
 def read_directory(content: bytes) -> TileDirectory:
-    """Raises WrongArchive."""
+    """Read a directory. Raises WrongArchive."""
     numbers = _Numbers(content)
     count = numbers.next()
     if not 0 < count <= ENTRIES:
@@ -150,7 +150,8 @@ def tile_number(zoom: int, x: int, y: int) -> int:
 
 
 def unpacked(content: bytes, compression: int) -> bytes:
-    """Raises WrongArchive, also where it would become larger than `PLAIN_BYTES`."""
+    """Unpack a part of the file. Raises WrongArchive, also where it would become larger than
+    `PLAIN_BYTES`."""
     if compression == NO_COMPRESSION:
         return content
     unpacker = zlib.decompressobj(_GZIP_WINDOW)

@@ -43,7 +43,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def about(path: Path) -> MapAbout:
-    """Raises UnusableMap."""
+    """Return what the map file tells of itself. Raises UnusableMap."""
     with _opened(path) as file:
         header = _header(file)
         size, least = os.fstat(file.fileno()).st_size, header.end()

@@ -69,8 +69,8 @@ def metadata(text: str) -> dict[str, Any]:
 
 
 def refuse_other_layers(told: dict[str, Any], where: str) -> None:
-    """Raises UnusableMap where the layers of a vector map, by its metadata, are none that the page
-    draws."""
+    """Refuse a vector map of which the metadata names no layers that the page draws. Raises
+    UnusableMap."""
     listed = told.get("vector_layers")
     names = [
         str(each.get("id", ""))

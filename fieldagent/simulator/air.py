@@ -43,7 +43,8 @@ class BadTopology(ValueError):
 
 
 def read_topology(text: str, count: int) -> Losses:
-    """Lines such as `1 2`, `2 3 0.3` (a chance of loss) and `3 > 4` (one way); # begins a comment.
+    """Read lines such as `1 2`, `2 3 0.3` (a chance of loss) and `3 > 4` (one way); # begins a
+    comment.
 
     Nodes that no line joins do not hear each other. Raises BadTopology.
     """

@@ -142,7 +142,7 @@ class EmulatedKit(Silence):
         return max(0, ceil((last - self._due) / self._fleet.plan.every))
 
     def give_up(self) -> None:
-        """Nothing is due any more."""
+        """Give up: nothing is due any more."""
         self._due = inf
 
 

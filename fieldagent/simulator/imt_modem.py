@@ -314,12 +314,12 @@ class SimulatedImtModem:
         return self._mo is not None and self._mo.whole and self.visible
 
     def miss_segment(self) -> None:
-        """The host has not given in time what it was asked for."""
+        """End the message of which the host has not given in time what it was asked for."""
         if self._mo is not None and self.since_boot.wanted is not None:
             self._end(self._mo, "segment_not_supplied")
 
     def finish_transit(self) -> None:
-        """The network has answered, if a message is on its way."""
+        """Let the network answer, if a message is on its way."""
         mo = self._mo
         if mo is None or not mo.whole:
             return
@@ -366,7 +366,8 @@ class SimulatedImtModem:
         self.bring_mail()
 
     def reset(self) -> None:
-        """Its power dips: what it was told and given is gone, and a message that it had with it."""
+        """Let its power dip: what it was told and given is gone, and a message that it had with
+        it."""
         self._output.clear()
         self._boot()
 

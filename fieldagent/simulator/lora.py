@@ -57,7 +57,7 @@ class LoraTransmitter:
 
     @property
     def waiting(self) -> int:
-        """Packets that wait for the air."""
+        """Return how many packets wait for the air."""
         return len(self._queue)
 
     @property
@@ -71,7 +71,7 @@ class LoraTransmitter:
         return min(self._begin_at, self._ends_at)
 
     def take(self, pieces: list[bytes], now: float) -> bool:
-        """False where there is no room."""
+        """Take a packet to transmit; return False where there is no room."""
         if len(self._queue) >= self.room:
             return False
         self._queue.append((now, pieces))
@@ -132,7 +132,7 @@ class LoraBoard:
 
     @property
     def busy(self) -> bool:
-        """Its channel is never free."""
+        """Return whether its channel is never free."""
         return self._mouth.busy
 
     @busy.setter

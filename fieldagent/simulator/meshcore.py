@@ -32,7 +32,7 @@ class SimulatedMeshcore(LoraBoard):
         self.reboot()
 
     def reboot(self) -> None:
-        """Everything is forgotten: also its settings, and what was to be transmitted."""
+        """Forget everything: also its settings, and what was to be transmitted."""
         self.lora, self.power = BEGINS_WITH, BEGINS_AT
         self.air.radios[self.number] = self.lora
         self._deframer = kiss.KissDeframer()
@@ -40,7 +40,7 @@ class SimulatedMeshcore(LoraBoard):
         self._mouth.reboot()
 
     def start(self, now: float) -> None:
-        """Nothing is said: whoever is at the line has to ask."""
+        """Say nothing: whoever is at the line has to ask."""
 
     def receive_data(self, data: bytes, now: float) -> None:
         for kind, content in self._deframer.receive_data(data):

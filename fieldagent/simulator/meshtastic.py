@@ -183,12 +183,12 @@ class HostSide:
         self._counted = 0
 
     def leave(self) -> None:
-        """Nobody is there any more."""
+        """Note that nobody is there any more."""
         self.said = bytearray()
         self.attended = False
 
     def begin(self) -> None:
-        """A host is there, and knows the radio: it gets what was kept."""
+        """Give a host that is there, and knows the radio, what was kept."""
         self.attended = True
         while self._stored:
             self.say(FromRadio(packet=self._stored.popleft()))
@@ -253,12 +253,12 @@ class SimulatedMeshtastic(LoraBoard):
             self.air.radios[self.number] = wire.PRESETS[self.preset]
 
     def set_region(self, region: int) -> None:
-        """0: none; it transmits nothing."""
+        """Set the region; with 0, none, it transmits nothing."""
         self.region = region
         self._tune()
 
     def leave_host(self) -> None:
-        """Its host hangs up, or another takes its place."""
+        """Note that its host hangs up, or another takes its place."""
         self._deframer = wire.Deframer()
         self.host.leave()
 

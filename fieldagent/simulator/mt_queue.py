@@ -23,7 +23,7 @@ class MtQueue:
             self._bodies.append(body)
 
     def first(self) -> bytes | None:
-        """It stays until `take`."""
+        """Return the first, which stays until `take`; None where there is none."""
         return self._bodies[0] if self._bodies else None
 
     def take(self) -> None:

@@ -51,7 +51,7 @@ class SimulatedNode:
         self.reboot()
 
     def reboot(self) -> None:
-        """Everything but the battery is forgotten, also what was to be transmitted."""
+        """Forget everything but the battery, also what was to be transmitted."""
         self.link = node.NodeLink(
             node.NodeHello(
                 boot=self.random.getrandbits(32),
@@ -68,7 +68,8 @@ class SimulatedNode:
         self.link.open(now)
 
     def drain(self, percent: int) -> None:
-        """Its battery has so much left; it tells so at once, where somebody is there."""
+        """Set what its battery has left, in per cent; it tells so at once, where somebody is
+        there."""
         self.battery = percent
         if self.link.peer is not None:
             self._tell()
@@ -77,7 +78,7 @@ class SimulatedNode:
         self.link.say(node.NodeStatus(signal=4, battery=self.battery, charging=False))
 
     def leave_host(self) -> None:
-        """A node keeps its line: the next host begins it anew."""
+        """Do nothing: a node keeps its line, and the next host begins it anew."""
 
     @property
     def deadline(self) -> float:

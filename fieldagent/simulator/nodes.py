@@ -47,7 +47,7 @@ class SimulatedRadio(Protocol):
         """Return the bytes for the host, each once; empty where it has nothing to say."""
 
     def leave_host(self) -> None:
-        """Its host hangs up, or another takes its place."""
+        """Note that its host hangs up, or another takes its place."""
 
     def hear(self, packet: bytes, now: float) -> None:
         """Take in a packet from the air; while the radio transmits, it hears nothing."""
@@ -98,7 +98,7 @@ class Nodes:
         air.stations[:] = [socket.node.number for socket in self.sockets]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Started once every node has its serial line."""
+        """Run the nodes until cancelled. It has started once every node has its serial line."""
         async with trio.open_nursery() as nursery:
             for socket in self.sockets:
                 socket.plugged.set()

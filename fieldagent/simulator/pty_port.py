@@ -31,7 +31,8 @@ NOISE = b"\xf8\x00\xf8"
 
 @asynccontextmanager
 async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
-    """Our end of a serial line, the other of which is found under `name` while it is open."""
+    """Open a serial line and yield our end, the other of which is found under `name` while it is
+    open."""
     with _pty(name) as ours:
         async with trio.lowlevel.FdStream(ours) as line:
             yield line

@@ -35,7 +35,7 @@ class SimulatedRnode(LoraBoard):
         self.reboot()
 
     def reboot(self) -> None:
-        """It is off, and everything is forgotten."""
+        """Turn it off and forget everything."""
         self.air.radios.pop(self.number, None)
         self._mouth.reboot()
         self._deframer = kiss.KissDeframer()

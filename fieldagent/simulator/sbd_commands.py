@@ -150,7 +150,8 @@ def _begin_write(asked: AtCommand) -> AtAnswer:
 
 
 def store(payload: bytes, state: ModemState) -> AtAnswer:
-    """The second half of +SBDWB: the message and its checksum have come."""
+    """Store the message of +SBDWB, of which this is the second half: the message and its checksum
+    have come."""
     body, guard = payload[:-SUM_BYTES], payload[-SUM_BYTES:]
     if sbd.checksum(body) != guard:
         return AtAnswer((str(sbd.WriteResult.WRONG_SUM.value), "OK"))

@@ -68,7 +68,7 @@ class SimulatedModem:
         return self._expected > 0
 
     def payload_timeout(self) -> None:
-        """+SBDWB got fewer bytes than announced within 60 s."""
+        """End a +SBDWB that got fewer bytes than announced within 60 s."""
         self._expected = 0
         self._input.clear()
         self._say(["1"])
@@ -146,7 +146,7 @@ class SimulatedModem:
             self._say(indications(self.state))
 
     def brown_out(self) -> None:
-        """Power fails for a moment: a session is gone, and so is everything volatile."""
+        """Let power fail for a moment: a session is gone, and so is everything volatile."""
         self.state.volatile = replace(self.state.stored)
         self.session = False
         self._expected = 0

@@ -64,7 +64,7 @@ class Order(Generic[C]):
 
 
 def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
-    """Each by itself, then those that are carried out together."""
+    """Carry out each by itself, then those that are carried out together."""
     shared: dict[Callable[..., Any], list[Order[C]]] = {}
     for order in orders:
         if order.together:
@@ -106,7 +106,8 @@ class GroupCommit(Generic[C]):
     async def commit_together(
         self, operation: Callable[[C, Sequence[Any]], Sequence[T]], argument: Any
     ) -> T:
-        """As `commit`; all who order the same operation at one moment share one run of it."""
+        """Commit as `commit` does; all who order the same operation at one moment share one run of
+        it."""
         order: Order[C] = Order(operation, together=True, argument=argument)
         result: T = await self._carried_out(order)
         return result
@@ -137,7 +138,7 @@ class GroupCommit(Generic[C]):
         await self._news.wait()
 
     def fail(self, why: str) -> StoreFailed:
-        """Nothing more is accepted, and `run` ends."""
+        """Accept nothing more, and let `run` end. It returns what to raise: the first failure."""
         if self.failed is None:
             self.failed = StoreFailed(why)
             self._came.set()

@@ -61,8 +61,8 @@ class Pages:
             self._follow(root, name, 0)
 
     def rows(self) -> Iterator[Row]:
-        """Every one that can be read, and perhaps some that were deleted long ago; of one that was
-        changed the newest comes first."""
+        """Yield every row that can be read, and perhaps some that were deleted long ago; of one
+        that was changed the newest comes first."""
         free = self._free() - self._owners.keys()
         found: list[tuple[int, list[Row]]] = []
         for number, images in sorted(self._images.items()):

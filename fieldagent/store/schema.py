@@ -43,7 +43,7 @@ class Schema:
 
     @property
     def first(self) -> int:
-        """The version of the first release: none has written an earlier one."""
+        """Return the version of the first release: none has written an earlier one."""
         return min(self.steps, default=self.version)
 
     def knows(self, version: int) -> bool:

@@ -34,7 +34,8 @@ LOCKED = 5.0
 
 
 def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connection]]) -> None:
-    """All in one transaction. Raises StoreFailed, StoreFull, or what one of them raises."""
+    """Carry out all in one transaction. Raises StoreFailed, StoreFull, or what one of them
+    raises."""
     try:
         writer.execute("BEGIN IMMEDIATE")
         carry_out(orders, writer)
@@ -51,7 +52,8 @@ def roll_back(writer: sqlite3.Connection) -> None:
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Errors of the disk itself, after which SQLite's own view of the file is not to be trusted."""
+    """Return whether it is an error of the disk itself, after which SQLite's own view of the file
+    is not to be trusted."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in _OF_THE_DISK
 
@@ -214,8 +216,8 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def copy_whole(source: sqlite3.Connection, new: Path) -> None:
-    """A copy as of one moment, its owner's alone, looked through and on its disk; what was there
-    is gone. Raises OSError, sqlite3.Error."""
+    """Copy it as of one moment to a file that is its owner's alone, looked through and on its disk;
+    what was there is gone. Raises OSError, sqlite3.Error."""
     new.unlink(missing_ok=True)
     make_private_file(new)
     with closing(sqlite3.connect(new)) as copy:

@@ -56,7 +56,7 @@ def read_head(connection: sqlite3.Connection, known: int) -> Head:
 
 
 def write_head(connection: sqlite3.Connection, version: int) -> None:
-    """Within a transaction."""
+    """Write the version and the mark into the file's head, within a transaction."""
     connection.execute(f"PRAGMA user_version={version}")
     connection.execute(f"PRAGMA application_id={mark_of(version)}")
 

@@ -25,7 +25,7 @@ _payer: ContextVar[Pay] = ContextVar("_payer", default=nobody)
 
 
 def charge_to(pay: Pay) -> None:
-    """From here on `pay` is called for this task, and for those that it starts."""
+    """Let `pay` be called from here on for this task, and for those that it starts."""
     _payer.set(pay)
 
 

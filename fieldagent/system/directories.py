@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
-    """A folder of ours by the XDG Base Directory Specification, which ignores a relative path."""
+    """Return a folder of ours by the XDG Base Directory Specification, which ignores a relative
+    path."""
     root = environ.get(variable, "")
     base = Path(root) if root.startswith("/") else Path.home() / fallback
     return base / "fieldagent"

@@ -26,7 +26,7 @@ class FileWrites:
             raise error
 
     async def wait(self) -> None:
-        """Until something is written, or was since the last time."""
+        """Wait until something is written, or was since the last time."""
         await trio.lowlevel.wait_readable(self._descriptor)
         with suppress(BlockingIOError):
             # Equal events in a row are one to the kernel.

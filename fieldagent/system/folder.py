@@ -17,7 +17,7 @@ SLOT_MAX = SLOT - _SLOT_HEAD.size
 
 
 def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") -> None:
-    """There is what was before, or all of this. Raises OSError.
+    """Put the file there so that there is what was before, or all of this. Raises OSError.
 
     `group` gets it where there is such a group, and who calls may give it away.
     """
@@ -41,7 +41,8 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") 
 
 
 def rename_file(path: Path, target: Path) -> None:
-    """It is found under its new name, whole, also after a power cut. Raises OSError."""
+    """Rename a file: it is found under its new name, whole, also after a power cut. Raises
+    OSError."""
     with path.open("rb") as file:
         _rename(path, target, file.fileno())
 

@@ -19,7 +19,8 @@ class NoProperties(Exception):
 
 
 def pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values in their order; one that is told twice comes twice. Raises NoProperties."""
+    """Yield keys and values in their order; one that is told twice comes twice. Raises
+    NoProperties."""
     for line in _logical_lines(text):
         key = _KEY.match(line)
         assert key is not None, "the pattern takes nothing, too"
@@ -27,14 +28,14 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def written(name: str, value: str) -> str:
-    """A line that reads so; `name` has nothing to escape."""
+    """Return a line that reads so; `name` has nothing to escape."""
     escaped = value.replace("\\", "\\\\")
     blank_first = value[:1] in tuple(_BLANK)
     return f"{name}={escaped}\n" if not blank_first else f"{name}=\\{escaped}\n"
 
 
 def without(text: str, names: Collection[str]) -> str:
-    """The text but for the lines that set one of these. Raises NoProperties."""
+    """Return the text but for the lines that set one of these. Raises NoProperties."""
     kept, line = "", ""
     for natural in _NATURAL.findall(text):
         line += natural
@@ -49,7 +50,8 @@ def without(text: str, names: Collection[str]) -> str:
 
 
 def with_pairs(text: str, settings: Mapping[str, str]) -> str:
-    """The text with these at its end, and without what set them before. Raises NoProperties."""
+    """Return the text with these at its end, and without what set them before. Raises
+    NoProperties."""
     after = without(text, settings)
     if after and not after.endswith(("\n", "\r")):
         after += "\n"

@@ -142,12 +142,12 @@ class LivedTime:
         return self._lived(self._look())
 
     def date(self, lived: float) -> float:
-        """That moment in Unix time: right once somebody is trusted who knows the time."""
+        """Return that moment in Unix time: right once somebody is trusted who knows the time."""
         self._follow(self._look())
         return lived + self._offset
 
     def tell(self, source: str, unix: float) -> None:
-        """One of RANKS says that it is `unix` now."""
+        """Note that `source`, one of RANKS, says that it is `unix` now."""
         if unix < EARLIEST:
             return
         seen = self._look()
@@ -171,11 +171,11 @@ class LivedTime:
         return base
 
     def kept(self, base: Base) -> None:
-        """It is on disk."""
+        """Note that it is on disk."""
         self._kept = base.since_boot
 
     def source(self) -> str:
-        """From whom dates are; empty where nobody is trusted."""
+        """Return from whom dates are; empty where nobody is trusted."""
         return self._source(self._look())
 
     def better(self) -> TimeTold | None:

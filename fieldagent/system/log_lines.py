@@ -26,7 +26,7 @@ def has_room(stream: TextIO) -> bool:
 
 
 def start_logging(verbose: bool) -> None:
-    """To standard error; the journal adds time and severity itself."""
+    """Log to standard error; the journal adds time and severity itself."""
     line = "%(levelname)-7s %(message)s"
     if sys.stderr.isatty():
         line = f"%(asctime)s {line}"
@@ -52,7 +52,7 @@ def refuse_settings(error: InvalidSettings | OSError) -> int:
 
 
 def emit(line: str) -> None:
-    """A line that the inbound hook wrote: as it is for a program, escaped for people."""
+    """Print a line that the inbound hook wrote: as it is for a program, escaped for people."""
     if sys.stdout.isatty():
         line = escaped(line)
     for at in range(0, len(line), PIECE):

@@ -34,7 +34,7 @@ class TrustedKey(NamedTuple):
     """32 bytes."""
 
     def named(self) -> str:
-        """As minisign shows it."""
+        """Return its id as minisign shows it."""
         return f"{int.from_bytes(self.id, 'little'):X}"
 
 
@@ -61,7 +61,7 @@ def read_keys(text: str) -> list[TrustedKey]:
 
 
 def read_signature(text: str) -> Signature:
-    """Raises NotSigned."""
+    """Read a signature. Raises NotSigned."""
     lines = text.splitlines()
     if len(lines) < 4 or not lines[2].startswith(COMMENT):
         raise NotSigned("it is no signature of minisign's")
@@ -72,7 +72,8 @@ def read_signature(text: str) -> Signature:
 
 
 def verify(content: bytes, signature: Signature, keys: Iterable[TrustedKey]) -> str:
-    """The trusted comment. Raises NotSigned, and OSError where there is no `openssl`."""
+    """Check the signature and return the trusted comment. Raises NotSigned, and OSError where there
+    is no `openssl`."""
     key = _key_of(signature, keys)
     signed = content
     if signature.algorithm == HASHED:

@@ -21,8 +21,8 @@ class NoCertificate(Exception):
 
 
 def own_certificate(path: Path) -> Path:
-    """The file at `path` with both, made by OpenSSL where there is none that can be read. Raises
-    NoCertificate."""
+    """Return the file at `path` with both, made by OpenSSL where there is none that can be read.
+    Raises NoCertificate."""
     if path.exists() and not path.is_file():
         raise NoCertificate(f"{path} is no file: remove it, and another one is made")
     with suppress(OSError, ValueError):
@@ -44,7 +44,7 @@ def own_certificate(path: Path) -> Path:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of the certificate, as browsers show it. Raises OSError, ValueError."""
+    """Return the SHA-256 of the certificate, as browsers show it. Raises OSError, ValueError."""
     text = path.read_text()
     certificate = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") :])
     return hashlib.sha256(certificate).digest().hex(":").upper()

@@ -18,8 +18,8 @@ POLL = 0.05
 
 
 async def end_group(process: trio.Process) -> bool:
-    """SIGTERM, time to clear up, SIGKILL. False where it outlives that: it runs as another user, or
-    waits for a device."""
+    """End it by SIGTERM, time to clear up, and SIGKILL. Return False where it outlives that: it
+    runs as another user, or waits for a device."""
     with trio.CancelScope(shield=True):
         _signal_group(process, signal.SIGTERM)
         with trio.move_on_after(GRACE):

@@ -93,7 +93,7 @@ def make_delta(before: bytes, after: bytes) -> bytes:
 
 
 def read_delta(body: bytes) -> Delta:
-    """Raises NoDelta."""
+    """Read a delta. Raises NoDelta."""
     rest = body.removeprefix(MAGIC)
     if rest == body or len(rest) <= 2 * DIGEST:
         raise NoDelta("it is no delta, or one of a later version")

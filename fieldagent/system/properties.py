@@ -152,7 +152,7 @@ class Key:
 
 
 def read_file(path: Path, *, required: bool) -> str:
-    """The text of the file; empty when it is missing and not `required`.
+    """Read the text of the file; empty when it is missing and not `required`.
 
     Raises InvalidSettings or OSError.
     """
@@ -171,7 +171,7 @@ def read_file(path: Path, *, required: bool) -> str:
 def read(
     text: str, path: Path, keys: Sequence[Key]
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
-    """The value of every key by its attribute, what the file says, and what is wrong with it.
+    """Read the value of every key by its attribute, what the file says, and what is wrong with it.
 
     Raises InvalidSettings when it is no properties file at all.
     """

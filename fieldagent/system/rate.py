@@ -17,8 +17,8 @@ class Rate:
     """Calls that may come at once after a long silence."""
 
     def admit(self, tat: float, now: float) -> tuple[float, float]:
-        """The `tat` to store and 0, when the call may be; else the same one and the seconds until
-        the next may."""
+        """Return the `tat` to store and 0, when the call may be; else the same one and the seconds
+        until the next may."""
         interval = 60.0 / self.per_minute
         begin = max(tat, now)
         wait = begin - (self.burst - 1) * interval - now
@@ -26,5 +26,5 @@ class Rate:
 
 
 def retry_after(seconds: float) -> str:
-    """RFC 9110 10.2.3: whole seconds, at least 1, after which the call will be let in."""
+    """Return whole seconds, at least 1, after which the call will be let in (RFC 9110 10.2.3)."""
     return str(max(1, math.ceil(seconds)))

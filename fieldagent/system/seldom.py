@@ -18,7 +18,8 @@ class Seldom:
         self._since = 0
 
     def note(self) -> int:
-        """It happened. How often since the last line, where another line is due; else 0."""
+        """Note that it happened. Return how often since the last line, where another line is due;
+        else 0."""
         self._since += 1
         if self._clock() - self._told < EVERY:
             return 0

@@ -33,7 +33,7 @@ class Release(NamedTuple):
 
 
 def read_release(comment: str) -> Release:
-    """Raises NotSigned."""
+    """Read the kind, version, day of signing and expiry of a release. Raises NotSigned."""
     found = _FORM.fullmatch(comment)
     if found is None:
         raise NotSigned(

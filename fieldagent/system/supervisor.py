@@ -106,7 +106,7 @@ class Supervisor:
         return note
 
     def faults(self) -> list[PartFault]:
-        """One for each part; those that never failed have `times` 0."""
+        """Return one for each part; those that never failed have `times` 0."""
         return list(self._faults.values())
 
     def counts(self) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Supervisor:
         return {fault.part: fault.times for fault in self.faults()}
 
     def trouble(self) -> str | None:
-        """The parts that do not recover, in a sentence; None where all do."""
+        """Return the parts that do not recover, in a sentence; None where all do."""
         now = trio.current_time()
         down = [fault.part for fault in self.faults() if fault.is_down(now)]
         return f"failing again and again: {', '.join(down)}; the log says why" if down else None
@@ -140,12 +140,13 @@ class Supervisor:
 
 
 def log_fault(error: BaseException, doing: str) -> None:
-    """The `Note` of who has no supervisor."""
+    """Log a fault: the `Note` of who has no supervisor."""
     log.error("%s failed: %s", doing, brief(error), exc_info=error)
 
 
 def brief(error: BaseException) -> str:
-    """In a line: what was raised, and where in our own code; of a group, each of its kinds once."""
+    """Return in a line what was raised, and where in our own code; of a group, each of its kinds
+    once."""
     return " and ".join(dict.fromkeys(map(_brief, all_errors(error))))
 
 

@@ -55,7 +55,7 @@ class SystemImage(NamedTuple):
     """and how large that is."""
 
     def length(self, number: int) -> int:
-        """Bytes of that piece: the last one may be shorter."""
+        """Return the bytes of that piece: the last one may be shorter."""
         return min(PIECE, self.size - number * PIECE)
 
 
@@ -69,7 +69,7 @@ def reader(file: int) -> Read:
 
 
 def read_name(text: bytes) -> SystemName:
-    """Raises UnreadableImage."""
+    """Read board, version and id. Raises UnreadableImage."""
     try:
         found = json.loads(text)
         return SystemName(*(str(found[name]) for name in SystemName._fields))
@@ -78,7 +78,7 @@ def read_name(text: bytes) -> SystemName:
 
 
 def read_image(text: bytes) -> SystemImage:
-    """Raises UnreadableImage."""
+    """Read the list of a system's pieces. Raises UnreadableImage."""
     try:
         found: dict[str, Any] = json.loads(text)
         if found["format"] != FORMAT:

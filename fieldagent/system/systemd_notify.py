@@ -25,7 +25,8 @@ def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_interval(environ: MutableMapping[str, str] = os.environ) -> float | None:
-    """Seconds between signs of life that systemd expects at most; None when it expects none."""
+    """Return the seconds between signs of life that systemd expects at most; None when it expects
+    none."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     microseconds = environ.get("WATCHDOG_USEC", "")

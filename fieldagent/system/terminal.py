@@ -13,10 +13,10 @@ _ACTS = re.compile(
 
 
 def escaped(text: str) -> str:
-    """One line, with what acts on a terminal shown as Python writes it: ESC as \\x1b."""
+    """Return one line, with what acts on a terminal shown as Python writes it: ESC as \\x1b."""
     return _ACTS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def escaped_lines(text: str) -> str:
-    """The same for lines of ours."""
+    """Escape lines of ours as `escaped` does one."""
     return "\n".join(map(escaped, text.split("\n")))

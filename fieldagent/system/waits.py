@@ -18,7 +18,7 @@ BEAT = 60.0
 
 
 async def sleep(seconds: float) -> None:
-    """`trio.sleep`; a length below zero, or none at all (NaN), is zero."""
+    """Sleep as `trio.sleep` does; a length below zero, or none at all (NaN), is zero."""
     await trio.sleep(max(0.0, seconds))
 
 
@@ -36,7 +36,7 @@ def next_tick(every: float) -> float:
 
 
 def move_on_after(seconds: float) -> trio.CancelScope:
-    """`trio.move_on_after`; a length below zero, or none at all (NaN), is zero."""
+    """Move on as `trio.move_on_after` does; a length below zero, or none at all (NaN), is zero."""
     return trio.move_on_after(max(0.0, seconds))
 
 

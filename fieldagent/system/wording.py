@@ -6,7 +6,7 @@ from math import ceil
 
 
 def counted(number: int, unit: str) -> str:
-    """1 credit, 2 credits."""
+    """Return the number with its unit: 1 credit, 2 credits."""
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 

@@ -41,7 +41,7 @@ class Delivery:
 
     @property
     def unauthenticated(self) -> bool:
-        """Nobody has proved that it is its sender's."""
+        """Return whether nobody has proved that it is its sender's."""
         return UNAUTHENTICATED_MARK in self.body
 
 
@@ -87,16 +87,16 @@ class Spool(Protocol):
         """Set at the next arrival or replay after this call."""
 
     async def handed(self, request_id: str) -> None:
-        """It is done with."""
+        """Note that it is done with."""
 
     async def postponed(
         self, request_id: str, until: float, reason: str, *, tries: int = 1
     ) -> None:
-        """One more attempt failed, or one that does not count; the next is at the Unix time
-        `until`."""
+        """Note that one more attempt failed, or one that does not count; the next is at the Unix
+        time `until`."""
 
     async def hasten(self) -> None:
         """Leave what was tried in vain to the hook at once."""
 
     async def dead(self, request_id: str, reason: str) -> None:
-        """It is kept, but not tried again until somebody replays it."""
+        """Keep it, but do not try it again until somebody replays it."""

@@ -67,7 +67,7 @@ async def post(
 
 
 def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
-    """Only 2xx is success, and 410 is the receiver's way to end it all."""
+    """Judge an answer: only 2xx is success, and 410 is the receiver's way to end it all."""
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
     answer = f"the receiver answered {_named(reply.status)}"
@@ -80,7 +80,8 @@ def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Seconds that `Retry-After` asks for (RFC 9110, 10.2.3); 0 when it is absent or no such thing.
+    """Return the seconds that `Retry-After` asks for (RFC 9110, 10.2.3); 0 when it is absent or no
+    such thing.
 
     A date is measured against the receiver's own `Date`: this machine's clock may be years off.
     """

@@ -43,7 +43,7 @@ LONGEST = SCHEDULE[-1] * (1 + JITTER)
 def delay(
     attempts: int, *, schedule: Sequence[float], retry_after: float, chance: float
 ) -> float | None:
-    """Seconds from the `attempts`th failure to the next attempt; None: it was the last.
+    """Return the seconds from the `attempts`th failure to the next attempt; None: it was the last.
 
     `chance` is in [0, 1).
     """
@@ -53,7 +53,7 @@ def delay(
 
 
 def wait(not_before: float, now: float) -> float:
-    """Seconds until it may be tried; 0 is now.
+    """Return the seconds until it may be tried; 0 is now.
 
     A time further away than any schedule reaches was written before the clock was set back:
     gateways without a battery do that at every start.

@@ -14,7 +14,7 @@ PREFIX = "whsec_"
 
 
 def read_secrets(value: str) -> tuple[str, ...]:
-    """Raises WrongProperty."""
+    """Read the secrets. Raises WrongProperty."""
     secrets = tuple(value.split())
     for secret in secrets:
         size = _base64_size(secret.removeprefix(PREFIX))
@@ -35,7 +35,8 @@ def _base64_size(value: str) -> int | None:
 def headers(
     message_id: str, body: bytes, *, now: float, secrets: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """`secrets` are `whsec_` and base64; while one is being replaced, both sign.
+    """Return the headers that sign a message. `secrets` are `whsec_` and base64; while one is being
+    replaced, both sign. Without one they only name the message and the time.
 
     `now` is the Unix time of this attempt; receivers refuse what is minutes old.
     """

@@ -81,7 +81,8 @@ class AprsHeard(NamedTuple):
 
 
 def read(frame: Frame) -> AprsHeard:
-    """Raises RemoteProtocolError where it says that it is something, and cannot be that."""
+    """Read what a frame says. Raises RemoteProtocolError where it says that it is something, and
+    cannot be that."""
     text = frame.info.decode("latin-1")
     if text.startswith("}"):
         return _third_party(text[1:])

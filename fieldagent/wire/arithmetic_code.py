@@ -31,7 +31,7 @@ class Encoder:
         return chosen
 
     def finish(self) -> bytes:
-        """The shortest number within what is left; zeros at its end are left out."""
+        """Return the shortest number within what is left; zeros at its end are left out."""
         for cut in range(self._bytes * 8, -1, -8):
             number = -(-self._low >> cut) << cut
             if number < self._low + self._range:

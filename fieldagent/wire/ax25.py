@@ -36,7 +36,7 @@ class Frame:
 
 
 def read_call(text: str) -> Callsign:
-    """`N0CALL-7`. Raises LocalProtocolError."""
+    """Read a call such as `N0CALL-7`. Raises LocalProtocolError."""
     found = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
     if found is None:
         raise LocalProtocolError(f"{text!r} is no call such as N0CALL-7")
@@ -44,7 +44,7 @@ def read_call(text: str) -> Callsign:
 
 
 def encode(frame: Frame) -> bytes:
-    """A command frame: its C bits say so (section 6.1.2). Raises LocalProtocolError."""
+    """Encode a command frame: its C bits say so (section 6.1.2). Raises LocalProtocolError."""
     if len(frame.info) > INFO_BYTES:
         raise LocalProtocolError(f"a UI frame holds at most {INFO_BYTES} bytes")
     if len(frame.via) > DIGIPEATERS:
@@ -56,7 +56,8 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame | None:
-    """None for a frame that is no UI frame without layer 3. Raises RemoteProtocolError."""
+    """Decode a frame; None for one that is no UI frame without layer 3. Raises
+    RemoteProtocolError."""
     calls: list[Callsign] = []
     at = 0
     last = False

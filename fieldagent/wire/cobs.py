@@ -16,7 +16,8 @@ _RUN = 254
 
 
 def encode(frame: bytes) -> bytes:
-    """The frame without zeros and without delimiter: 1 byte longer, and 1 more for each 254."""
+    """Return the frame without zeros and without delimiter: 1 byte longer, and 1 more for each
+    254."""
     coded = bytearray()
     for part in frame.split(DELIMITER):
         while len(part) >= _RUN:
@@ -28,7 +29,7 @@ def encode(frame: bytes) -> bytes:
 
 
 def decode(coded: bytes) -> bytes:
-    """Raises RemoteProtocolError for what `encode` cannot have made."""
+    """Decode a frame. Raises RemoteProtocolError for what `encode` cannot have made."""
     frame = bytearray()
     at = 0
     while at < len(coded):
@@ -53,7 +54,7 @@ class CobsDeframer:
         """How many frames were too long."""
 
     def receive_data(self, data: bytes) -> Iterator[bytes]:
-        """The coded frames that this completes; empty ones are nothing."""
+        """Yield the coded frames that this completes; empty ones are nothing."""
         *ended, rest = data.split(DELIMITER)
         for piece in ended:
             self._take(piece)

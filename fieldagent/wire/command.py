@@ -359,7 +359,7 @@ def write_command(command: RemoteCommand) -> list[Any]:
 
 
 def read_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
-    """Raises ValueError."""
+    """Read a command. Raises ValueError."""
     expect(in_range(verb, low=1), "verb")
     expect(isinstance(proof, bytes) and len(proof) <= 64, "proof")
     expect(len(arguments) <= ARGUMENTS_MAX and all(map(_is_argument, arguments)), "arguments")
@@ -378,7 +378,7 @@ def write_answer(answer: CommandAnswer) -> list[Any]:
 
 
 def read_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
-    """Raises ValueError."""
+    """Read the answer to a command. Raises ValueError."""
     expect(in_range(number, low=0), "number of a command")
     expect(in_range(outcome, low=0, high=max(CommandOutcome)), "outcome known here")
     return CommandAnswer(number, CommandOutcome(outcome), read_bytes(body))

@@ -45,5 +45,5 @@ def credits_for(size: int) -> int:
 
 
 def paid_with(size: int) -> int:
-    """Bytes that go for what `size` of them cost."""
+    """Return the bytes that go for what `size` of them cost."""
     return credits_for(size) * CREDIT_BYTES

@@ -93,7 +93,7 @@ class Confirmation:
 
 
 def take_message(buffer: bytearray) -> bytes | None:
-    """The elements of the first message in `buffer`, which is taken out; None: more is needed.
+    """Take the first message out of `buffer` and return its elements; None: more is needed.
 
     Raises RemoteProtocolError.
     """
@@ -113,7 +113,7 @@ def take_message(buffer: bytearray) -> bytes | None:
 
 
 def read_mobile_originated(elements: bytes) -> DirectIpMo:
-    """Raises RemoteProtocolError."""
+    """Read a mobile-originated message. Raises RemoteProtocolError."""
     found = _split(elements)
     reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, found, MO_HEADER)
     payload = found.get(MO_PAYLOAD)
@@ -141,7 +141,7 @@ def salvage_payload(elements: bytes) -> tuple[str, bytes]:
 
 
 def read_mobile_terminated(elements: bytes) -> DirectIpMt:
-    """Raises RemoteProtocolError."""
+    """Read a mobile-terminated message. Raises RemoteProtocolError."""
     found = _split(elements)
     client_id, imei, flags = _unpack(_MT_HEADER, found, MT_HEADER)
     return DirectIpMt(client_id, _imei(imei), found.get(MT_PAYLOAD), flags)

@@ -300,7 +300,7 @@ class Unauthenticated(RemoteProtocolError):
 
 
 def derive_key(master: bytes, direction: str) -> bytes:
-    """The key of one direction (`MO` or `MT`), by HKDF-SHA256 (RFC 5869) without salt."""
+    """Derive the key of one direction (`MO` or `MT`), by HKDF-SHA256 (RFC 5869) without salt."""
     extracted = hmac.digest(bytes(32), master, "sha256")
     return hmac.digest(extracted, f"fieldagent {direction}".encode() + b"\x01", "sha256")
 
@@ -309,7 +309,7 @@ FINGERPRINT_BYTES = 8
 
 
 def fingerprint(entry: Entry) -> bytes:
-    """Bytes that tell a number used anew, by who lost the journal, from a duplicate."""
+    """Return the bytes that tell a number used anew, by who lost the journal, from a duplicate."""
     return hashlib.blake2b(encode([entry]), digest_size=FINGERPRINT_BYTES).digest()
 
 
@@ -326,7 +326,7 @@ def digest_of_slices(slices: Iterable[bytes]) -> bytes:
 def encode(
     entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None, packed: bool = False
 ) -> bytes:
-    """The bytes of one envelope; times within it are told relative to its first entry's.
+    """Return the bytes of one envelope; times within it are told relative to its first entry's.
 
     With `packed` it has the short form, and texts and several positions in it take fewer bytes,
     unless it is too long for that. An SOS is told without: whoever has nothing but a CBOR reader

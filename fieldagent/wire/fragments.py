@@ -26,7 +26,8 @@ _SUM_BYTES = 4
 
 
 def split(envelope: bytes, capacity: int) -> list[Fragment]:
-    """Slices of which each fits an envelope of `capacity` bytes; a CRC-32 guards the whole."""
+    """Split it into slices of which each fits an envelope of `capacity` bytes; a CRC-32 guards the
+    whole."""
     size = capacity - OVERHEAD
     count = -(-len(guarded(envelope)) // size)
     if size < 1 or count > COUNT_MAX:
@@ -40,7 +41,7 @@ def guarded(envelope: bytes) -> bytes:
 
 
 def cut(envelope: bytes, count: int) -> list[Fragment]:
-    """So many slices, whichever channel they are for."""
+    """Cut it into so many slices, whichever channel they are for."""
     whole = guarded(envelope)
     # Equal slices: the last is not a message of its own for a handful of bytes.
     size = -(-len(whole) // count)
@@ -49,7 +50,8 @@ def cut(envelope: bytes, count: int) -> list[Fragment]:
 
 
 def lacking(count: int, held: Collection[Collection[int]], tries: int = 0) -> list[int]:
-    """The indices worth sending, in that order; `held` is what each of those has who have any.
+    """Return the indices worth sending, in that order; `held` is what each of those has who have
+    any.
 
     First what nobody has, then what some lack. Who lacks the first may be out of reach by now:
     with each fruitless try another one is the first.
@@ -93,7 +95,8 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
 
 
 def join(slices: Mapping[int, bytes]) -> bytes:
-    """The envelope out of all its slices; RemoteProtocolError where they do not belong together."""
+    """Join all its slices to the envelope; RemoteProtocolError where they do not belong
+    together."""
     whole = b"".join(slices[index] for index in sorted(slices))
     envelope, guard = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
     if zlib.crc32(envelope).to_bytes(_SUM_BYTES) != guard:

@@ -38,7 +38,8 @@ GpsReport = Fix | NoFix | None
 
 
 def read_line(line: bytes) -> GpsReport:
-    """Raises RemoteProtocolError for an ERROR, and for what is no line of gpsd's."""
+    """Read a line of gpsd's; None where it is no report of a position. Raises RemoteProtocolError
+    for an ERROR, and for what is no line of gpsd's."""
     try:
         decoded = line.decode()
         check_depth(decoded)

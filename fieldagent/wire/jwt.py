@@ -31,12 +31,13 @@ class PublicKey:
 
     @property
     def size(self) -> int:
-        """Bytes of a signature."""
+        """Return how many bytes a signature has."""
         return (self.modulus.bit_length() + 7) // 8
 
 
 def read_public_key(pem: str) -> PublicKey:
-    """A SubjectPublicKeyInfo of an RSA key (RFC 7468 section 13). Raises LocalProtocolError."""
+    """Read a SubjectPublicKeyInfo of an RSA key (RFC 7468 section 13). Raises
+    LocalProtocolError."""
     lines = [line.strip() for line in pem.strip().splitlines()]
     try:
         if lines[0] != "-----BEGIN PUBLIC KEY-----" or lines[-1] != "-----END PUBLIC KEY-----":
@@ -67,7 +68,7 @@ def _take(data: bytes, tag: int) -> tuple[bytes, bytes]:
 
 
 def verify(token: str, key: PublicKey) -> dict[str, Any]:
-    """The claims of a token that `key` has signed. Raises RemoteProtocolError."""
+    """Return the claims of a token that `key` has signed. Raises RemoteProtocolError."""
     parts = token.split(".")
     if len(parts) != 3:
         raise RemoteProtocolError(f"not a JSON Web Token: that has three parts, not {len(parts)}")

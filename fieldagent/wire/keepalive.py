@@ -76,7 +76,8 @@ class Keepalive:
 
     @property
     def promise(self) -> int:
-        """Seconds after which this end says something at the latest; 0 promises nothing."""
+        """Return the seconds after which this end says something at the latest; 0 promises
+        nothing."""
         longest = LONGEST if self._adapts else self.interval
         return 0 if longest == inf else round(longest)
 
@@ -86,7 +87,7 @@ class Keepalive:
         return self._link.heard
 
     def begin(self, now: float) -> None:
-        """The peer's hello has come."""
+        """Begin a link: the peer's hello has come."""
         self._link = _LinkTimes(now, now)
 
     def heard(self, now: float) -> None:
@@ -94,7 +95,7 @@ class Keepalive:
         self._link.heard = now
 
     def said(self, now: float, *, awaits: bool = False) -> None:
-        """Something left; with `awaits` the peer is to acknowledge it."""
+        """Note that something left; with `awaits` the peer is to acknowledge it."""
         if awaits and self._link.unanswered is None:
             self._link.unanswered = self._link.idle(now)
         self._link.said = now
@@ -104,7 +105,7 @@ class Keepalive:
         return self._link.said + self.interval
 
     def answered(self, now: float) -> None:
-        """All that was said is acknowledged."""
+        """Note that all that was said is acknowledged."""
         idle, self._link.unanswered = self._link.unanswered, None
         if idle is None:
             return
@@ -125,7 +126,7 @@ class Keepalive:
             self.interval, self._answered = longer, 0
 
     def end(self, now: float, *, explained: bool) -> None:
-        """The link, or its beginning, is over; where nobody said why, it broke off."""
+        """End the link, or its beginning; where nobody said why, it broke off."""
         link, self._link = self._link, _LinkTimes(-inf, -inf)
         if explained:
             self._broken = None
@@ -135,11 +136,11 @@ class Keepalive:
             self._broken = Cut(link.idle(now), exact=True)
 
     def missed(self) -> None:
-        """An attempt to reach the hub failed: coverage was lost, or the hub is away."""
+        """Note that an attempt to reach the hub failed: coverage was lost, or the hub is away."""
         self._broken = None
 
     def reached(self, now: float) -> None:
-        """The hub is reached again."""
+        """Note that the hub is reached again."""
         broken, self._broken = self._broken, None
         if broken is None or broken.idle < SHORTEST:
             return

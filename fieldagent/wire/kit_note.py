@@ -214,7 +214,7 @@ Note = KitReport | Offer | Directory | HasDirectory | Earshot | BackupNote | Kit
 
 
 def decode(body: bytes) -> Note | None:
-    """None is what a later version may say. Raises RemoteProtocolError."""
+    """Decode a note; None is what a later version may say. Raises RemoteProtocolError."""
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
         raise RemoteProtocolError("a note is no array that starts with its kind")

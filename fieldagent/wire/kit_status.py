@@ -145,7 +145,7 @@ def read_version(told: bytes) -> str:
 
 
 def decode(body: bytes) -> KitStatus:
-    """Raises RemoteProtocolError."""
+    """Decode a kit's status. Raises RemoteProtocolError."""
     if len(body) < _BODY.size or body[0] != FORM:
         raise RemoteProtocolError("a kit's status is in a form that is not known here")
     _, a, b, c, since, free, used, degrees, volts, up, machine, starts, *rest = _BODY.unpack(

@@ -24,7 +24,8 @@ class LengthDeframer:
 
     @property
     def is_within(self) -> bool:
-        """A frame has begun and is not whole: `give_up` once nothing has come for some time."""
+        """Return whether a frame has begun and is not whole: `give_up` once nothing has come for
+        some time."""
         return bool(self._raw)
 
     def give_up(self) -> None:

@@ -127,7 +127,7 @@ class IpLink:
         self._answered = 0
 
     def hello(self) -> bytes:
-        """The first thing to send."""
+        """Return the first thing to send."""
         ours = self._hello
         known = [ours.lowest, ours.highest, ours.features, ours.size, ours.window, ours.silence]
         named = [ours.journal] if ours.journal else []
@@ -139,7 +139,7 @@ class IpLink:
         return 0 if self._peer is None else self._peer.window - len(self._unacknowledged)
 
     def send(self, body: bytes) -> tuple[int, bytes]:
-        """The next message: the number that its acknowledgement will name, and its bytes."""
+        """Return the next message: the number that its acknowledgement will name, and its bytes."""
         if self._peer is None or self.free < 1:
             raise LocalProtocolError("the window is full, or the peer has not said hello")
         if len(body) > self._peer.size:
@@ -150,11 +150,11 @@ class IpLink:
         return self._sent, cbor2.dumps(message)
 
     def ping(self) -> tuple[int, bytes]:
-        """A message without a body: acknowledged by an end that is alive to its disk."""
+        """Return a message without a body: acknowledged by an end that is alive to its disk."""
         return self.send(b"")
 
     def note(self, body: bytes) -> bytes:
-        """Beside the messages: it takes no number, and no place in the window."""
+        """Return what goes beside the messages: it takes no number, and no place in the window."""
         if self._peer is None or not self._peer.features & NOTES:
             raise LocalProtocolError("the peer takes no notes")
         if len(body) > BODY_BYTES:
@@ -162,7 +162,7 @@ class IpLink:
         return cbor2.dumps([LinkKind.NOTE, body])
 
     def acknowledge(self, number: int) -> bytes:
-        """`number` and all before it are on disk."""
+        """Acknowledge that `number` and all before it are on disk; return the bytes that say so."""
         if not self._answered < number <= self._arrived:
             raise LocalProtocolError(f"{number} is not there to be acknowledged")
         self._answered = number

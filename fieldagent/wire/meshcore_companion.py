@@ -229,7 +229,7 @@ _POSITION = struct.Struct("<iii")
 
 
 def frame(content: bytes, begins: bytes = TO_RADIO) -> bytes:
-    """Raises LocalProtocolError where it is longer than a frame holds."""
+    """Return it in a frame. Raises LocalProtocolError where it is longer than a frame holds."""
     if len(content) > FRAME_BYTES:
         raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(content)}")
     return begins + _SHORT.pack(len(content)) + content
@@ -263,8 +263,8 @@ def set_time(now: int) -> bytes:
 
 
 def send_text(to: bytes, text: str, time: int, attempt: int = 0) -> bytes:
-    """A direct message. `to` is a key, or its first six bytes. The same text with the same time is
-    the same message, whichever attempt it is."""
+    """Return the command that sends a direct message. `to` is a key, or its first six bytes. The
+    same text with the same time is the same message, whichever attempt it is."""
     head = _SEND_TEXT.pack(TextType.PLAIN, attempt & 3, time, to[:PREFIX_BYTES])
     return plain(CompanionCommand.SEND_TEXT, head + text.encode())
 
@@ -286,7 +286,7 @@ def ask_telemetry(key: bytes) -> bytes:
 
 
 def read_self(content: bytes) -> CompanionSelf:
-    """Raises RemoteProtocolError."""
+    """Read what the radio tells of itself. Raises RemoteProtocolError."""
     body = _body(content, CompanionSaid.SELF_INFO, _SELF.size)
     found = _SELF.unpack_from(body)
     kind, power, _, key, latitude, longitude, _, _, _, by_hand = found[:10]
@@ -314,7 +314,8 @@ def write_self(known: CompanionSelf) -> bytes:
 
 
 def read_device(content: bytes) -> CompanionDevice:
-    """Raises RemoteProtocolError. Firmware before version 3 tells no numbers: then they are 0."""
+    """Read what the device is. Raises RemoteProtocolError. Firmware before version 3 tells no
+    numbers: then they are 0."""
     body = _body(content, CompanionSaid.DEVICE_INFO, 1)
     if len(body) <= _DEVICE.size:
         return CompanionDevice(body[0], 0, 0, "", "")
@@ -415,7 +416,7 @@ def _hops(path: int) -> int | None:
 
 
 def read_sent(content: bytes) -> CompanionSent:
-    """Raises RemoteProtocolError."""
+    """Read how a message was sent. Raises RemoteProtocolError."""
     route, ack, wait = _SENT.unpack_from(_body(content, CompanionSaid.SENT, _SENT.size))
     return CompanionSent(bool(route), ack, wait / 1000)
 
@@ -442,7 +443,7 @@ def read_time(content: bytes) -> int:
 
 
 def read_channel(content: bytes) -> CompanionChannel:
-    """Raises RemoteProtocolError."""
+    """Read a channel. Raises RemoteProtocolError."""
     body = _body(content, CompanionSaid.CHANNEL, _CHANNEL.size)
     index, name, key = _CHANNEL.unpack_from(body)
     return CompanionChannel(index, _text(name), key)

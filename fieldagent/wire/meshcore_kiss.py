@@ -96,7 +96,7 @@ def write_settings(settings: LoraSettings) -> bytes:
 
 
 def read_settings(content: bytes) -> LoraSettings | None:
-    """None where it is something else."""
+    """Read LoRa settings; None where it is something else."""
     return LoraSettings(*_RADIO.unpack(content)) if len(content) == _RADIO.size else None
 
 

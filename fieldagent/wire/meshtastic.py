@@ -452,7 +452,7 @@ def node_id(number: int) -> str:
 
 
 def frame(message: bytes) -> bytes:
-    """Raises LocalProtocolError where it is longer than a frame holds."""
+    """Return it in a frame. Raises LocalProtocolError where it is longer than a frame holds."""
     if len(message) > FRAME_BYTES:
         raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(message)}")
     return MAGIC + len(message).to_bytes(2, "big") + message
@@ -476,7 +476,7 @@ class Deframer(LengthDeframer):
 
 
 def read_from_radio(message: bytes) -> FromRadio:
-    """Raises RemoteProtocolError."""
+    """Read a message from the radio. Raises RemoteProtocolError."""
     return FROM_RADIO.decode(message)
 
 

@@ -44,7 +44,8 @@ def list_sms(name: str) -> list[str]:
 
 
 def create(name: str, message: Submit) -> list[str]:
-    """The text must hold no quotation mark: nothing escapes one there."""
+    """Return the arguments that create a text message. The text must hold no quotation mark:
+    nothing escapes one there."""
     asked = "yes" if message.report else "no"
     values = f"number='{message.number}',text='{message.content.text}'"
     return ["-m", name, f"--messaging-create-sms={values},delivery-report-request={asked}"]
@@ -96,7 +97,7 @@ _SMS_ALONE = {"home-sms-only", "roaming-sms-only"}
 
 
 def read_modem(output: str) -> ManagedState:
-    """Raises RemoteProtocolError."""
+    """Read the state of a modem. Raises RemoteProtocolError."""
     told = _object(_json(output), "modem")
     generic, at_network = _object(told, "generic"), _object(told, "3gpp")
     quality = generic.get("signal-quality")
@@ -132,7 +133,7 @@ def read_created(output: str) -> int:
 
 
 def read_message(place: int, output: str) -> ManagedSms:
-    """Raises RemoteProtocolError."""
+    """Read a text message. Raises RemoteProtocolError."""
     told = _object(_json(output), "sms")
     content, properties = _object(told, "content"), _object(told, "properties")
     number, kind = _text(content, "number"), _text(properties, "pdu-type")

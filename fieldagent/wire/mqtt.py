@@ -123,8 +123,8 @@ def connect(
     user: str | None = None,
     password: str | None = None,
 ) -> bytes:
-    """`keepalive` is in seconds. Without `clean` the broker keeps what comes for us while we are
-    away. A password needs a user (3.1.2.9)."""
+    """Return a CONNECT. `keepalive` is in seconds. Without `clean` the broker keeps what comes for
+    us while we are away. A password needs a user (3.1.2.9)."""
     flags = 0x02 if clean else 0
     payload = _text(client)
     if will is not None:
@@ -147,7 +147,7 @@ def publish(
     *,
     retain: bool = False,
 ) -> bytes:
-    """With a `number`, from 1 to 65 535, QoS 1; without one QoS 0."""
+    """Return a PUBLISH: with a `number`, from 1 to 65 535, of QoS 1; without one of QoS 0."""
     flags = int(retain) | (0 if number is None else 0x02)
     name = b"" if number is None else number.to_bytes(2)
     return _packet(PacketType.PUBLISH, flags, _text(topic) + name + payload)
@@ -159,7 +159,7 @@ def puback(number: int) -> bytes:
 
 
 def subscribe(number: int, filters: list[str]) -> bytes:
-    """Each with QoS 1."""
+    """Return a SUBSCRIBE, each with QoS 1."""
     wanted = b"".join(_text(each) + b"\x01" for each in filters)
     return _packet(PacketType.SUBSCRIBE, 0x02, number.to_bytes(2) + wanted)
 

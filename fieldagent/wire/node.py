@@ -181,7 +181,8 @@ class NodeLink:
         return any(each is content for _, each in self._unacknowledged)
 
     def send(self, content: Numbered, now: float) -> None:
-        """Raises LocalProtocolError where the window is full or the packet too large."""
+        """Send a numbered frame. Raises LocalProtocolError where the window is full or the packet
+        too large."""
         if self.peer is None or self.free < 1:
             raise LocalProtocolError("the peer takes nothing now")
         if isinstance(content, Send) and len(content.packet) > self.peer.packet_bytes:
@@ -195,7 +196,7 @@ class NodeLink:
             self._await(now)
 
     def say(self, content: NodeStatus | Log) -> None:
-        """Unnumbered: if it is lost, the next one tells."""
+        """Send it unnumbered: if it is lost, the next one tells."""
         kind, members = _written(content)
         self._write(kind, 0, 0, members)
 
@@ -344,7 +345,8 @@ class NodeLink:
 
 
 def encode_frame(head: bytes, members: list[Any]) -> bytes:
-    """One frame with its delimiter; `head` is version and type, flags, sequence, acknowledged."""
+    """Encode one frame with its delimiter; `head` is version and type, flags, sequence,
+    acknowledged."""
     plain = head + cbor2.dumps(members)
     return cobs.encode(plain + zlib.crc32(plain).to_bytes(_SUM)) + cobs.DELIMITER
 

@@ -76,7 +76,7 @@ def read_location(
 
 
 def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
-    """It as part of a track, where a track tells all that it does."""
+    """Return it as part of a track, where a track tells all that it does; else None."""
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
     if any(place % UNIT for place in places) or item.source is not None or not in_range(time):
         return None

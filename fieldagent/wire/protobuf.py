@@ -62,7 +62,7 @@ class ProtobufSchema(Generic[Message]):
         self._defaults: dict[str, Any] = message._field_defaults
 
     def encode(self, message: Message) -> bytes:
-        """Raises LocalProtocolError where a member does not fit its kind."""
+        """Encode a message. Raises LocalProtocolError where a member does not fit its kind."""
         written = bytearray()
         for name, (number, kind) in self._members.items():
             value = getattr(message, name)
@@ -71,8 +71,8 @@ class ProtobufSchema(Generic[Message]):
         return bytes(written)
 
     def decode(self, data: bytes) -> Message:
-        """Raises RemoteProtocolError. Of a member that stands there twice the last counts; a float
-        that is no finite number counts as one that is left out."""
+        """Decode a message. Raises RemoteProtocolError. Of a member that stands there twice the
+        last counts; a float that is no finite number counts as one that is left out."""
         found: dict[str, Any] = {}
         for number, wire_type, raw in _members(data):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))

@@ -33,7 +33,7 @@ def length_behind(head: bytes) -> int:
 
 
 def client_of(head: bytes, behind: bytes) -> str | None:
-    """The address of whoever the proxy speaks for; None where it speaks for itself.
+    """Return the address of whoever the proxy speaks for; None where it speaks for itself.
 
     Raises RemoteProtocolError.
     """

@@ -137,7 +137,7 @@ def in_words(command: int, content: bytes) -> str:
 
 
 def is_provisioned(memory: bytes) -> bool | None:
-    """None where it did not tell."""
+    """Return whether the board is provisioned; None where it did not tell."""
     return memory[INFO_LOCK] == SET if len(memory) > INFO_LOCK else None
 
 
@@ -147,22 +147,22 @@ def starts_by_itself(memory: bytes) -> bool:
 
 
 def write_share(percent: float) -> bytes:
-    """`percent` of an hour, as SHARE_OF_HOUR takes it."""
+    """Write `percent` of an hour, as SHARE_OF_HOUR takes it."""
     return struct.pack(">H", min(WHOLE, round(percent * 100)))
 
 
 def read_rssi(content: bytes) -> int | None:
-    """In dBm; None where it is something else."""
+    """Read the signal strength, in dBm; None where it is something else."""
     return content[0] - 157 if len(content) == 1 else None
 
 
 def read_snr(content: bytes) -> int | None:
-    """In dB; None where it is something else."""
+    """Read the ratio of signal to noise, in dB; None where it is something else."""
     return round(struct.unpack("b", content)[0] / 4) if len(content) == 1 else None
 
 
 def read_battery(content: bytes) -> RnodeBattery | None:
-    """None where it does not know, or has none."""
+    """Read the battery; None where it does not know, or has none."""
     if len(content) != 2 or not 1 <= content[0] <= 3 or content[1] > 100:
         return None
     return RnodeBattery(content[1], charging=content[0] == 2)

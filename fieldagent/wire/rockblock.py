@@ -78,7 +78,8 @@ def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
 
 
 def read_position(claims: Mapping[str, Any]) -> tuple[float, float, int] | None:
-    """Latitude, longitude and CEP in kilometres, where they have signed some that can be."""
+    """Read latitude, longitude and CEP in kilometres, where they have signed some that can be; else
+    None."""
     try:
         latitude, longitude, radius = (float(str(claims[name])) for name in POSITION)
     except (KeyError, ValueError):
@@ -88,7 +89,7 @@ def read_position(claims: Mapping[str, Any]) -> tuple[float, float, int] | None:
 
 
 def mobile_terminated(imei: str, username: str, password: str, body: bytes) -> dict[str, str]:
-    """The form of a call."""
+    """Return the form of a call."""
     return {"imei": imei, "username": username, "password": password, "data": body.hex()}
 
 
@@ -101,7 +102,7 @@ class RockBlockAnswer:
 
 
 def read_answer(body: bytes) -> RockBlockAnswer:
-    """`OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
+    """Read `OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
     text = body.decode("utf-8", "replace").strip()
     word, _, rest = text.partition(",")
     if word == "OK":

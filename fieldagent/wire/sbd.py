@@ -67,7 +67,8 @@ REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
 
 
 def session_timeout(seconds: int) -> str:
-    """The modem's own bound on a session (+SBDST); a session that hits it ends with 17."""
+    """Return the command that sets the modem's own bound on a session (+SBDST), in seconds; a
+    session that hits it ends with 17."""
     return f"AT+SBDST={seconds}"
 
 
@@ -162,7 +163,7 @@ class Conversation:
         self._drop_line = False
 
     def send(self, command: str) -> bytes:
-        """The bytes that ask this; a Reply (or Ready) ends it."""
+        """Return the bytes that ask this; a Reply (or Ready) ends it."""
         if self._state is not _State.IDLE:
             raise LocalProtocolError(f"{command} while {self._command} has not ended")
         self._command = command
@@ -173,15 +174,15 @@ class Conversation:
         return command.encode("ascii") + b"\r"
 
     def send_payload(self, body: bytes) -> bytes:
-        """The MO message and its sum, once +SBDWB is Ready."""
+        """Return the MO message and its sum, once +SBDWB is Ready."""
         if self._state is not _State.AWAITING_PAYLOAD:
             raise LocalProtocolError("the modem has not asked for a payload")
         self._state = _State.AWAITING_WRITE_RESULT
         return body + checksum(body)
 
     def give_up(self) -> MobileTerminated | None:
-        """No answer, or not all of it: whatever comes late belongs to no command. What there is of
-        a message that was read."""
+        """Give up waiting: no answer came, or not all of it, and whatever comes late belongs to no
+        command. Return what there is of a message that was read."""
         begun = self._state is _State.AWAITING_BINARY and self._buffer[:1] < bytes([_LONGEST_HEAD])
         cut = bytes(self._buffer[2:]) if begun else b""
         if begun:
@@ -289,12 +290,12 @@ def _unsolicited(line: str) -> SbdEvent | None:
 
 
 def checksum(body: bytes) -> bytes:
-    """Least significant two bytes of the sum of all bytes, the higher first (+SBDWB)."""
+    """Return the least significant two bytes of the sum of all bytes, the higher first (+SBDWB)."""
     return (sum(body) & 0xFFFF).to_bytes(2)
 
 
 def check_mo(body: bytes) -> None:
-    """Raises LocalProtocolError for what must not be given to the modem."""
+    """Check an MO message. Raises LocalProtocolError for what must not be given to the modem."""
     if not 1 <= len(body) <= MO_BYTES:
         raise LocalProtocolError(f"an MO message has 1 to {MO_BYTES} bytes, this one {len(body)}")
     if re.match(rb"RB[0-9]{7}", body):
@@ -331,7 +332,8 @@ class BufferStatus:
 
 
 def parse_session(reply: ModemReply) -> SessionResult:
-    """Some firmware leaves out how many wait."""
+    """Parse the result of a session; 0 wait where the firmware leaves out how many, as some
+    does."""
     numbers = _numbers(reply, "+SBDIX", r"\+SBDIXA?", 5)
     return SessionResult(*numbers, *[0] * (6 - len(numbers)))
 
@@ -352,7 +354,7 @@ def parse_write(reply: ModemReply) -> WriteResult:
 
 
 def parse_serial_number(reply: ModemReply) -> str:
-    """The IMEI: 15 digits."""
+    """Return the IMEI: 15 digits. Raises RemoteProtocolError where there is none."""
     for line in reply.lines:
         if re.fullmatch(r"[0-9]{15}", line):
             return line
@@ -360,7 +362,7 @@ def parse_serial_number(reply: ModemReply) -> str:
 
 
 def parse_system_time(reply: ModemReply) -> float | None:
-    """Unix time; None where the modem has not heard the network yet."""
+    """Return Unix time; None where the modem has not heard the network yet."""
     for line in reply.lines:
         if found := re.fullmatch(r"-MSSTM: ?([0-9a-fA-F]{1,8})", line):
             return SYSTEM_EPOCH + int(found[1], 16) * SYSTEM_TICK

@@ -68,7 +68,7 @@ MO_STATUS: dict[int, MoStatus] = {
 
 
 def mo_status(number: int) -> MoStatus:
-    """Reserved numbers are taken for not sent."""
+    """Return what the number means; reserved numbers are taken for not sent."""
     return MO_STATUS.get(number) or MoStatus(
         SessionVerdict.NOT_SENT, f"reserved MO status {number}"
     )
@@ -81,7 +81,8 @@ _STEADY = 300.0
 
 
 def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) -> float:
-    """Seconds until the next try after `tries` earlier ones; `chance` from 0 to 1 spreads kits.
+    """Return the seconds until the next try after `tries` earlier ones; `chance` from 0 to 1
+    spreads kits.
 
     An SOS waits a minute at most, unless the network itself asked for more: whatever is wrong with
     kit, account or gateway may be mended meanwhile.
@@ -98,7 +99,7 @@ def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) ->
 
 
 def retry_at_once(status: MoStatus, chance: float) -> float:
-    """Seconds until the next try where the sky is back, or a person says that it is."""
+    """Return the seconds until the next try where the sky is back, or a person says that it is."""
     soon = _SPREADS[1] * chance
     return max(soon, status.wait or 0.0) if status.bars_sos else soon
 

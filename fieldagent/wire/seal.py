@@ -39,7 +39,7 @@ def seal(plain: bytes, key: bytes) -> bytes:
 
 
 def unseal(body: bytes, keys: Sequence[bytes]) -> tuple[bytes, int] | None:
-    """The envelope, and which of the keys sealed it; None if none did."""
+    """Return the envelope, and which of the keys sealed it; None if none did."""
     tag, hidden = body[1 : 1 + TAG_BYTES], body[1 + TAG_BYTES :]
     for at, key in enumerate(keys):
         plain = _combined(hidden, tag, key)

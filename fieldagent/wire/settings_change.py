@@ -40,7 +40,7 @@ class SettingsChange:
     """Names and values; an empty value unsets."""
 
     def text(self) -> str:
-        """Raises NotAChange."""
+        """Return the text of the change. Raises NotAChange."""
         head = f"{HEAD}\ndevice: {self.device}\nkit: {self.kit}\nnumber: {self.number}\n"
         text = head + "".join(f"{name}={value}\n" for name, value in self.pairs)
         with suppress(NotAChange):
@@ -50,7 +50,7 @@ class SettingsChange:
 
 
 def read_change(text: str) -> SettingsChange:
-    """Raises NotAChange."""
+    """Read a change of settings. Raises NotAChange."""
     found = _FORM.fullmatch(text)
     if found is None:
         raise NotAChange(f"it is no text of the form {HEAD!r} (docs/operating.md)")
@@ -67,5 +67,5 @@ def read_change(text: str) -> SettingsChange:
 
 
 def kit_of(token: str) -> str:
-    """By what a text names the kit with that hub-token."""
+    """Return that by which a text names the kit with that hub-token."""
     return hashlib.sha256(token.encode()).hexdigest()

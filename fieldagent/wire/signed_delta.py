@@ -29,7 +29,7 @@ class SignedDelta(NamedTuple):
     signature: SignatureParts
 
     def payload(self) -> bytes:
-        """Raises ValueError where the signed text is too long."""
+        """Return the bytes that carry it. Raises ValueError where the signed text is too long."""
         first, comment, second = self.signature
         text = comment.encode()
         if len(text) > COMMENT_MAX:
@@ -48,7 +48,7 @@ def is_signed_delta(payload: bytes) -> bool:
 
 
 def read_payload(payload: bytes) -> SignedDelta:
-    """Raises ValueError."""
+    """Read a delta of a program with its signature. Raises ValueError."""
     body = payload.removeprefix(MAGIC)
     here = FIRST_BYTES + SECOND_BYTES
     if body == payload or len(body) <= here:

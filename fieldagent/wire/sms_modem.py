@@ -104,7 +104,7 @@ class GsmConversation:
         self._prompts = False
 
     def command(self, text: str) -> bytes:
-        """Raises LocalProtocolError while another is under way."""
+        """Return the bytes of a command. Raises LocalProtocolError while another is under way."""
         if self._under_way:
             raise LocalProtocolError(f"{self._under_way} is under way")
         self._under_way, self._lines = text, []
@@ -123,7 +123,7 @@ class GsmConversation:
         return sms_pdu.encode(message).hex().upper().encode() + b"\x1a"
 
     def give_up(self) -> None:
-        """No reply came in time: whatever comes of it later is noise."""
+        """Give up: no reply came in time, and whatever comes of it later is noise."""
         self._under_way, self._prompts, self._lines = "", False, []
 
     def receive_data(self, data: bytes) -> None:

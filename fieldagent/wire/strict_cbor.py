@@ -26,7 +26,8 @@ _SCALAR = {
 
 
 def loads(data: bytes) -> Any:
-    """The one item that `data` is. Raises RemoteProtocolError, also where bytes stand behind it."""
+    """Read the one item that `data` is. Raises RemoteProtocolError, also where bytes stand behind
+    it."""
     item, end = item_at(data, 0)
     if end < len(data):
         raise RemoteProtocolError(f"not CBOR of ours: {len(data) - end} bytes behind the one item")

@@ -49,7 +49,7 @@ class Whereabouts(Protocol):
 
     @property
     def at(self) -> float | None:
-        """Unix time of the position."""
+        """Return the Unix time of the position."""
 
 
 class ToldPosition(NamedTuple):

@@ -43,7 +43,7 @@ class TrackFix:
 
 
 def write_track(fixes: Sequence[TrackFix]) -> bytes:
-    """All but the number and the time of the first, which stand beside it."""
+    """Write all but the number and the time of the first, which stand beside it."""
     bits = Bits()
     bits.put_rice(len(fixes), _COUNT_PARAMETER)
     first = fixes[0]
@@ -68,7 +68,7 @@ def write_track(fixes: Sequence[TrackFix]) -> bytes:
 
 
 def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
-    """ValueError where it is damaged."""
+    """Read a track. Raises ValueError where it is damaged."""
     bits = Bits(body)
     count = bits.take_rice(_COUNT_PARAMETER)
     if not 1 <= count <= COUNT_MAX:
@@ -205,13 +205,13 @@ class Bits:
         self._bits += f"{value:0{size}b}" if size else ""
 
     def put_rice(self, code: int, parameter: int) -> None:
-        """As many ones as the code has times 2 to the parameter, a zero, and what is left."""
+        """Put as many ones as the code has times 2 to the parameter, a zero, and what is left."""
         self._bits += "1" * (code >> parameter) + "0"
         self.put(code & (1 << parameter) - 1, parameter)
 
     def put_golomb(self, code: int, order: int) -> None:
-        """The exponential Golomb code of that order: a zero for each bit behind the first of one
-        more than the code without its low bits, then that, then so many low bits."""
+        """Put the exponential Golomb code of that order: a zero for each bit behind the first of
+        one more than the code without its low bits, then that, then so many low bits."""
         high = (code >> order) + 1
         self.put(0, high.bit_length() - 1)
         self.put(high, high.bit_length())

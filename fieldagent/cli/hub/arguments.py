@@ -30,7 +30,7 @@ TYPES = ("User", "Device", "Integration", "Resource")
 
 
 def add_hub(hub: CommandParser, words: Sequence[str] = ()) -> None:
-    """With all its actions, or with the one that these words call."""
+    """Add all its actions, or the one that these words call."""
     actions = hub.add_subparsers(metavar="ACTION", title="actions")
     add_called(ACTIONS, words[0] if words else "", actions)
 

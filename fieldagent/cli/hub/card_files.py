@@ -36,7 +36,7 @@ class CardFiles(NamedTuple):
 
 
 def wanted(given: argparse.Namespace) -> CardFiles:
-    """Raises Unfit, OSError."""
+    """Return the files and settings that the arguments ask for on a card. Raises Unfit, OSError."""
     if not any(getattr(given, word) for word in WORDS):
         return CardFiles({}, [], False)
     if given.card is None:
@@ -132,7 +132,7 @@ def _update_key(file: Path) -> str:
 
 
 def write(folder: Path, wished: CardFiles) -> None:
-    """Raises OSError."""
+    """Write the files into the folder. Raises OSError."""
     if wished.cloud_init:
         cloud_init.write(folder, wished.files)
     for name, text in wished.files.items():

@@ -25,7 +25,7 @@ and this puts it back, while no hub runs:
 
 
 def backup(given: argparse.Namespace) -> int:
-    """A copy of SQLite's file, whether a hub runs or not."""
+    """Copy SQLite's file, whether a hub runs or not."""
 
     def copy(_: HubSettings, store: Store) -> int:
         if not isinstance(store, SqliteStore):
@@ -46,7 +46,8 @@ def backup(given: argparse.Namespace) -> int:
 
 
 def restored(given: argparse.Namespace) -> int:
-    """The database was put back from a copy; or what came back since is to be posted."""
+    """Note that the database was put back from a copy; with --post, post what came back since
+    instead."""
 
     def note(db: Db, now: float) -> int:
         if given.post:

@@ -21,8 +21,8 @@ from fieldagent.hub.tracker import by_kit
 def taking_dead_letters(
     given: argparse.Namespace, change: Callable[[Db, float], tuple[Sequence[int], Row]]
 ) -> int:
-    """`change` devices, and take in what they sent before: in one transaction, so once. Their
-    numbers come back, and what to show."""
+    """Carry out `change` on devices, and take in what they sent before: in one transaction, so
+    once. It returns their numbers, and what to show."""
 
     def carry_out(settings: HubSettings, store: Store) -> int:
         taking = _mobile_originated(settings, store)

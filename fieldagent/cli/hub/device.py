@@ -151,7 +151,7 @@ def device_rename(given: argparse.Namespace) -> int:
 
 
 def device_key(given: argparse.Namespace) -> int:
-    """A new one, the one that the kit has (read, never an argument), or none."""
+    """Set a new key, or the one that the kit has (read, never an argument), or remove it."""
     key = (
         None if given.remove else ask_key("satellite-key") if given.given else secret.new_air_key()
     )

@@ -20,7 +20,7 @@ from fieldagent.system.log_lines import complain
 
 
 def init(given: argparse.Namespace) -> int:
-    """The database, and the first workspace with an integration that may push to it."""
+    """Make the database, and the first workspace with an integration that may push to it."""
 
     def make(db: Db, now: float) -> int:
         if any(each["name"] != directory.SYNTHETIC for each in directory.workspaces(db)):

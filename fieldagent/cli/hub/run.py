@@ -19,7 +19,7 @@ CODES: dict[type[BaseException], int] = {PortTaken: TAKEN, StoreFailed: IO_FAILE
 
 
 def run(given: argparse.Namespace) -> int:
-    """Until it is stopped by a signal."""
+    """Run the hub until it is stopped by a signal."""
     from fieldagent.hub import hub
     from fieldagent.system.signals import run_heeding
 

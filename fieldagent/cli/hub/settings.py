@@ -69,7 +69,8 @@ def device_set(given: argparse.Namespace) -> int:
 
 
 def kit_of(db: Db, given: argparse.Namespace) -> SignedFor:
-    """Raises Refused."""
+    """Return the kit for which a change of settings is signed. Raises Refused, also where the
+    device has no link token."""
     workspace = directory.workspace_of(db, given.workspace)
     device = directory.device_named(db, workspace, given.device)
     ((name, kit),) = db.execute("SELECT name, link_token FROM device WHERE id = ?", device)

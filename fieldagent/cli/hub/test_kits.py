@@ -19,8 +19,8 @@ OWNER = "test kits"
 
 
 def device_make(given: argparse.Namespace) -> int:
-    """The workspace is new, so that nobody else gets what they send, and so that its deletion takes
-    all of it away."""
+    """Make kits for a test in a new workspace, so that nobody else gets what they send, and so that
+    its deletion takes all of it away."""
     target: Path = given.tokens
 
     def carry_out(_: HubSettings, store: Store) -> int:

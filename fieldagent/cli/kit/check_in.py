@@ -24,7 +24,8 @@ def check_in(given: argparse.Namespace) -> int:
 
 
 def check_in_line(told: dict[str, Any] | None) -> list[str]:
-    """For `fieldagent status`."""
+    """Return the line about the check-in for `fieldagent status`; none where there is no
+    check-in."""
     if told is None:
         return []
     if told["within"] is None:

@@ -20,7 +20,8 @@ class RunArguments(NamedTuple):
 
 
 def plain_run(words: Sequence[str]) -> RunArguments | None:
-    """None of all else, which argparse knows: other commands, other spellings, mistakes."""
+    """Return the arguments of a plain `run`; None for all else, which argparse knows: other
+    commands, other spellings, mistakes."""
     match words:
         case ["run"]:
             return RunArguments()

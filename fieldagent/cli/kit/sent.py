@@ -63,7 +63,7 @@ def package_lines(package: dict[str, Any]) -> list[str]:
 
 
 def said(package: dict[str, Any]) -> str:
-    """A position, a text, or both."""
+    """Return a Package's position, its text, or both."""
     place = package["position"]
     words = [] if place is None else [f"{place[0]} {place[1]}"]
     return " ".join([*words, *filter(None, [package["text"]])])

@@ -64,7 +64,8 @@ class Track:
             self._moving, self._otherwise_since = not self._moving, None
 
     def due(self, *, costly: bool) -> bool:
-        """`costly`: only satellite is up. What is due then is due without, too."""
+        """Return whether the newest position is to be posted. `costly`: only satellite is up. What
+        is due then is due without, too."""
         fix, last, policy = self._newest, self._posted, self.policy
         if fix is None or last is None:
             return fix is not None
@@ -92,7 +93,7 @@ class Track:
         return self._moving
 
     def posted(self) -> None:
-        """The newest is on its way."""
+        """Note that the newest is on its way."""
         self._posted, self._moving_when_posted = self._newest, self._moving
 
     def _looks_moving(self, fix: Fix) -> bool:
@@ -104,5 +105,5 @@ class Track:
 
 
 def distance(a: Fix, b: Fix) -> float:
-    """Metres along a great circle."""
+    """Return the metres along a great circle."""
     return great_circle.distance(a.latitude, a.longitude, b.latitude, b.longitude)
