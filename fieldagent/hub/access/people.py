@@ -270,8 +270,8 @@ def change_group(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Change who is in a group, and whether what is said to it may go over satellite. Raises Refused
-    for a user of another workspace."""
+    """Change who is in a group, and whether what is said to it may go over satellite. Raises
+    Refused for a user of another workspace."""
     for member in sorted(join):
         if not is_member(db, workspace, member):
             raise Refused(sentence("user {member} is not in that workspace", member=member))

@@ -82,7 +82,7 @@ class UsageDay(NamedTuple):
 async def count_session_of(
     store: Store, imei: str, session: str, size: int, *, clock: Callable[[], float]
 ) -> None:
-    """Count, as `operator.CountSession`, a session, once by the operator's own name for it."""
+    """Count a session, as `operator.CountSession`, once by the operator's own name for it."""
     now = clock()
 
     def count(db: Db) -> None:
