@@ -12,11 +12,11 @@ VERBS = frozenset(
     """
     Accept Acknowledge Add Agree Announce Answer Append Ask Assemble Be Begin Book Borrow Bound
     Break Bring Build Call Cancel Carry Change Charge Check Choose Clear Close Code Commit
-    Compact Connect Copy Count Cut Decide Decode Delete Derive Describe Disable Do Drop Empty
+    Compact Connect Copy Count Cut Decide Decode Delete Derive Describe Disable Do Drop
     Encode End Enter Escape Exchange Expect Feed Fetch Fill Find Finish Fix Forget Free Give Go
     Greet Hand Have Hear Hold Implement Import Insert Install Join Judge Keep Know Launch Learn
     Leave Let Limit Line Link List Listen Load Log Look Make Mark Measure Move Narrow Note Obey
-    Offer Open Overwrite Owe Own Pack Parse Pay Post Print Publish Push Put Queue Raise Read
+    Offer Open Overwrite Owe Pack Parse Pay Post Print Publish Push Put Queue Raise Read
     Receive Record Refuse Remove Rename Repeat Replace Report Rest Restart Return Revoke Ring
     Roll Run Salvage Say See Seed Send Serve Set Settle Show Sign Silence Simulate Sleep Split
     Spool Start Stop Store Stream Subscribe Suspect Switch Tag Take Talk Tell Transmit Try Turn

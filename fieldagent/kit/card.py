@@ -73,7 +73,8 @@ def _read(path: Path) -> str:
 
 
 def kept(root: Path) -> dict[str, str]:
-    """Empty where nothing was ever told, or what is kept cannot be read any more."""
+    """Return what the card told; empty where nothing was ever told, or what is kept cannot be read
+    any more."""
     try:
         return card_format.parse(read_file(root / KEPT, required=True), root / KEPT)
     except (InvalidSettings, OSError) as wrong:

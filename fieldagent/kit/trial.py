@@ -104,7 +104,7 @@ def write(place: Place, trial: Trial) -> None:
 
 
 def phase(place: Place) -> str:
-    """Empty where nothing is on trial."""
+    """Return where a trial is; empty where nothing is on trial."""
     try:
         return read(place).phase
     except FileNotFoundError:

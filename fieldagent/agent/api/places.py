@@ -12,7 +12,7 @@ NEWEST, NEWEST_MAX = 500, 5_000
 
 
 async def positions(parts: Parts, request: Request) -> Response:
-    """Own and others', the newest of each. `of` bounds it to one of them."""
+    """Return own and others' positions, the newest of each. `of` bounds it to one of them."""
     refuse_others(request, ("format", "limit", "of"))
     named = one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
     of = one_of(request, "of", ("own", "others"))

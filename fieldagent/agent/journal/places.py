@@ -30,8 +30,8 @@ _OTHERS = (
 
 
 async def newest(journal: Journal, limit: int) -> tuple[list[Placed], list[Placed]]:
-    """Own and others', each the newest first, at most so many. What is damaged is left out here:
-    the lists of what was sent tell it."""
+    """Return own and others' places, each the newest first, at most so many. What is damaged is
+    left out here: the lists of what was sent tell it."""
     own = await journal.read_aside(_OWN.format(limit=limit, looked_at=LOOKED_AT))
     others = await journal.read_aside(_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
     return list(_own(journal, own)), list(_received(others))
