@@ -17,16 +17,15 @@ STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The last comes where a terminal is closed."""
 
 
-def run_heeding(program: Callable[[Asks], Awaitable[None]]) -> None:
-    """Run it under trio, and hand it what asks it to stop. To a program that has another use for
-    one of those it is handed as well.
+def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signals) -> None:
+    """Run it under trio, and hand it what asks it to stop; `used` are those that the program has
+    another use for, and gets under `nohup` as well.
 
     Once it ends they are left alone, until the process is gone: it is under way already, in good
     order, and its exit code tells how it went. `trio.open_signal_receiver` raises again what nobody
     has taken, and that breaks off the end.
     """
-    # `nohup` has SIGHUP ignored, and is to be heeded.
-    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and signal.SIGHUP not in used
     trio.run(_heed, program, STOPS[:-1] if nohup else STOPS)
 
 

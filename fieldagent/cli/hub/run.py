@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from functools import partial
 
 from fieldagent.cli.hub.opened_store import with_store
@@ -27,7 +28,7 @@ def run(given: argparse.Namespace) -> int:
 
     def serve(settings: HubSettings, store: Store) -> int:
         try:
-            run_heeding(partial(hub.run, settings, store, emit))
+            run_heeding(partial(hub.run, settings, store, emit), signal.SIGHUP)
         except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
             error = first_error(group)
             complain(str(error))
