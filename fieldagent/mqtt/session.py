@@ -76,9 +76,13 @@ class ShortSessions:
         """Return whether there were so many that it is no accident."""
         return self._count >= OFTEN
 
-    def forget(self) -> None:
-        """Forget those that ended soon: one lasts."""
-        self._count = 0
+    async def note_lasting(self, tell_ready: Callable[[], object]) -> None:
+        """Wait until a session has lasted. Where those before it ended soon, forget them, and tell
+        that the broker has us."""
+        await trio.sleep(SOON)
+        if self.often:
+            self._count = 0
+            tell_ready()
 
     def judge(self, lost: BrokerLost, lasted: float) -> BrokerLost:
         """Return what to tell of a session that lasted so many seconds."""

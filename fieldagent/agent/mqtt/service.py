@@ -27,7 +27,6 @@ from fieldagent.agent.mqtt.topics import topics_of
 from fieldagent.agent.mqtt_settings import MqttSettings
 from fieldagent.mqtt.commands import Commands, MqttCommand
 from fieldagent.mqtt.session import (
-    SOON,
     STEADY,
     BrokerLost,
     MqttSession,
@@ -119,12 +118,6 @@ class MqttService:
             self._told = self.link.reason = ""
             log.info("MQTT: the broker at %s has this kit", self._settings.address)
 
-    async def _note_lasting(self) -> None:
-        await trio.sleep(SOON)
-        if self._short.often:
-            self._short.forget()
-            self._tell_ready()
-
     async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
         """Work with the broker until the session is lost. Raises BrokerLost."""
         will = Will(self._topics.online, b"offline")
@@ -138,7 +131,7 @@ class MqttService:
                 await session.subscribe(self._topics.filters())
                 self._publisher.session = session
                 self._tell_ready()
-                nursery.start_soon(self._note_lasting)
+                nursery.start_soon(self._short.note_lasting, self._tell_ready)
                 hook = self._publisher.hook
                 nursery.start_soon(run_hook, hook, self._journal, self._inbox, note_fault)
                 nursery.start_soon(self._reporter.run, session, status)

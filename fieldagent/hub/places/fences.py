@@ -147,7 +147,7 @@ def listing(db: Db, workspace: int) -> list[Row]:
             "tells": tells,
             "devices": kits.get(id_, []) if named else None,
             "group": None if team is None else {"id": str(team), "name": team_name},
-            **shape.stored_members(drawn),
+            **shape.members_of(drawn),
         }
         for id_, name, drawn, tells, named, team, team_name in rows
     ]

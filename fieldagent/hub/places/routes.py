@@ -106,7 +106,7 @@ def _told(row: Sequence[Any]) -> Row:
         "id": id_,
         "device": {"id": device, "name": kit},
         "name": name,
-        **shape.stored_members(drawn),
+        **shape.members_of(drawn),
         "due": float(due),
         "margin": margin,
         "created": float(created),

@@ -134,7 +134,7 @@ def stored_shape(text: str) -> Shape | None:
     return None
 
 
-def stored_members(text: str) -> dict[str, Any]:
+def members_of(text: str) -> dict[str, Any]:
     """Return what `as_json` told, as the database has it; no member of what is damaged there."""
     return json.loads(text) if stored_shape(text) is not None else {}
 

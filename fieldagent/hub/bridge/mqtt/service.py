@@ -31,7 +31,6 @@ from fieldagent.hub.store.persist import persist
 from fieldagent.mqtt import session
 from fieldagent.mqtt.commands import Commands, HourlyGate, MqttCommand
 from fieldagent.mqtt.session import (
-    SOON,
     STEADY,
     BrokerLost,
     MqttClient,
@@ -143,7 +142,7 @@ class _BrokerBridge:
                 await there.subscribe(self._topics.filters())
                 self._host.note_link(True)
                 self._tell_ready()
-                nursery.start_soon(self._note_lasting)
+                nursery.start_soon(self._short.note_lasting, self._tell_ready)
                 nursery.start_soon(self._reporter.run, there)
 
     def _tell_ready(self) -> None:
@@ -151,12 +150,6 @@ class _BrokerBridge:
         if not self._short.often:
             self._trouble = ""
             log.info("MQTT: the broker at %s has this hub", self._broker.host)
-
-    async def _note_lasting(self) -> None:
-        await trio.sleep(SOON)
-        if self._short.often:
-            self._short.forget()
-            self._tell_ready()
 
     async def _take(self, there: MqttSession, came: Published) -> None:
         """Judge what came before anything is made of it."""
