@@ -92,7 +92,7 @@ def test_a_user_gets_what_they_sent_and_were_sent(lived: str, tmp_path: Path) ->
     done = export(lived, "user", "export", "Ada", target)
     assert done.returncode == 0, done.stderr
     assert [each["sender"]["name"] for each in rows(target, "items")] == ["Ada", "Ada"]
-    assert [each["email"] for each in rows(target, "users")] == ["Ada@example.org"]
+    assert [each["email"] for each in rows(target, "users")] == ["ada@example.org"]
     assert [each["name"] for each in rows(target, "devices")] == ["kit of Ada"]
     assert [each["radio"] for each in rows(target, "radios")] == ["!a1b2c3d4"]
     assert not (target / "keys.jsonl").exists()
