@@ -43,6 +43,7 @@ from fieldagent.simulator import nodes as simulated_nodes
 from fieldagent.simulator import pty_port
 from fieldagent.simulator.air import Fades, Impairments, SharedAir
 from fieldagent.simulator.nodes import Nodes
+from fieldagent.system.signals import run_breakable
 
 HUB_PARTS = (
     "the leases of links",
@@ -311,7 +312,7 @@ def drill(plan: DrillPlan, seed: int, home: Path, tell: Callable[[str], None]) -
         quiet.setLevel(logging.CRITICAL)
         try:
             clock = trio.testing.MockClock(autojump_threshold=0)
-            trio.run(world.run, clock=clock)
+            run_breakable(world.run, clock=clock)
         finally:
             quiet.setLevel(level)
     return world

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from math import inf
+from typing import Any, TypeVar
 
 import trio
 
@@ -13,8 +14,18 @@ Asks = trio.MemoryReceiveChannel[signal.Signals]
 """The signals, one after the other."""
 
 RACE = "ignored due to race condition"
+T = TypeVar("T")
+
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The last comes where a terminal is closed."""
+
+
+def run_breakable(
+    work: Callable[..., Awaitable[T]], *arguments: Any, clock: trio.abc.Clock | None = None
+) -> T:
+    """Run a command's work under trio, and return what it does. Ctrl-C ends it where it waits, and
+    at no line between: whoever waits for what is being written would else wait for ever."""
+    return trio.run(work, *arguments, clock=clock, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signals) -> None:

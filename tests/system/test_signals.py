@@ -1,4 +1,4 @@
-"""A signal that comes in the moment in which a program begins to leave it alone."""
+"""A signal at a moment at which it would do harm."""
 
 from __future__ import annotations
 
@@ -31,3 +31,27 @@ def test_a_signal_at_the_last_moment_is_no_fault_and_a_fault_is_told() -> None:
     )
     assert "the disk is gone" in done.stderr
     assert "race condition" not in done.stderr
+
+
+BROKEN_OFF = """
+import signal
+import trio
+from fieldagent.system.signals import run_breakable
+
+async def work():
+    signal.raise_signal(signal.SIGINT)
+    print("written", flush=True)
+    await trio.sleep_forever()
+
+try:
+    run_breakable(work)
+except KeyboardInterrupt:
+    print("broken off")
+"""
+
+
+def test_ctrl_c_breaks_a_command_off_where_it_waits() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN_OFF], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.splitlines() == ["written", "broken off"]

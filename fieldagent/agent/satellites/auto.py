@@ -19,6 +19,7 @@ from fieldagent.agent.satellites.imt.probe import IMT
 from fieldagent.agent.satellites.sbd_probe import SBD
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
+from fieldagent.system.signals import run_breakable
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ def check(port: str, baud: int | None) -> list[Finding]:
         kind, speed = await kind_at(port, baud)
 
     try:
-        trio.run(ask)
+        run_breakable(ask)
     except* (PortLost, NobodyAnswers) as trouble:
         found = [Finding(False, f"{port}: {first_error(trouble)}")]
     else:

@@ -18,6 +18,7 @@ from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
 from fieldagent.agent.satellites.sbd_probe import SBD
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
+from fieldagent.system.signals import run_breakable
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -66,7 +67,7 @@ def check(port: str, baud: int | None) -> list[Finding]:
 
     found: list[Finding] = []
     try:
-        found = trio.run(ask)
+        found = run_breakable(ask)
     except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
         found = [Finding(False, f"{port}: {first_error(trouble)}")]
     return found

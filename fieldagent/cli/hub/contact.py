@@ -23,6 +23,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook.reach import open_public
 from fieldagent.system.exit_codes import OK, REFUSED
 from fieldagent.system.log_lines import complain
+from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escaped
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
@@ -149,7 +150,7 @@ def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awai
         open_public(settings.webhook_allow),
         time.time,
     )
-    return trio.run(run)
+    return run_breakable(run)
 
 
 def remove(given: argparse.Namespace) -> int:

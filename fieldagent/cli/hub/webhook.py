@@ -16,6 +16,7 @@ from fieldagent.hub.webhook.reach import open_public
 from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.system.exit_codes import OK, REFUSED, USAGE
 from fieldagent.system.properties import WrongProperty
+from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escaped
 from fieldagent.webhook.delivery import HandoverOutcome
 
@@ -66,7 +67,6 @@ def _read(given: argparse.Namespace) -> Webhook:
 
 
 def _try(settings: HubSettings, webhook: Webhook) -> bool:
-    import trio
 
     open_stream = open_public(settings.webhook_allow)
 
@@ -78,7 +78,7 @@ def _try(settings: HubSettings, webhook: Webhook) -> bool:
         print(f"fieldagent: {webhook.url}: {escaped(result.reason)}", file=sys.stderr)
         return False
 
-    return trio.run(call)
+    return run_breakable(call)
 
 
 def test(given: argparse.Namespace) -> int:

@@ -37,6 +37,7 @@ from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted, reason_of
 
@@ -303,11 +304,10 @@ def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
 def _mqtt(settings: MqttSettings, address: str, running: Running) -> Finding:
     """Say hello to the broker under another name than the agent's, whose session goes on, and look
     at what the agent says of that."""
-    import trio
 
     from fieldagent.agent.mqtt.probe import probe
 
-    if why := trio.run(probe, settings):
+    if why := run_breakable(probe, settings):
         return Finding(False, f"MQTT: {why}")
     told = running.status and running.status.get("mqtt")
     if told and told["reason"] and told["state"] != LinkState.NO_SERVICE.value:
@@ -337,7 +337,7 @@ def _hub(settings: Settings, address: str) -> Finding:
             return ""
         return f"it does not answer within {HUB_MAX:g} s"
 
-    if trouble := trio.run(ask):
+    if trouble := run_breakable(ask):
         return Finding(False, f"{address}: {trouble}")
     over = f" over {interface}" if interface else ""
     return Finding(True, f"{address} takes a WebSocket{over} and knows the token")

@@ -7,17 +7,16 @@ import json
 import sys
 from typing import Any
 
-import trio
-
 from fieldagent.kit.devices import FoundDevice, look_at, radios
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
+from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escaped
 
 
 def radio(given: argparse.Namespace) -> int:
     """Ask what is at the port what it is; nothing is set. MISSING where none is recognised,
     SETTINGS where something is wrong with it."""
-    found = trio.run(look_at, given.place, radios())
+    found = run_breakable(look_at, given.place, radios())
     if given.json:
         print(json.dumps(as_json(found)))
     elif found.report is None:

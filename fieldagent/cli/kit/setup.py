@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import trio
-
 from fieldagent.agent.settings import INSTALLED, default_path
 from fieldagent.cli.kit.radio import as_json, in_lines
 from fieldagent.kit import proposal
@@ -24,6 +22,7 @@ from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings, read_file
+from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted, reason_of
 
@@ -86,7 +85,7 @@ def _look(given: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDev
     places = list(dict.fromkeys(places))
     if not given.json and places:
         print(f"asking {counted(len(places), 'port')}; {LASTS}", flush=True)
-    found = trio.run(look, places, all_kinds())
+    found = run_breakable(look, places, all_kinds())
     if not given.json:
         for each in found:
             first, *rest = in_lines(each)

@@ -24,6 +24,7 @@ from fieldagent.agent.satellites.imt.modem import (
 from fieldagent.agent.satellites.imt.probe import IMT
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
+from fieldagent.system.signals import run_breakable
 from fieldagent.wire.errors import RemoteProtocolError
 
 CHECK_MAX = 60.0
@@ -62,7 +63,7 @@ def check(port: str, baud: int | None) -> list[Finding]:
 
     found: list[Finding] = []
     try:
-        found = trio.run(ask)
+        found = run_breakable(ask)
     except* (PortLost, ImtSilent, ImtReset, RemoteProtocolError) as trouble:
         found = [Finding(False, f"{port}: {first_error(trouble)}")]
     return found
