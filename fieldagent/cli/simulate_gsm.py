@@ -133,6 +133,7 @@ def obey(port: GsmPort, line: str) -> str:
     """Carry out one command; what to tell comes back. Raises BadCommand, LocalProtocolError."""
     word, _, rest = line.strip().partition(" ")
     faults = port.modem.faults
+    # What HELP lists: most are done in one line, which a table would hide in lambdas.
     match word:
         case "":
             return ""

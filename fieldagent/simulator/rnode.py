@@ -104,6 +104,7 @@ class SimulatedRnode(LoraBoard):
         return not share or spent + seconds <= share / wire.WHOLE * HOUR
 
     def _obey(self, command: int, content: bytes) -> None:
+        # What this board does not know it leaves without an answer: a driver has a deadline then.
         if command == RnodeCommand.DETECT and content == wire.DETECT:
             self._say(command, wire.DETECTED)
         elif command == RnodeCommand.STATE:

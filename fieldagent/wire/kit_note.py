@@ -7,7 +7,7 @@ long as it holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -218,46 +218,52 @@ def decode(body: bytes) -> Note | None:
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
         raise RemoteProtocolError("a note is no array that starts with its kind")
-    if items[0] == NoteKind.REPORT:
-        update = _row(items[1:2], (str, str, str))
-        settings = _row(items[2:3], (int, str, str))
-        program = _row(items[3:4], (int, str, str))
-        return KitReport(
-            None if update is None else UpdateReport(*update),
-            None if settings is None else OfferReport(*settings),
-            None if program is None else OfferReport(*program),
-            items[4] if items[4:] and isinstance(items[4], str) else "",
-            _modems(items[5:6]),
-        )
-    if items[0] == NoteKind.PROGRAM:
-        return _program(items[1:4])
-    if items[0] == NoteKind.DIRECTORY:
-        return _directory(items[1:4])
-    if items[0] == NoteKind.HAS_DIRECTORY:
-        if not items[1:] or not _is_number(items[1]):
-            raise RemoteProtocolError("which directory the kit has is damaged")
-        return HasDirectory(items[1])
-    if items[0] == NoteKind.EARSHOT:
-        return _earshot(items[1:2])
-    if items[0] == kit_condition.KIND:
-        return kit_condition.read(items)
-    if items[0] in backup_note.KINDS:
-        return backup_note.read(items)
-    if items[0] == NoteKind.OFFER:
-        if [type(item) for item in items[1:3]] != [str, str]:
-            raise RemoteProtocolError("an offer has no text and signature")
-        if max(len(item) for item in items[1:3]) > OFFER_MAX:
-            raise RemoteProtocolError(f"an offer has more than {OFFER_MAX} characters")
-        return SettingsOffer(items[1], items[2], items[3:4] == [True])
-    return None
+    read = _READERS.get(items[0])
+    return None if read is None else read(items)
+
+
+def _report(items: list[Any]) -> KitReport:
+    update = _row(items[1:2], (str, str, str))
+    settings = _row(items[2:3], (int, str, str))
+    program = _row(items[3:4], (int, str, str))
+    return KitReport(
+        None if update is None else UpdateReport(*update),
+        None if settings is None else OfferReport(*settings),
+        None if program is None else OfferReport(*program),
+        items[4] if items[4:] and isinstance(items[4], str) else "",
+        _modems(items[5:6]),
+    )
+
+
+def _settings(items: list[Any]) -> SettingsOffer:
+    if [type(item) for item in items[1:3]] != [str, str]:
+        raise RemoteProtocolError("an offer has no text and signature")
+    if max(len(item) for item in items[1:3]) > OFFER_MAX:
+        raise RemoteProtocolError(f"an offer has more than {OFFER_MAX} characters")
+    return SettingsOffer(items[1], items[2], items[3:4] == [True])
+
+
+def _program(items: list[Any]) -> ProgramOffer:
+    found = items[1:4]
+    if [type(item) for item in found] != [int, str, str] or found[0] <= 0:
+        raise RemoteProtocolError("an offer of a program has no number, version and address")
+    if found[2] and not is_address(found[2]):
+        raise RemoteProtocolError("an offer of a program names no http:// or https:// address")
+    return ProgramOffer(*found)
+
+
+def _has_directory(items: list[Any]) -> HasDirectory:
+    if not items[1:] or not _is_number(items[1]):
+        raise RemoteProtocolError("which directory the kit has is damaged")
+    return HasDirectory(items[1])
 
 
 def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _earshot(found: list[Any]) -> Earshot:
-    rows = found[0] if found else None
+def _earshot(items: list[Any]) -> Earshot:
+    rows = items[1] if items[1:] else None
     if isinstance(rows, list) and len(rows) <= STATIONS_MAX and all(map(_is_heard, rows)):
         return Earshot(dict(rows))
     raise RemoteProtocolError("which stations the kit hears is damaged")
@@ -270,8 +276,8 @@ def _is_heard(row: Any) -> bool:
     return False
 
 
-def _directory(found: list[Any]) -> Directory:
-    match found:
+def _directory(items: list[Any]) -> Directory:
+    match items[1:4]:
         case [version, owner, list(rows)] if _is_number(version) and _is_number(owner):
             return Directory(version, owner, tuple(_listed(row) for row in rows))
     raise RemoteProtocolError("a directory has no version, owner and people")
@@ -291,14 +297,6 @@ def _listed(row: Any) -> DirectoryEntry:
             ):
                 return DirectoryEntry(KINDS[kind], number, name, tuple(handles), tuple(members))
     raise RemoteProtocolError("somebody in a directory is damaged")
-
-
-def _program(found: list[Any]) -> ProgramOffer:
-    if [type(item) for item in found] != [int, str, str] or found[0] <= 0:
-        raise RemoteProtocolError("an offer of a program has no number, version and address")
-    if found[2] and not is_address(found[2]):
-        raise RemoteProtocolError("an offer of a program names no http:// or https:// address")
-    return ProgramOffer(*found)
 
 
 def is_address(url: str) -> bool:
@@ -341,3 +339,16 @@ def _up_to(most: int, number: Any) -> bool:
 
 def _cut(text: str) -> str:
     return text if len(text) <= WORDS_MAX else f"{text[:WORDS_MAX]} …"
+
+
+_READERS: Mapping[int, Callable[[list[Any]], Note]] = {
+    NoteKind.REPORT: _report,
+    NoteKind.OFFER: _settings,
+    NoteKind.PROGRAM: _program,
+    NoteKind.DIRECTORY: _directory,
+    NoteKind.HAS_DIRECTORY: _has_directory,
+    NoteKind.EARSHOT: _earshot,
+    kit_condition.KIND: kit_condition.read,
+    **dict.fromkeys(backup_note.KINDS, backup_note.read),
+}
+"""Each takes the whole note, its kind first."""

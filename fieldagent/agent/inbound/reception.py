@@ -260,6 +260,8 @@ class Inbox:
 
     def publish(self, taken: Taken) -> None:
         """Log what is on disk by now, and wake the hooks."""
+        # One message may bring any of these together; the hooks come after what the log tells, so
+        # that whoever reads it finds the reason above what was done.
         for trouble in taken.troubles:
             log.error(
                 "not all of a message could be used: %s; `fieldagent inbound list` shows it",

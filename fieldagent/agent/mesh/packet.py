@@ -239,6 +239,8 @@ class PacketReception:
         content, station = entry.content, packet.station
         if isinstance(content, _NOT_STORED):
             return
+        # Another kit under our number or its sender's (`namesake`) can spare us no transmission: a
+        # word of one confirms nothing here.
         if isinstance(content, Receipt):
             if not packet.namesake:
                 self._store_word(db, entry, content, packet)

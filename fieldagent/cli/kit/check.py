@@ -95,6 +95,8 @@ def _reserve(limit: int, wanted: int | None) -> Finding:
 
 
 def _findings(settings: Settings) -> Iterator[Finding]:
+    # In the order in which a kit is mended: its folder, its port, its channels, what is handed on.
+    # What is not set has nothing to look at, and one device is asked after the other.
     running = _running(settings)
     yield _state_directory(settings.state_directory)
     yield running.finding or _api_port(settings.api_port)

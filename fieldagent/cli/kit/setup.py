@@ -32,6 +32,7 @@ LASTS = "a port where nothing answers takes some twenty seconds"
 def setup(given: argparse.Namespace) -> int:
     """Look for devices, propose settings, and write them where a person or --yes agrees; --dry-run
     writes nothing. Returns USAGE where nobody has agreed."""
+    # Each way out has its exit code, and what has not passed all before it is not written.
     path = given.config or (INSTALLED if os.geteuid() == 0 else default_path())
     try:
         text = read_file(path, required=False)

@@ -313,6 +313,7 @@ class MobileOriginated:
         if isinstance(content, _OF_THE_AIR):
             brought.troubles.append("a word of the air, which nobody says to the hub")
             return
+        # Whatever has no handling of its own goes to people, so a kind that comes later does too.
         match content:
             case IncidentWord(says=Said.OPEN):
                 take_open(db, content, brought)

@@ -174,6 +174,7 @@ class ImtModem:
             log.warning("the modem says what it must not: %s", error)
 
     async def _take_event(self, event: imt.Event | None) -> None:
+        # The first two are steps inside a message: what anybody waits for is its end.
         if isinstance(event, imt.SegmentWanted):
             await self._give(event)
             return
