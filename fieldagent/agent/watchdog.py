@@ -26,7 +26,7 @@ TIMES = 3
 """How often it is fed within the time that systemd waits."""
 LAST_WORDS = 0.9
 """The share of that time after which the stacks are written."""
-PROOF_EVERY = 5
+PROOF_EVERY = 7
 """How many such times pass from one write that only proves the disk to the next: each is 33 kB
 at the card, with what the file system writes of its own. Whoever else writes proves it too."""
 
