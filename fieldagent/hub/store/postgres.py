@@ -433,13 +433,15 @@ class _Ear:
 
     def open(self) -> None:
         self._connection = self._connections.connect()
-        self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
-        self._ask(f"LISTEN {CHANNEL}" if self._listens else "SELECT 1")
-        if self._listens:
-            # Shared: that of a connection which broke may stay for a while.
-            self._ask(f"SELECT pg_advisory_lock_shared({WORKERS}, {self._worker})")
-        if self._closed:
-            self.close()
+        try:
+            self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
+            self._ask(f"LISTEN {CHANNEL}" if self._listens else "SELECT 1")
+            if self._listens:
+                # Shared: that of a connection which broke may stay for a while.
+                self._ask(f"SELECT pg_advisory_lock_shared({WORKERS}, {self._worker})")
+        finally:
+            if self._closed:
+                self.close()
 
     def ping(self) -> bool:
         """Return whether something was written since the last one."""

@@ -152,10 +152,13 @@ class Connections:
             with self.bounded(connection):
                 yield connection
         finally:
-            if connection.broken or connection.closed or self._ended:
+            if connection.broken or connection.closed:
                 connection.close()
             else:
                 self._idle.append(connection)
+            # Asked last: they may have been ended in another thread meanwhile.
+            if self._ended:
+                self.forget_idle()
 
     def forget_idle(self) -> bool:
         """Forget those that are idle: the server may have left them, and nobody knows before they
