@@ -76,7 +76,15 @@ EXPLORED = [
 """What takes long, and meets the same of each Python."""
 IMAGE = [
     f"tests/shipping/test_{name}.py"
-    for name in ("image", "card_cuts", "pi_start", "pi_card", "system_update", "card_network")
+    for name in (
+        "image",
+        "card_cuts",
+        "pi_start",
+        "pi_card",
+        "pi_slots",
+        "system_update",
+        "card_network",
+    )
 ]
 MARKED = (PYTHON, "-m", "pytest", "-m")
 HALF = ("timeout", "--signal=INT", "--kill-after=60", "1800")

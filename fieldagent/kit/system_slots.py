@@ -1,15 +1,5 @@
-"""The two systems of a card, and which of them its boot loader starts.
-
-systemd-boot takes the entry of the highest version among those that may be tried, and counts the
-tries in their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
-
-    system-a.conf         it works: kept
-    system-b+1.conf       armed: to be tried once
-    system-b+0-1.conf     spent: was tried, and is started no more while there is another
-
-The loader itself renames the armed to the spent one, before the kernel has begun. Whatever is dead
-in there, the next start is of the other system.
-"""
+"""The two systems of a card, and which of them is started: the one that works, and the other once
+where it is to be tried (`systemd_boot`, `pi_boot`)."""
 
 from __future__ import annotations
 
@@ -20,16 +10,15 @@ import subprocess
 from pathlib import Path
 
 from fieldagent.kit.fetching import NotTaken
-from fieldagent.system.folder import put_file, sync_folder
+from fieldagent.kit.pi_boot import PiBoot
+from fieldagent.kit.systemd_boot import SystemdBoot
+from fieldagent.system.folder import put_file
 from fieldagent.system.system_image import SystemName, UnreadableImage, read_name
 
 PARTITIONS = {"a": "6b697400-02", "b": "6b697400-03"}
 """PARTUUIDs, as `build/image` makes them."""
-BOOTED = ("vmlinuz", "initrd.img")
-ENTRY = "entry.conf"
-"""The three are in the system's /usr/lib/kit/slot."""
-TRIAL = "kit.trial"
-"""A word to the kernel of a system that is tried; its units look for it."""
+SLOT = "/usr/lib/kit/slot"
+"""Where a system has what its loader reads: kernel, initrd, what describes its board, and words."""
 NONE = (
     "this card has one system, which cannot be replaced as it runs: write a card of the newer image"
     " (docs/operating.md, A whole system)"
@@ -39,19 +28,19 @@ NONE = (
 class Slots:
     def __init__(self, root: Path = Path("/")) -> None:
         self._boot = root / "boot/firmware"
-        self._entries = self._boot / "loader/entries"
         self._kept = root / "var/lib/kit"
         self._devices = root / "dev/disk/by-partuuid"
         self._about = root / "usr/lib/kit/system.json"
         self._words = root / "proc/cmdline"
+        self._loaders = SystemdBoot(self._boot), PiBoot(self._boot)
 
     def running(self) -> str:
         """Return the slot whose system runs. Raises NotTaken where there are no two."""
         found = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
         if found is None:
             raise NotTaken(NONE)
-        if not self._entries.is_dir():
-            raise NotTaken(f"{self._entries} is not there: is {self._boot} mounted?")
+        if not any(loader.is_there() for loader in self._loaders):
+            raise NotTaken(f"{self._boot} has no loader: is it mounted?")
         return found[1]
 
     def other(self) -> str:
@@ -72,60 +61,57 @@ class Slots:
         return self._devices / PARTITIONS[slot]
 
     def clear(self, slot: str) -> None:
-        """Remove the slot's entries, so that the loader does not find it any more, and what it had
-        of its own."""
-        for each in self._of(slot):
-            each.unlink()
-        sync_folder(self._entries)
+        """Have the loader try the slot no more, and remove what it had of its own. Raises
+        OSError."""
+        self._loader().clear(slot)
         shutil.rmtree(self._kept / f"program-{slot}", ignore_errors=True)
 
     def put_kernel(self, slot: str) -> None:
-        """Put it where the loader can read it. Raises OSError."""
-        folder = self._boot / slot
+        """Put it where the loader can read it, with what belongs to it. Raises OSError."""
+        folder, words = self._boot / slot, self._loader().WORDS
         folder.mkdir(exist_ok=True)
-        for name in BOOTED:
+        names = [each for each in self._files(slot) if each != words]
+        for name in names:
             # Both have no room there beside what they replace.
             (folder / name).unlink(missing_ok=True)
+        for name in names:
             put_file(folder / name, self._file(slot, name))
 
     def arm(self, slot: str) -> None:
-        """Let the loader try the slot at the next start, once. Raises OSError."""
-        entry = self._file(slot, ENTRY).decode()
-        for word, value in {"SLOT": slot, "ROOT": PARTITIONS[slot], "TURN": self._turn()}.items():
-            entry = entry.replace(f"@{word}@", value)
-        tried = re.sub("(?m)^options .*", rf"\g<0> {TRIAL}", entry)
-        put_file(self._entries / f"system-{slot}+1.conf", tried.encode())
+        """Have the loader try the slot at the next start, once. Raises OSError."""
+        loader = self._loader()
+        words = self._file(slot, loader.WORDS).decode()
+        for word, value in {"SLOT": slot, "ROOT": PARTITIONS[slot]}.items():
+            words = words.replace(f"@{word}@", value)
+        loader.arm(slot, words)
 
     def state(self, slot: str) -> str:
-        """Return `absent`, `armed`, `spent` or `kept`."""
-        names = [each.name.removeprefix(f"system-{slot}") for each in self._of(slot)]
-        if ".conf" in names:
-            return "kept"
-        if not names:
-            return "absent"
-        return "armed" if any(name.startswith("+1") for name in names) else "spent"
+        """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
+        return self._loader().state(slot)
 
     def keep(self, slot: str) -> None:
-        """Let the loader start the slot from now on. Raises OSError."""
-        tried = [each for each in self._of(slot) if "+" in each.name]
-        if tried:
-            entry = tried[0].read_text().replace(f" {TRIAL}", "")
-            put_file(self._entries / f"system-{slot}.conf", entry.encode())
-        for each in tried:
-            each.unlink()
-        sync_folder(self._entries)
+        """Have the loader start the slot from now on. Raises OSError."""
+        self._loader().keep(slot)
 
-    def _of(self, slot: str) -> list[Path]:
-        return [*self._entries.glob(f"system-{slot}.conf"), *self._entries.glob(f"system-{slot}+*")]
+    def _loader(self) -> SystemdBoot | PiBoot:
+        for loader in self._loaders:
+            if loader.is_there():
+                return loader
+        raise OSError(f"{self._boot} has no loader: is it mounted?")
 
-    def _turn(self) -> str:
-        said = (each.read_text() for each in self._entries.glob("system-*.conf"))
-        found = [int(turn) for text in said for turn in re.findall(r"(?m)^version (\d+)$", text)]
-        return str(max(found, default=0) + 1)
+    def _files(self, slot: str) -> list[str]:
+        """The names of what a system that is not mounted has for its loader. Raises OSError."""
+        listed = self._debugfs(slot, f"ls -p {SLOT}", SLOT).decode().splitlines()
+        # /inode/mode/user/group/name/size/
+        names = [line.split("/")[5] for line in listed if line.startswith("/")]
+        return [each for each in names if each not in (".", "..", "")]
 
     def _file(self, slot: str, name: str) -> bytes:
         """Out of a system that is not mounted. Raises OSError."""
-        asked = ["debugfs", "-R", f"cat /usr/lib/kit/slot/{name}", str(self.device(slot))]
+        return self._debugfs(slot, f"cat {SLOT}/{name}", name)
+
+    def _debugfs(self, slot: str, request: str, what: str) -> bytes:
+        asked = ["debugfs", "-R", request, str(self.device(slot))]
         done = subprocess.run(
             asked,
             stdin=subprocess.DEVNULL,
@@ -135,5 +121,5 @@ class Slots:
         # It begins with its own version, and always ends well.
         told = done.stderr.decode(errors="replace").strip().splitlines()[1:]
         if told or not done.stdout:
-            raise OSError(f"{name} of system {slot} cannot be read: {' '.join(told) or 'empty'}")
+            raise OSError(f"{what} of system {slot} cannot be read: {' '.join(told) or 'empty'}")
         return done.stdout

@@ -28,6 +28,7 @@ from tests.machine import tool
 from tests.signer import BUILD, Signer
 
 ENTRY = "title @SLOT@\nversion @TURN@\noptions root=PARTUUID=@ROOT@ kit.slot=@SLOT@ ro\n"
+WORDS = "root=PARTUUID=@ROOT@ kit.slot=@SLOT@ ro\n"
 SLOT = 4 * PIECE
 
 
@@ -38,6 +39,7 @@ def file_system(folder: Path, target: Path, kernel: bytes) -> Path:
     (own / "vmlinuz").write_bytes(kernel)
     (own / "initrd.img").write_bytes(b"initrd")
     (own / "entry.conf").write_text(ENTRY)
+    (own / "cmdline.txt").write_text(WORDS)
     (tree / "data").write_bytes(random.Random(1).randbytes(3 << 20))
     made = ["-q", "-t", "ext4", "-O", "^has_journal", "-U", "6b697400-0000-4000-8000-000000000000"]
     seed = ["-E", "hash_seed=6b697400-0000-4000-8000-000000000000", "-d", str(tree)]
@@ -384,3 +386,91 @@ def test_a_card_with_one_system_says_what_to_do(card: Card) -> None:
     (card.root / "proc/cmdline").write_text("root=LABEL=system ro\n")
     with pytest.raises(NotTaken, match="write a card of the newer image"):
         card.begin(card.new)
+
+
+def chosen(slot: str, words: str = "cmdline.txt") -> str:
+    return f"kernel={slot}/vmlinuz\ninitramfs {slot}/initrd.img\ncmdline={slot}/{words}\n"
+
+
+class PiCard(Card):
+    """The same in a Pi."""
+
+    def __init__(self, maker: Maker, folder: Path) -> None:
+        super().__init__(maker, folder)
+        self.boot = self.root / "boot/firmware"
+        shutil.rmtree(self.boot / "loader")
+        self.choice = self.boot / "slot.txt"
+        self.choice.write_text(chosen("a"))
+        (self.boot / "a").mkdir()
+        (self.boot / "a/cmdline.txt").write_text("root=PARTUUID=6b697400-02 kit.slot=a ro\n")
+
+    def loader_starts_it(self) -> None:
+        """What the kernel does that the firmware starts to try it
+        (build/boards/arm64/initramfs-tools)."""
+        assert self.choice.read_text() == chosen("a", "try.txt")
+        words = (self.boot / "a/try.txt").read_text()
+        assert words == "root=PARTUUID=6b697400-02 kit.slot=a ro nr_cpus=1 kit.try=b\n"
+        (self.boot / "b/tried").touch()
+        self.choice.write_text(chosen("a"))
+
+
+@pytest.fixture
+def pi(maker: Maker, tmp_path: Path, told: list[str]) -> PiCard:
+    return PiCard(maker, tmp_path)
+
+
+def test_a_pi_s_next_start_tries_what_was_written(pi: PiCard, told: list[str]) -> None:
+    pi.begin(pi.new)
+    assert pi.go_on() == 0
+    assert pi.has_written_it()
+    assert pi.slots.state("b") == "armed"
+    assert (pi.boot / "b/vmlinuz").read_bytes().startswith(b"kernel 2")
+    assert (pi.boot / "b/cmdline.txt").read_text() == "root=PARTUUID=6b697400-03 kit.slot=b ro\n"
+    pi.loader_starts_it()
+    assert pi.slots.state("b") == "spent"
+    assert told == ["stop fieldagent.service", "reboot"]
+
+
+def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
+    pi: PiCard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pi.begin(pi.new)
+    pi.go_on()
+    pi.loader_starts_it()
+    pi.runs("b")
+    monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "")
+    assert pi.go_on() == 0
+    assert pi.choice.read_text() == chosen("b")
+    assert [pi.slots.state(slot) for slot in "ab"] == ["absent", "kept"]
+    assert pi.result() == ""
+
+
+@pytest.mark.parametrize("runs", ["b", "a"], ids=["its agent is dead", "its kernel is dead"])
+def test_what_does_not_work_in_a_pi_goes_back(
+    pi: PiCard, told: list[str], monkeypatch: pytest.MonkeyPatch, runs: str
+) -> None:
+    pi.begin(pi.new)
+    pi.go_on()
+    pi.loader_starts_it()
+    pi.runs(runs)
+    monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "no agent answers")
+    pi.go_on()
+    assert pi.choice.read_text() == chosen("a")
+    if runs == "b":
+        assert told[-1] == "reboot"
+        pi.runs("a")
+        assert pi.go_on() == 1
+    assert pi.slots.state("b") == "absent"
+    assert pi.result() == ("no agent answers" if runs == "b" else system_trial.NEVER_STARTED)
+
+
+def test_a_pi_that_passes_over_it_is_asked_twice(pi: PiCard) -> None:
+    pi.begin(pi.new)
+    assert [pi.go_on() for _ in range(3)] == [0, 0, 1]
+    assert pi.choice.read_text() == chosen("a")
+
+
+def test_a_boot_partition_that_is_not_mounted_is_told(pi: PiCard) -> None:
+    pi.choice.unlink()
+    with pytest.raises(NotTaken, match="is it mounted"):
+        pi.begin(pi.new)

@@ -1,6 +1,6 @@
 """A Raspberry Pi 3 B that QEMU emulates: its processor, card reader, UART and USB. QEMU stands for
-the first stages, which are Raspberry Pi's own: it starts the kernel that they would, as the card's
-`config.txt` and `cmdline.txt` say."""
+the first stages, which are Raspberry Pi's own: it starts the kernel that they would, with the words
+that they would, as the card's `config.txt` says and what that includes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from tests.machine import tool
 from tests.shipping.board import Board
 
 TREE = "bcm2837-rpi-3-b.dtb"
-CARD = 2 << 30
+CARD = 4 << 30
 """Bytes: QEMU's card reader takes powers of two alone."""
 TTY = "ttyS1"
 """The small UART, on which nothing of the card's says anything: the other is a Pi 3's Bluetooth."""
 SHELL = (
     f"systemd.debug_shell=1 systemd.default_debug_tty={TTY}"
     " systemd.default_device_timeout_sec=600 mitigations=off"
-    # QEMU ends at what it has of the watchdog; and one processor does, as of the other board.
-    " module_blacklist=bcm2835_wdt maxcpus=1"
+    # QEMU ends where what it has of the watchdog is begun. A processor that is not begun waits in a
+    # loop, and keeps one of this machine's busy: all four are.
+    " systemd.watchdog_device=/dev/none"
 )
 
 
@@ -32,23 +33,23 @@ class PiBoard(Board):
         super().__init__(folder, card, modem, shell=SHELL)
 
     def _open_shells(self) -> None:
-        """The boot loader is QEMU, and is told at each start."""
+        """Also of a system that the kit has written since, and of what tries one."""
+        folders = [each for each in self.files() if each in ("::/a/", "::/b/")]
+        for name in (name for folder in folders for name in self.files(folder)):
+            if name.endswith(".txt") and self._shell not in (words := self.read(name).strip()):
+                self.write(name, f"{words} {self._shell}\n".encode())
 
     def _mount_share(self) -> None:
         """It has no virtio."""
 
     def _command(self) -> list[str]:
-        told = dict(
-            line.replace("initramfs ", "initramfs=").split("=", 1)
-            for line in self.read("::/config.txt").splitlines()
-            if line and not line.startswith("#")
-        )
+        told = self._told("config.txt")
         first = {"-kernel": told["kernel"], "-initrd": told["initramfs"], "-dtb": TREE}
-        for name in first.values():
-            (self._folder / name).write_bytes(self._mtool("mtype", f"::/{name}"))
+        for option, name in first.items():
+            (self._folder / option).write_bytes(self._mtool("mtype", f"::/{name}"))
         assert self._modem is not None
         devices = [
-            ("-append", f"{self.read('::/cmdline.txt').strip()} {self._shell}"),
+            ("-append", self.read(f"::/{told['cmdline']}").strip()),
             ("-drive", f"if=sd,format=raw,cache=writethrough,file={self.card}"),
             # The large UART first, as the board has them.
             ("-serial", "null"),
@@ -56,10 +57,21 @@ class PiBoard(Board):
             ("-serial", "chardev:console"),
             ("-chardev", f"serial,id=modem,path={self._modem.resolve()}"),
             ("-device", "usb-serial,chardev=modem"),
-            *((option, str(self._folder / name)) for option, name in first.items()),
+            *((option, str(self._folder / option)) for option in first),
         ]
         return [
             *("nice", tool("qemu-system-aarch64", "qemu-system-arm"), "-machine", "raspi3b"),
             *("-accel", "tcg", "-no-reboot", "-display", "none", "-monitor", "none"),
             *(each for device in devices for each in device),
         ]
+
+    def _told(self, file: str) -> dict[str, str]:
+        """What is said last of a setting counts."""
+        told: dict[str, str] = {}
+        for line in self.read(f"::/{file}").splitlines():
+            if line.startswith("include "):
+                told |= self._told(line.removeprefix("include "))
+            elif line and not line.startswith("#"):
+                name, value = line.replace("initramfs ", "initramfs=").split("=", 1)
+                told[name] = value
+        return told

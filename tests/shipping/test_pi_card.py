@@ -8,6 +8,7 @@ import re
 import struct
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +92,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Card]:
     image = card_image("arm64", folder)
     found = partitions(image)
     fat_files(image, found[0], folder / "boot")
-    for partition, name in zip(found[1:], ("system", "kept"), strict=True):
+    for partition, name in zip((found[1], found[3]), ("system", "kept"), strict=True):
         part = cut_out(image, partition, folder / f"{name}.part")
         check = [tool("e2fsck", "e2fsprogs"), "-f", "-n", str(part)]
         subprocess.run(check, check=True, capture_output=True)
@@ -101,13 +102,21 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Card]:
     subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True)
 
 
-def test_three_partitions_follow_each_other(card: Card) -> None:
-    boot, system, kit = card.partitions
+def test_four_partitions_follow_each_other(card: Card) -> None:
+    boot, *others = card.partitions
     assert (boot.start, boot.size, boot.type) == (MIB, 256 * MIB, "c")
-    assert (system.type, kit.type) == ("83", "83")
-    assert (system.start, kit.start) == (boot.start + boot.size, system.start + system.size)
-    labels = [label(card.image, each) for each in card.partitions]
+    assert [each.type for each in others] == ["83"] * 3
+    assert [each.size for each in others[:2]] == [768 * MIB] * 2
+    for before, after in pairwise(card.partitions):
+        assert after.start == before.start + before.size
+    labels = [label(card.image, card.partitions[at]) for at in (0, 1, 3)]
     assert labels == ["BOOTFS", "system", "kit"]
+
+
+def test_kernel_and_initrd_of_both_systems_have_room(card: Card) -> None:
+    used = sum(each.stat().st_size for each in card.boot.rglob("*") if each.is_file())
+    of_a_system = sum(each.stat().st_size for each in (card.boot / "a").iterdir())
+    assert used + of_a_system < 240 * MIB
 
 
 @pytest.mark.parametrize("board", FIRST_STAGES)
@@ -132,11 +141,12 @@ def test_the_kernel_is_one_that_the_firmware_starts(card: Card) -> None:
     assert said == [
         "arm_64bit=1",
         "upstream_kernel=1",
-        "kernel=vmlinuz",
-        "initramfs initrd.img",
         "enable_uart=1",
+        "include slot.txt",
     ]
-    kernel = (card.boot / "vmlinuz").read_bytes()
+    chosen = (card.boot / "slot.txt").read_text().splitlines()
+    assert chosen == ["kernel=a/vmlinuz", "initramfs a/initrd.img", "cmdline=a/cmdline.txt"]
+    kernel = (card.boot / "a/vmlinuz").read_bytes()
     # Linux' Documentation/arch/arm64/booting.rst, "Call the kernel image".
     assert kernel[56:60] == b"ARM\x64"
     (release,) = (card.system / "usr/lib/modules").iterdir()
@@ -144,22 +154,24 @@ def test_the_kernel_is_one_that_the_firmware_starts(card: Card) -> None:
 
 
 def test_the_kernel_is_told_in_one_line_where_the_system_is(card: Card) -> None:
-    (line,) = (card.boot / "cmdline.txt").read_text().splitlines()
+    (line,) = (card.boot / "a/cmdline.txt").read_text().splitlines()
     told = line.split()
-    assert {"root=LABEL=system", "ro", "rootwait", "fsck.repair=yes"} <= set(told)
+    where = {"root=PARTUUID=6b697400-02", "kit.slot=a"}
+    assert where | {"ro", "rootwait", "fsck.repair=yes"} <= set(told)
     # Whatever is connected to the pins, such as a modem, hears nothing of the kernel.
     assert [each for each in told if each.startswith("console=")] == ["console=tty0"]
 
 
 def test_what_starts_first_can_read_the_card_and_lays_a_memory_over_it(card: Card) -> None:
     there = card.system / "tmp/initrd.img"
-    there.write_bytes((card.boot / "initrd.img").read_bytes())
+    there.write_bytes((card.boot / "a/initrd.img").read_bytes())
     listing = in_the_system(card.system, "root", "lsinitramfs", "/tmp/initrd.img")
     names = subprocess.check_output(listing, text=True).splitlines()
-    assert "scripts/init-bottom/overlay" in names
+    assert {"scripts/init-bottom/overlay", "scripts/init-premount/try-system"} <= {*names}
+    assert "usr/sbin/kexec" in names
     found = drivers(*names, *listed(card, "builtin"))
     # The card's reader: of the Pi 3 and Zero 2 W, of the Pi 4, and the cards themselves.
-    assert {"overlay", "bcm2835", "sdhci-iproc", "mmc_block", "ext4"} <= found
+    assert {"overlay", "bcm2835", "sdhci-iproc", "mmc_block", "ext4", "vfat"} <= found
 
 
 def test_what_is_connected_to_the_board_has_its_driver(card: Card) -> None:

@@ -1,0 +1,74 @@
+"""systemd-boot, by which a PC's card starts one of its two systems.
+
+It takes the entry of the highest version among those that may be tried, and counts the tries in
+their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
+
+    system-a.conf         it works: kept
+    system-b+1.conf       armed: to be tried once
+    system-b+0-1.conf     spent: was tried, and is started no more while there is another
+
+The loader itself renames the armed to the spent one, before the kernel has begun. Whatever is dead
+in there, the next start is of the other system.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fieldagent.system.folder import put_file, sync_folder
+
+TRIAL = "kit.trial"
+"""A word to the kernel of a system that is tried; its units look for it."""
+
+
+class SystemdBoot:
+    WORDS = "entry.conf"
+    """What a system has for its loader."""
+
+    def __init__(self, boot: Path) -> None:
+        self._entries = boot / "loader/entries"
+
+    def is_there(self) -> bool:
+        """Return whether this loader starts the card."""
+        return self._entries.is_dir()
+
+    def clear(self, slot: str) -> None:
+        """Remove the slot's entries, so that the loader does not find it any more. Raises
+        OSError."""
+        for each in self._of(slot):
+            each.unlink()
+        sync_folder(self._entries)
+
+    def arm(self, slot: str, words: str) -> None:
+        """Let the loader try the slot at the next start, once. Raises OSError."""
+        entry = words.replace("@TURN@", self._turn())
+        tried = re.sub("(?m)^options .*", rf"\g<0> {TRIAL}", entry)
+        put_file(self._entries / f"system-{slot}+1.conf", tried.encode())
+
+    def state(self, slot: str) -> str:
+        """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
+        names = [each.name.removeprefix(f"system-{slot}") for each in self._of(slot)]
+        if ".conf" in names:
+            return "kept"
+        if not names:
+            return "absent"
+        return "armed" if any(name.startswith("+1") for name in names) else "spent"
+
+    def keep(self, slot: str) -> None:
+        """Let the loader start the slot from now on. Raises OSError."""
+        tried = [each for each in self._of(slot) if "+" in each.name]
+        if tried:
+            entry = tried[0].read_text().replace(f" {TRIAL}", "")
+            put_file(self._entries / f"system-{slot}.conf", entry.encode())
+        for each in tried:
+            each.unlink()
+        sync_folder(self._entries)
+
+    def _of(self, slot: str) -> list[Path]:
+        return [*self._entries.glob(f"system-{slot}.conf"), *self._entries.glob(f"system-{slot}+*")]
+
+    def _turn(self) -> str:
+        said = (each.read_text() for each in self._entries.glob("system-*.conf"))
+        found = [int(turn) for text in said for turn in re.findall(r"(?m)^version (\d+)$", text)]
+        return str(max(found, default=0) + 1)

@@ -1,0 +1,112 @@
+"""A Pi's other system is tried once, by the kernel of the one that works, on the Pi 3 B that QEMU
+emulates. How it is written and judged is walked on the other board (`test_system_update`). Each
+walk goes on where the one before has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import Running, sky
+from tests.shipping.board import MIB, Board
+from tests.shipping.card import partitions
+from tests.shipping.conftest import card_image
+from tests.shipping.pi_board import PiBoard
+
+pytestmark = pytest.mark.long
+
+SLOTS = (
+    "PYTHONPATH=/usr/lib/fieldagent/fieldagent.pyz python3 -c"
+    " 'from fieldagent.kit.system_slots import Slots; slots = Slots(); {}'"
+)
+RESET = 240.0
+
+
+@pytest.fixture(scope="module")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def board(sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """It has the same system twice."""
+    folder = tmp_path_factory.mktemp("pi")
+    card = card_image("arm64", folder)
+    copy_system(card)
+    made = PiBoard(folder, card, Path(sim.ready.partition("=")[2]))
+    try:
+        made.boot()
+        yield made
+    finally:
+        made.close()
+        card.unlink()
+
+
+def copy_system(card: Path) -> None:
+    _, a, b, _ = partitions(card)
+    with card.open("r+b") as file:
+        for at in range(0, a.size, MIB):
+            file.seek(a.start + at)
+            piece = file.read(MIB)
+            if any(piece):
+                file.seek(b.start + at)
+                file.write(piece)
+
+
+def slots(board: Board, what: str) -> str:
+    return board.run(SLOTS.format(what))
+
+
+def words(board: Board) -> list[str]:
+    return board.run("cat /proc/cmdline").split()
+
+
+def tried(board: Board) -> None:
+    """The kit asks for it, and the machine starts anew."""
+    slots(board, 'slots.arm("b")')
+    assert slots(board, 'print(slots.state("b"))') == "armed"
+    board.run("sync; systemctl reboot --no-block")
+    board.until_reset(RESET)
+
+
+def test_the_kernel_that_works_starts_the_other_system(board: Board) -> None:
+    assert {"kit.slot=a"} <= {*words(board)}
+    slots(board, 'slots.put_kernel("b")')
+    tried(board)
+    board.boot()
+    told = words(board)
+    assert {"kit.slot=b", "kit.trial", "root=PARTUUID=6b697400-03"} <= {*told}
+    assert "nr_cpus=1" not in told
+    assert slots(board, 'print(slots.state("b"))') == "spent"
+    board.until_active("fieldagent")
+
+
+def test_the_next_start_is_of_the_system_that_works(board: Board) -> None:
+    board.cut()
+    assert board.read("::/slot.txt").startswith("kernel=a/vmlinuz\n")
+    board.boot()
+    assert "kit.slot=a" in words(board)
+    assert "nr_cpus=1" not in words(board)
+
+
+def test_a_kernel_that_cannot_be_started_is_left_at_once(board: Board) -> None:
+    kernel = board.run("cd /boot/firmware/b && cp vmlinuz /tmp/ && echo damaged >vmlinuz && sync")
+    assert kernel == ""
+    tried(board)
+    board.boot_in_vain(RESET)
+    board.boot()
+    assert "kit.slot=a" in words(board)
+    assert slots(board, 'print(slots.state("b"))') == "spent"
+
+
+def test_what_is_kept_starts_without_the_other(board: Board) -> None:
+    slots(board, 'slots.put_kernel("b")')
+    slots(board, 'slots.keep("b")')
+    board.run("sync")
+    board.cut()
+    board.boot()
+    assert "kit.slot=b" in words(board)
+    assert "kit.trial" not in words(board)
