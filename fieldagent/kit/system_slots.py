@@ -39,8 +39,10 @@ class Slots:
         found = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
         if found is None:
             raise NotTaken(NONE)
-        if not any(loader.is_there() for loader in self._loaders):
-            raise NotTaken(f"{self._boot} has no loader: is it mounted?")
+        try:
+            self._loader()
+        except OSError as none:
+            raise NotTaken(str(none)) from None
         return found[1]
 
     def other(self) -> str:

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import trio
 
+T = TypeVar("T")
+
 Asks = trio.MemoryReceiveChannel[signal.Signals]
 """The signals, one after the other."""
 
 RACE = "ignored due to race condition"
-T = TypeVar("T")
-
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The last comes where a terminal is closed."""
 

@@ -141,6 +141,13 @@ class Card:
     def result(self) -> str:
         return str(json.loads(self.place.result.read_bytes())["why"])
 
+    def is_tried(self, runs: str) -> None:
+        """It is written, and this slot runs after the next start."""
+        self.begin(self.new)
+        self.go_on()
+        self.loader_starts_it()
+        self.runs(runs)
+
     def loader_starts_it(self) -> None:
         """What systemd-boot does to the name of what it tries."""
         (self.entries / "system-b+1.conf").rename(self.entries / "system-b+0-1.conf")
@@ -208,10 +215,7 @@ def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with
 
 
 def test_what_works_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
-    card.begin(card.new)
-    card.go_on()
-    card.loader_starts_it()
-    card.runs("b")
+    card.is_tried("b")
     monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "")
     assert card.go_on() == 0
     assert card.names() == {"system-a.conf", "system-b.conf"}
@@ -223,10 +227,7 @@ def test_what_works_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_does_not_work_goes_back(
     card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card.begin(card.new)
-    card.go_on()
-    card.loader_starts_it()
-    card.runs("b")
+    card.is_tried("b")
     monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "no agent answers")
     card.go_on()
     assert card.names() == {"system-a.conf"}
@@ -238,9 +239,7 @@ def test_what_does_not_work_goes_back(
 
 
 def test_what_did_not_start_is_found_spent(card: Card) -> None:
-    card.begin(card.new)
-    card.go_on()
-    card.loader_starts_it()
+    card.is_tried("a")
     assert card.go_on() == 1
     assert card.result() == system_trial.NEVER_STARTED
     assert card.names() == {"system-a.conf"}
@@ -434,10 +433,7 @@ def test_a_pi_s_next_start_tries_what_was_written(pi: PiCard, told: list[str]) -
 def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
     pi: PiCard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pi.begin(pi.new)
-    pi.go_on()
-    pi.loader_starts_it()
-    pi.runs("b")
+    pi.is_tried("b")
     monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "")
     assert pi.go_on() == 0
     assert pi.choice.read_text() == chosen("b")
@@ -449,10 +445,7 @@ def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
 def test_what_does_not_work_in_a_pi_goes_back(
     pi: PiCard, told: list[str], monkeypatch: pytest.MonkeyPatch, runs: str
 ) -> None:
-    pi.begin(pi.new)
-    pi.go_on()
-    pi.loader_starts_it()
-    pi.runs(runs)
+    pi.is_tried(runs)
     monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "no agent answers")
     pi.go_on()
     assert pi.choice.read_text() == chosen("a")

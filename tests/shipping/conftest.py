@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.machine import lacking, tool
+from tests.processes import Running, sky
 
 ROOT = Path(__file__).parents[2]
 CANNOT = 77
@@ -105,6 +106,13 @@ def image(pc_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     subprocess.run(["cp", "--sparse=always", "--reflink=auto", pc_image, made], check=True)
     yield made
     made.unlink()
+
+
+@pytest.fixture(scope="module")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The modem of a board, which answers fast."""
+    with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
+        yield running
 
 
 def card_image(architecture: str, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.machine import lacking
-from tests.processes import Running, sky
+from tests.processes import Running
 from tests.shipping.board import ANSWER, BOOT, ENTRY, Board
 from tests.shipping.conftest import build
 from tests.shipping.update_kit import rebuilt, version
@@ -50,12 +50,6 @@ AFTER_START = 180
 """Seconds after which what is written at a start has been."""
 SECTORS = "awk '$3 == \"vda\" { print $10 }' /proc/diskstats"
 """Those of 512 bytes that were written (the kernel's Documentation/admin-guide/iostats.rst)."""
-
-
-@pytest.fixture(scope="module")
-def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import Running, sky
+from tests.processes import Running
 from tests.shipping.board import MIB, Board
 from tests.shipping.card import partitions
 from tests.shipping.conftest import card_image
@@ -22,12 +22,6 @@ SLOTS = (
     " 'from fieldagent.kit.system_slots import Slots; slots = Slots(); {}'"
 )
 RESET = 240.0
-
-
-@pytest.fixture(scope="module")
-def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import Running, sky
+from tests.processes import Running
 from tests.shipping.board import ANSWER, BOOT, Board
 from tests.shipping.card import ssh_key
 from tests.shipping.conftest import card_image
@@ -24,12 +24,6 @@ satellite-port=/dev/fieldagent-satellite
 inbound-hook=cat >>/var/lib/fieldagent/came; echo >>/var/lib/fieldagent/came
 """
 ASK = "curl --fail --silent http://127.0.0.1:9091/api/health"
-
-
-@pytest.fixture(scope="module")
-def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.machine import lacking, tool
-from tests.processes import Running, sky
+from tests.processes import Running
 from tests.shipping.board import BOOT, ENTRIES, Board
 from tests.shipping.card import cut_out, partitions
 from tests.shipping.conftest import ROOT, build
@@ -32,12 +32,6 @@ JUDGED = 900.0
 PROGRAM = "/usr/lib/fieldagent/fieldagent.pyz"
 INIT = "/usr/lib/systemd/systemd"
 ABOUT = "/usr/lib/kit/system.json"
-
-
-@pytest.fixture(scope="module")
-def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
