@@ -36,6 +36,8 @@ new Promise(heard => {
 """
 """What a page does until it has been told that its server lives."""
 
+WITH_WORKER: dict[str, Any] = {"service_workers": "allow"}
+
 
 @contextmanager
 def browser() -> Iterator[Any]:
@@ -59,8 +61,13 @@ def browser() -> Iterator[Any]:
 @contextmanager
 def page(opened: Any, port: int, screen: str = "390-light", **how: Any) -> Iterator[Any]:
     """The kit's page. Nothing that the browser refuses, or a script fails at, passes unseen. `how`
-    else the browser is set up is Playwright's."""
-    context = opened.new_context(**SCREENS[screen], **how)
+    else the browser is set up is Playwright's.
+
+    The page's worker is left out unless `how` is `WITH_WORKER`: what leaves at the moment at which
+    it takes the page over goes past every route of a test (Playwright, "Network": "missing
+    network events and service workers").
+    """
+    context = opened.new_context(**SCREENS[screen], **{"service_workers": "block", **how})
     context.set_default_timeout(PATIENCE * 1000)
     shown = context.new_page()
     troubles: list[str] = []

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.browser import faults, keep, look_of, page
+from tests.browser import WITH_WORKER, faults, keep, look_of, page
 from tests.page.test_map_file import write_vectors
 from tests.processes import Agent, agent, until
 
@@ -35,7 +35,7 @@ def test_coasts_are_there_without_any_network(chromium: Any, tmp_path: Path) -> 
     with agent(tmp_path, {"satellite-port": None}) as kit:
         be_at(kit, -17.0, 179.0)
         be_at(kit, -16.5, -179.5)
-        with page(chromium, kit.port, "390-dark") as shown:
+        with page(chromium, kit.port, "390-dark", **WITH_WORKER) as shown:
             asked: list[str] = []
             shown.on("request", lambda request: asked.append(request.url))
             shown.locator("#map path.track.own").wait_for(state="attached")

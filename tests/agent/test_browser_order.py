@@ -153,7 +153,7 @@ def test_what_is_not_kept_is_waited_for(chromium: Any, tmp_path: Path) -> None:
     """Over a slow line, or of an agent that is busy, it comes later than what is kept."""
     with (
         agent(tmp_path, {"satellite-port": None}) as kit,
-        browser.page(chromium, kit.port) as shown,
+        browser.page(chromium, kit.port, **browser.WITH_WORKER) as shown,
     ):
         kept = "caches.open('page').then(kept => kept.keys()).then(all => all.length)"
         until(lambda: shown.evaluate(kept) > 15)

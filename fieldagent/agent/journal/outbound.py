@@ -477,7 +477,7 @@ def note_held(
     """Note that a holder says that it has these, and no others; return whether any of them is
     news."""
     rows = [(channel, holder, count, position, sequence) for position in positions]
-    known = db.execute(
+    before = db.execute(
         "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND holder = ? AND count = ?"
         " RETURNING position",
         (sequence, channel, holder, count),
@@ -486,7 +486,7 @@ def note_held(
         "INSERT INTO fragment_held SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",
         rows,
     )
-    return not {(row[3],) for row in rows} <= set(known)
+    return not {(position,) for *_, position, _ in rows} <= set(before)
 
 
 def enter_relayed(

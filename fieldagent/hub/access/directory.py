@@ -365,12 +365,12 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
             sentence(
                 "device {device} of workspace {workspace} has the IMEI {imei} already: take it"
                 " from there with `fieldagent hub device imei NAME IMEI --take`",
-                device=found[0],
-                workspace=found[1],
+                device=found.device,
+                workspace=found.workspace,
                 imei=imei,
             )
         )
-    if found[1] == workspace:
+    if found.workspace == workspace:
         raise Refused(sentence("there is a device with the IMEI {imei} already", imei=imei))
     return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fieldagent.hub.records.audit import AuditLine, note_all
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CLAIMS = "its IMEI is that of a device in another workspace: the operator of the hub decides"
 IS_CLAIMED = "another workspace claims its IMEI: the operator of the hub decides"
@@ -19,10 +20,15 @@ CONTESTED = (
 """SQL: what a device's people are told of it."""
 
 
-def holder(db: Db, imei: str, device: int = 0) -> tuple[int, int] | None:
-    """Return another device that has it, and its workspace."""
+class Holder(NamedTuple):
+    device: int
+    workspace: int
+
+
+def holder(db: Db, imei: str, device: int = 0) -> Holder | None:
+    """Return another device that has it."""
     rows = db.execute("SELECT id, workspace FROM device WHERE imei = ? AND id <> ?", imei, device)
-    return (rows[0][0], rows[0][1]) if rows else None
+    return Holder(*rows[0]) if rows else None
 
 
 def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:

@@ -93,6 +93,14 @@ def _words(number: int, name: str, type_: str) -> str:
     return json.dumps({"id": str(number), "name": name, "type": type_})
 
 
+class _User(NamedTuple):
+    id: int
+    name: str
+    type: str
+    disabled: float | None
+    carrier: int | None
+
+
 def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     rows = db.execute(
         f"SELECT member.id, name, type, disabled, {_CARRIER} FROM member JOIN membership"
@@ -100,13 +108,14 @@ def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
         " OR lower(name) = lower(?)) ORDER BY name = ? DESC, member.id",
         *(workspace, number, text, text, text),
     )
-    exact = [row for row in rows if number or row[1] == text] or rows
+    users = [_User(*row) for row in rows]
+    exact = [each for each in users if number or each.name == text] or users
     if not exact:
         return None
     id_, name, type_, disabled, carrier = exact[0]
     words = _words(id_, name, type_)
     if len(exact) > 1:
-        ids = " or ".join(str(row[0]) for row in exact)
+        ids = " or ".join(str(each.id) for each in exact)
         return Recipient(
             team=NOBODY_HERE,
             why=sentence("{text} may be user {ids}: say which", text=text, ids=ids),

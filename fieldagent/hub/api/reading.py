@@ -6,7 +6,7 @@ and says where the next one goes on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.records.usage import day_of
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, marks, select
 from fieldagent.package.package import Item, Location, recorded
 from fieldagent.package.payload import Identity, estimated_position, event
 from fieldagent.package.tracks import Placed
@@ -403,19 +403,43 @@ def deliveries(
 WAITING_SHOWN = 1_000
 
 
-_DEVICE = (
-    "SELECT device.id, device.name, device.member, member.name, imei, operator, device.disabled,"
-    f" {lease.IS_LINKED}, contact.at, contact.way, contact.version, contact.latitude,"
-    " contact.longitude, contact.position_at, key_trouble, (SELECT count(*) FROM (SELECT 1"
-    " FROM delivery WHERE delivery.device = device.id"
-    f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits),"
-    f" (SELECT count(*) FROM ({workspace_log.AWAITED} LIMIT {WAITING_SHOWN}) AS awaited),"
-    f" last_update, {kit_report.SETTINGS}, relay, air_key IS NOT NULL, every, by_minute,"
-    " kit_every, due, warned, check_in.sos, modems, modems_at,"
-    f" {rebuild.SHOWN}, {OF_DEVICE}, {imei_claims.CONTESTED}, credits_per_day, sos_reserve,"
-    " (SELECT credits FROM spent WHERE spent.device = device.id AND day = ?),"
-    " device.revoked, device.revoked_why"
-    " FROM device JOIN member ON member.id = device.member"
+_DEVICE = {
+    "id": "device.id",
+    "name": "device.name",
+    "member": "device.member",
+    "member name": "member.name",
+    "imei": "imei",
+    "operator": "operator",
+    "disabled": "device.disabled",
+    "is linked": lease.IS_LINKED,
+    "contact": "contact.at",
+    "way": "contact.way",
+    "version": "contact.version",
+    "latitude": "contact.latitude",
+    "longitude": "contact.longitude",
+    "position": "contact.position_at",
+    "key trouble": "key_trouble",
+    "waiting": "(SELECT count(*) FROM (SELECT 1 FROM delivery WHERE delivery.device = device.id"
+    f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits)",
+    "awaited": f"(SELECT count(*) FROM ({workspace_log.AWAITED} LIMIT {WAITING_SHOWN}) AS awaited)",
+    "last update": "last_update",
+    "settings": kit_report.SETTINGS,
+    "relay": "relay",
+    "tagged": "air_key IS NOT NULL",
+    **check_in.SHOWN,
+    "modems": "modems",
+    "modems at": "modems_at",
+    **rebuild.SHOWN,
+    "satellite trouble": OF_DEVICE,
+    "contested": imei_claims.CONTESTED,
+    "per day": "credits_per_day",
+    "reserve": "sos_reserve",
+    "spent": "(SELECT credits FROM spent WHERE spent.device = device.id AND day = ?)",
+    "revoked": "device.revoked",
+    "revoked why": "device.revoked_why",
+}
+_DEVICES = (
+    "FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
 )
@@ -426,53 +450,52 @@ def devices(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return the `limit` devices with the highest numbers below `before`, as the API tells them,
     and the number below which others follow, or None."""
-    rows = db.execute(
-        f"{_DEVICE} WHERE device.workspace = ? AND device.id < ? ORDER BY device.id DESC LIMIT ?",
+    rows = select(
+        db,
+        _DEVICE,
+        f"{_DEVICES} WHERE device.workspace = ? AND device.id < ? ORDER BY device.id DESC LIMIT ?",
         *(now, now, day_of(now)),
         *(caller.workspace, before, limit + 1),
     )
     found = [_device(row, caller, now) for row in rows[:limit]]
-    return found, rows[limit - 1][0] if len(rows) > limit else None
+    return found, rows[limit - 1]["id"] if len(rows) > limit else None
 
 
-def _device(row: Sequence[Any], caller: Caller, now: float) -> dict[str, Any]:
-    row, (revoked, why) = row[:-2], row[-2:]
-    id_, name, member, member_name, imei, operator, disabled, linked, at, way, version = row[:11]
-    latitude, longitude, position_at, key_trouble, waiting, awaited, last_update = row[11:18]
-    settings, relay, tagged, *rule, due, warned, alarm, modems, modems_at = row[18:-10]
-    satellite, contested, per_day, reserve, spent = row[-5:]
+def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any]:
+    revoked = position = credits_ = None
+    if row["revoked"] is not None:
+        why = row["revoked why"] if caller.sees_all else ""
+        revoked = {"since": float(row["revoked"]), "why": why}
+    if row["position"] is not None:
+        place = {name: row[name] for name in ("latitude", "longitude")}
+        position = {**place, "at": float(row["position"])}
+    if row["per day"] is not None:
+        limits = {"perDay": row["per day"], "sosReserve": row["reserve"]}
+        credits_ = {**limits, "spent": row["spent"] or 0}
     return {
-        "id": id_,
-        "name": name,
-        "user": {"id": str(member), "name": member_name},
-        "imei": imei if caller.sees_all else None,
-        "operator": operator,
-        "disabled": disabled is not None,
-        "revoked": None
-        if revoked is None
-        else {"since": float(revoked), "why": why if caller.sees_all else ""},
-        "relay": bool(relay),
-        "tagged": bool(tagged),
-        "linked": bool(linked),
-        "lastContact": None if at is None else float(at),
-        "over": way,
-        "version": version or None,
-        "lastUpdate": last_update or None,
-        "settings": settings,
-        "position": None
-        if position_at is None
-        else {"latitude": latitude, "longitude": longitude, "at": float(position_at)},
-        "modems": kit_report.modems(modems, modems_at),
-        "waiting": min(waiting + awaited, WAITING_SHOWN),
-        "checkIn": None
-        if due is None
-        else check_in.shown(check_in.Rule(*rule), due, warned=warned, sos=alarm),
-        "trouble": contested or key_trouble or None,
-        "satelliteTrouble": satellite,
-        "rebuild": rebuild.shown(row[-10:-5], now),
-        "credits": None
-        if per_day is None
-        else {"perDay": per_day, "sosReserve": reserve, "spent": spent or 0},
+        "id": row["id"],
+        "name": row["name"],
+        "user": {"id": str(row["member"]), "name": row["member name"]},
+        "imei": row["imei"] if caller.sees_all else None,
+        "operator": row["operator"],
+        "disabled": row["disabled"] is not None,
+        "revoked": revoked,
+        "relay": bool(row["relay"]),
+        "tagged": bool(row["tagged"]),
+        "linked": bool(row["is linked"]),
+        "lastContact": None if row["contact"] is None else float(row["contact"]),
+        "over": row["way"],
+        "version": row["version"] or None,
+        "lastUpdate": row["last update"] or None,
+        "settings": row["settings"],
+        "position": position,
+        "modems": kit_report.modems(row["modems"], row["modems at"]),
+        "waiting": min(row["waiting"] + row["awaited"], WAITING_SHOWN),
+        "checkIn": check_in.shown(row),
+        "trouble": row["contested"] or row["key trouble"] or None,
+        "satelliteTrouble": row["satellite trouble"],
+        "rebuild": rebuild.shown(row, now),
+        "credits": credits_,
     }
 
 

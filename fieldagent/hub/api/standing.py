@@ -42,9 +42,11 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
         request_id,
         caller.workspace,
     )
-    if not rows or (caller.type == "User" and rows[0][1] != caller.member):
+    if not rows:
         return None
     item, sender, accepted, expires, target, addressee = rows[0]
+    if caller.type == "User" and sender != caller.member:
+        return None
     return {
         "id": request_id,
         "sourceUserId": str(sender),
@@ -72,7 +74,8 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         *items,
         *items,
     )
-    for item, at, rung, name, member, text in sorted(rows, key=lambda row: LADDER.index(row[2])):
+    # Sorting leaves the order of time within a rung.
+    for item, at, rung, name, member, text in sorted(rows, key=_height):
         who = name or (f"user {member}" if member else "")
         step = Rung(rung)
         words = in_words(step, who or "the addressee", text)
@@ -88,6 +91,11 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
+def _height(row: tuple[Any, ...]) -> int:
+    _item, _at, rung, *_ = row
+    return LADDER.index(rung)
+
+
 def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
     """Return the standings of what is in its workspace's log, with the devices that have not come
     for it yet."""
@@ -98,7 +106,8 @@ def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
         item,
     )
     for each in workspace_log.awaiting(db, item, now):
-        rows.append((*each[:4], None, *each[4:]))
+        device, name, member, state, ended, reason = each
+        rows.append((device, name, member, state, None, ended, reason))
     return [
         {
             "id": id_,

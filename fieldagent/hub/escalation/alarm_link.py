@@ -104,8 +104,8 @@ def told(db: Db, contact: int, now: float) -> list[AlarmLink]:
         *(contact, now),
     )
     found: dict[int, AlarmLink] = {}
-    for row in rows:
-        found.setdefault(row[1], AlarmLink(*row))
+    for link in (AlarmLink(*row) for row in rows):
+        found.setdefault(link.sos, link)
     return [*found.values()]
 
 

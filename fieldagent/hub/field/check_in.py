@@ -8,7 +8,7 @@ for `PATIENCE` more, the alarm is raised: on the list of SOS, and to webhooks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from fieldagent.hub.access.directory import note_of_device
@@ -198,7 +198,18 @@ def _words(
     return f"No word from {name} {since}{place} (check-in {rule})"
 
 
-def shown(rule: Rule, due: float, **stages: Any) -> dict[str, Any]:
-    """Return it for who asks how a device stands: `stages` are `warned` and `sos`."""
-    late = "overdue" if stages["sos"] is not None else "late" if stages["warned"] else "in time"
-    return {"rule": str(rule), "due": float(due), "state": late}
+SHOWN = {
+    f"check-in {column}": f"check_in.{column}"
+    for column in ("every", "by_minute", "kit_every", "due", "warned", "sos")
+}
+"""Columns of `check_in`, for `shown`."""
+
+
+def shown(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return how a device stands with its check-in, of the columns `SHOWN`; None where none is
+    due."""
+    every, by_minute, kit_every, due, warned, sos = (row[name] for name in SHOWN)
+    if due is None:
+        return None
+    late = "overdue" if sos is not None else "late" if warned else "in time"
+    return {"rule": str(Rule(every, by_minute, kit_every)), "due": float(due), "state": late}

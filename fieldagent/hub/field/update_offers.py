@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from fieldagent.hub.records import audit, kit_report, lease
-from fieldagent.hub.store.contract import Db, insert, marks
+from fieldagent.hub.store.contract import Db, insert, marks, select
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import counted
@@ -274,22 +274,23 @@ def _end(db: Db, offer: _UnderWay, state: str, why: str, now: float) -> None:
     audit.note(db, offer.workspace, audit.HUB, action, told, now)
 
 
+_KITS = "FROM update_offer_kit AS kit WHERE kit.offer = number"
+_LISTED = {
+    **{name: name for name in ("number", "made", "version", "state", "wave")},
+    "waves": f"(SELECT max(kit.wave) {_KITS})",
+    "taken": f"(SELECT count(*) {_KITS} AND kit.state = 'taken')",
+    "kits": f"(SELECT count(*) {_KITS})",
+    "why": "why",
+    "url": "url",
+}
+
+
 def listing(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
     """List the offers, the newest first."""
-    rows = db.execute(
-        "SELECT number, made, version, state, wave,"
-        " (SELECT max(kit.wave) FROM update_offer_kit AS kit WHERE kit.offer = number),"
-        " (SELECT count(*) FROM update_offer_kit AS kit WHERE kit.offer = number"
-        " AND kit.state = 'taken'),"
-        " (SELECT count(*) FROM update_offer_kit AS kit WHERE kit.offer = number), why, url"
-        " FROM update_offer WHERE workspace = ? ORDER BY number DESC LIMIT ?",
-        workspace,
-        limit,
-    )
-    names = ("number", "made", "version", "state", "wave", "waves", "taken", "kits", "why", "url")
+    newest = "FROM update_offer WHERE workspace = ? ORDER BY number DESC LIMIT ?"
     return [
-        dict(zip(names, row, strict=True)) | {"made": float(row[1]), "waves": row[5] or 0}
-        for row in rows
+        each | {"made": float(each["made"]), "waves": each["waves"] or 0}
+        for each in select(db, _LISTED, newest, workspace, limit)
     ]
 
 

@@ -11,12 +11,11 @@ from statistics import median
 from typing import Any
 
 from fieldagent.hub.field import check_in
-from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.fleet.unlike import TEXTS, KitFigures, Unlike, unlike
 from fieldagent.hub.records import kit_condition, lease
 from fieldagent.hub.records.kit_condition import About, KnownCondition, until_now
 from fieldagent.hub.records.usage import day_of
-from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.contract import Db, select
 from fieldagent.package.writing import clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.kit_condition import CAPPED, SINCE_BOOT, THROTTLED, UNDER_VOLTAGE, throttling
@@ -27,13 +26,24 @@ SHOWN_MAX = 5_000
 FRESH = 86_400.0
 """Seconds for which a figure that comes and goes counts."""
 
+_KIT = {
+    "id": "device.id",
+    "name": "device.name",
+    "member": "device.member",
+    "member name": "member.name",
+    "disabled": "device.disabled",
+    "revoked": "device.revoked",
+    "is linked": lease.IS_LINKED,
+    "contact": "contact.at",
+    "way": "contact.way",
+    "version": "contact.version",
+    **check_in.SHOWN,
+    "per day": "credits_per_day",
+    "spent": "(SELECT credits FROM spent WHERE spent.device = device.id AND day = ?)",
+    **kit_condition.COLUMNS,
+}
 _KITS = (
-    "SELECT device.id, device.name, device.member, member.name, device.disabled, device.revoked,"
-    f" {lease.IS_LINKED}, contact.at, contact.way, contact.version, every, by_minute, kit_every,"
-    " due, warned, check_in.sos, credits_per_day,"
-    " (SELECT credits FROM spent WHERE spent.device = device.id AND day = ?),"
-    f" {kit_condition.COLUMNS}"
-    " FROM device JOIN member ON member.id = device.member"
+    "FROM device JOIN member ON member.id = device.member"
     " LEFT JOIN contact ON contact.device = device.id"
     " LEFT JOIN check_in ON check_in.device = device.id"
     " LEFT JOIN kit_condition ON kit_condition.device = device.id"
@@ -54,7 +64,7 @@ class FleetRow(NamedTuple):
 def view(db: Db, workspace: int, now: float) -> dict[str, Any]:
     """Return the kits for people and programs, those that are unlike the others first, and how many
     there are beyond those that are looked at."""
-    rows = db.execute(_KITS, now, day_of(now), workspace, SHOWN_MAX)
+    rows = select(db, _KIT, _KITS, now, day_of(now), workspace, SHOWN_MAX)
     ((count,),) = db.execute("SELECT count(*) FROM device WHERE workspace = ?", workspace)
     kits = [_kit(row, now) for row in rows]
     inside = [kit for kit in kits if not kit.is_out]
@@ -95,25 +105,23 @@ def in_words(found: Unlike) -> str:
     return TEXTS[found.what].format_map(values)
 
 
-def _kit(row: Sequence[Any], now: float) -> FleetRow:
-    id_, name, member, member_name, disabled, revoked, linked, at, way, version = row[:10]
-    *rule, due, warned, alarm, per_day, spent = row[10:18]
-    condition = kit_condition.known(tuple(row[18:]))
-    next_word = None
-    if due is not None:
-        next_word = check_in.shown(Rule(*rule), due, warned=warned, sos=alarm)
-    account = None if per_day is None else {"perDay": per_day, "spent": spent or 0}
+def _kit(row: Mapping[str, Any], now: float) -> FleetRow:
+    condition = kit_condition.known(row)
+    is_disabled, is_revoked = row["disabled"] is not None, row["revoked"] is not None
+    account = None
+    if row["per day"] is not None:
+        account = {"perDay": row["per day"], "spent": row["spent"] or 0}
     shown = {
-        "id": id_,
-        "name": name,
-        "user": {"id": str(member), "name": member_name},
-        "disabled": disabled is not None,
-        "revoked": revoked is not None,
-        "linked": bool(linked),
-        "lastContact": None if at is None else float(at),
-        "over": way,
-        "nextWord": next_word,
-        "version": version or None,
+        "id": row["id"],
+        "name": row["name"],
+        "user": {"id": str(row["member"]), "name": row["member name"]},
+        "disabled": is_disabled,
+        "revoked": is_revoked,
+        "linked": bool(row["is linked"]),
+        "lastContact": None if row["contact"] is None else float(row["contact"]),
+        "over": row["way"],
+        "nextWord": check_in.shown(row),
+        "version": row["version"] or None,
         "credits": account,
         "status": None if condition is None else _status(condition),
         "about": None
@@ -121,7 +129,7 @@ def _kit(row: Sequence[Any], now: float) -> FleetRow:
         else _about(condition.about, now),
     }
     figures = _figures(shown, condition, now)
-    return FleetRow(shown, figures, disabled is not None or revoked is not None)
+    return FleetRow(shown, figures, is_disabled or is_revoked)
 
 
 def _status(known: KnownCondition) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from fieldagent.wire.kit_status import KitStatus, numbers_of, version_of
 
 HOUR = 3_600.0
 
-COLUMNS = (
-    "kit_condition.at, kit_condition.way, kit_condition.status, kit_condition.about,"
-    " kit_condition.about_at"
-)
+COLUMNS = {
+    f"condition {column}": f"kit_condition.{column}"
+    for column in ("at", "way", "status", "about", "about_at")
+}
 """What `known` reads."""
 
 
@@ -94,18 +94,21 @@ def _put_status(db: Db, device: int, status: KitStatus, way: str, now: float) ->
     )
 
 
-def known(row: tuple[Any, ...]) -> KnownCondition | None:
+def known(row: Mapping[str, Any]) -> KnownCondition | None:
     """Read COLUMNS; None where the kit has told nothing, or what it told is damaged in the
     database."""
-    at, way, status, about, about_at = row
+    at, about = row["condition at"], row["condition about"]
     if at is None:
         return None
     told = None
     with suppress(RemoteProtocolError, ValueError, TypeError, LookupError):
         if about:
             found = json.loads(about)
-            told = About(float(about_at), **{**found, "cause": CAUSES[found["cause"]]})
-        return KnownCondition(float(at), way, kit_status.decode(bytes(status)), told)
+            told = About(
+                float(row["condition about_at"]), **{**found, "cause": CAUSES[found["cause"]]}
+            )
+        status = kit_status.decode(bytes(row["condition status"]))
+        return KnownCondition(float(at), row["condition way"], status, told)
     return None
 
 

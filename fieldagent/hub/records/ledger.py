@@ -372,15 +372,17 @@ def _deliver_to_devices(
     for posting, (item, _) in entered:
         items.setdefault(posting.workspace, []).append((posting, item))
     rows = []
+    is_due = False
     for device, workspace, member, end, reached, asks in sorted(numbered):
         own = [each for each in items[workspace] if _is_for(each[0], member, device)]
         for sequence, (posting, item) in enumerate(own, end - len(own)):
             due = _satellite_from(posting, asks, now, grace) if reached else None
+            is_due = is_due or due is not None
             row = (item, device, -posting.priority, posting.expires, sequence, "waiting", due)
             rows.append(row)
         announce_mail(db, device)
     insert(db, "delivery", _DELIVERY, rows)
-    if any(row[-1] is not None for row in rows):
+    if is_due:
         db.announce("satellite")
 
 
@@ -568,21 +570,25 @@ def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -
         )
     }
     owed = []
+    senders, wanted = set(), set()
     for item, by in sorted(confirmed):
-        sender, source, sequence, urgent, incident, body, is_first, _ = sent[item]
+        sender, source, sequence, urgent, incident, body, is_first, is_wanted = sent[item]
+        if is_wanted:
+            wanted.add(item)
         if sender is not None and sequence is not None:
             digest = digest_of(replace(stored_entry(body), sequence=sequence))
             # What its kit was told before, as may be, is paid for no more.
             worth = int(urgent and is_first)
             owed.append((sender, sequence, members[by], now, worth, "waiting", digest))
+            senders.add(sender)
             if urgent:
                 sos.note_stored(db, item, members[by], now)
         elif incident is not None and source is None:
             sos.note_reached(db, item, members[by], now)
     insert(db, "receipt", RECEIPT, owed)
-    if told := [item for item, row in sent.items() if row[-1]]:
-        _tell_webhooks_of_a_step(db, told)
-    for sender in {row[0] for row in owed}:
+    if wanted:
+        _tell_webhooks_of_a_step(db, sorted(wanted))
+    for sender in senders:
         announce_answer(db, sender)
 
 

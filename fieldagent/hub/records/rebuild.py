@@ -7,6 +7,7 @@ power cut the kit is asked from `place` on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fieldagent.hub.records import kit_report
@@ -121,19 +122,25 @@ SHOWN_FOR = 7 * 86_400.0
 """Seconds for which people are told of one that is done."""
 
 
-def shown(row: Any, now: float) -> dict[str, Any] | None:
-    """Return how a device's rebuild stands, of its `SHOWN` columns; None where it is no news."""
-    state, missing, back, gone, ended = row
-    if state is None or (state == "done" and (not missing or now - ended > SHOWN_FOR)):
+def shown(row: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+    """Return how a device's rebuild stands, of the columns `SHOWN`; None where it is no news."""
+    state, missing = row["rebuild state"], row["rebuild missing"]
+    is_old = state == "done" and now - row["rebuild ended"] > SHOWN_FOR
+    if state is None or is_old or (state == "done" and not missing):
         return None
-    return {"state": state, "missing": missing, "back": back, "gone": gone}
+    return {
+        "state": state,
+        "missing": missing,
+        "back": row["rebuild back"],
+        "gone": row["rebuild gone"],
+    }
 
 
-SHOWN = ", ".join(
-    f"(SELECT {column} FROM rebuild WHERE rebuild.device = device.id)"
+SHOWN = {
+    f"rebuild {column}": f"(SELECT {column} FROM rebuild WHERE rebuild.device = device.id)"
     for column in ("state", "missing", "back", "gone", "ended")
-)
-"""Of a `device`, for `shown`."""
+}
+"""Columns of a `device`, for `shown`."""
 
 
 def figures(db: Db) -> dict[str, float]:

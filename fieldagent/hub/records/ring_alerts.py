@@ -122,11 +122,13 @@ def claim(db: Db, now: float) -> list[RingAlert]:
         now,
         now,
     )
-    for device, *_, rung in rows:
+    alerts = []
+    for *alert, rung in rows:
+        alerts.append(RingAlert(*alert))
         db.execute(
             "UPDATE ring_alert SET rung = ?, due = ? WHERE device = ?",
             rung + 1,
             now + PAUSES[min(rung + 1, len(PAUSES) - 1)],
-            device,
+            alerts[-1].device,
         )
-    return [RingAlert(*row[:-1]) for row in rows]
+    return alerts

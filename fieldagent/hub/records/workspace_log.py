@@ -117,11 +117,13 @@ def catch_up(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:
     now = max(moment for _, moment in coming)
     rows = _lock(db, {device for device, _ in coming})
     share = max(AT_LEAST, AT_ONCE // max(len(rows), 1))
-    more = {row[0] for row in rows if row[4] > row[3] + share}
-    behind = [
-        _Coming(device, member, workspace, place, min(posted, place + share), sequence)
-        for device, member, workspace, place, posted, sequence in rows
-    ]
+    more: set[int] = set()
+    behind = []
+    for device, member, workspace, place, posted, sequence in rows:
+        upto = min(posted, place + share)
+        behind.append(_Coming(device, member, workspace, place, upto, sequence))
+        if upto < posted:
+            more.add(device)
     for first in range(0, len(behind), ROWS // 2):
         _make(db, behind[first : first + ROWS // 2], now)
     return [device in more for device, _ in coming]

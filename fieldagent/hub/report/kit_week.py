@@ -153,10 +153,11 @@ def _sent(
             " (SELECT sos.kind FROM sos WHERE sos.id = incident) = 'sos') ORDER BY id LIMIT ?",
             *(workspace, member, place, device, week.begins, AT_ONCE),
         )
-        yield from (row[1:] for row in rows)
+        for id_, *said in rows:
+            place = id_
+            yield tuple(said)
         if len(rows) < AT_ONCE:
             return
-        place = rows[-1][0]
 
 
 def _given(db: Db, workspace: int, device: int, week: Week, now: float) -> list[GivenItem]:

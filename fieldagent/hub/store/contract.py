@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -67,6 +67,13 @@ class Db(Protocol):
 
     def announce(self, topic: str) -> None:
         """Set `heard(topic)` after the commit in every process of the hub."""
+
+
+def select(db: Db, columns: Mapping[str, str], rest: str, *parameters: Any) -> list[dict[str, Any]]:
+    """Return the rows of a query, each value by its name here. `columns` has the SQL of each;
+    `rest` begins with FROM."""
+    rows = db.execute(f"SELECT {', '.join(columns.values())} {rest}", *parameters)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 ANYTHING = "anything"

@@ -25,6 +25,16 @@ _HOLDERS = (
 _THERE = "SELECT 1 FROM pg_locks WHERE virtualtransaction = ANY (%s) LIMIT 1"
 
 
+class _Wait(NamedTuple):
+    """A row of `_WAITS`."""
+
+    pid: int
+    kind: str | None
+    event: str | None
+    blocking: Sequence[int]
+    """The processes that hold the lock that it waits for."""
+
+
 class Stuck(NamedTuple):
     """What somebody waits for in vain."""
 
@@ -46,22 +56,23 @@ def why_stuck(
     pids = [each.info.backend_pid for each in late if not each.closed]
     writes = 0 if writer is None or writer.closed else writer.info.backend_pid
     with connections.connect() as connection, connections.bounded(connection, LOOK):
-        rows = connection.execute(_WAITS, (pids, seconds)).fetchall()
-        if blocked := [row for row in rows if row[1] == "Lock"]:
-            pid, _, _, blocking = blocked[0]
-            waiting = tuple(row[0] for row in blocked)
-            return _locked(connection, pid, blocking)._replace(waiting=waiting)
-    for kind, event in [row[1:3] for row in rows if row[0] == writes]:
-        if event == "SyncRep":
+        waits = [_Wait(*row) for row in connection.execute(_WAITS, (pids, seconds)).fetchall()]
+        if blocked := [each for each in waits if each.kind == "Lock"]:
+            waiting = tuple(each.pid for each in blocked)
+            return _locked(connection, blocked[0])._replace(waiting=waiting)
+    for each in waits:
+        if each.pid != writes:
+            continue
+        if each.event == "SyncRep":
             return Stuck("no standby has confirmed it: see to those of synchronous_standby_names")
-        what = f"waits for {kind} {event}" if kind else "is busy"
+        what = f"waits for {each.kind} {each.event}" if each.kind else "is busy"
         return Stuck(f"its server {what}: see how its disk and its processors do")
     return None
 
 
-def _locked(connection: Connection, pid: int, blocking: Sequence[int]) -> Stuck:
-    what = [name for (name,) in connection.execute(_WHAT, (pid,)).fetchall()]
-    holders = connection.execute(_HOLDERS, ([*blocking],)).fetchall()
+def _locked(connection: Connection, blocked: _Wait) -> Stuck:
+    what = [name for (name,) in connection.execute(_WHAT, (blocked.pid,)).fetchall()]
+    holders = connection.execute(_HOLDERS, ([*blocked.blocking],)).fetchall()
     names = ", ".join(
         _called(holder, application or user) for holder, application, user, _ in holders
     )
@@ -69,7 +80,7 @@ def _locked(connection: Connection, pid: int, blocking: Sequence[int]) -> Stuck:
         f"it waits for {what[0] if what else 'what'}, which is locked by"
         f" {names or 'a transaction that is prepared'}: let that come to its end, or end it"
     )
-    return Stuck(text, tuple(row[3] for row in holders))
+    return Stuck(text, tuple(transaction for *_, transaction in holders))
 
 
 def _called(pid: int, name: str) -> str:

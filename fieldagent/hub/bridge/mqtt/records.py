@@ -104,11 +104,15 @@ def news_of_ways(db: Db, now: float) -> list[ItemWay]:
         " JOIN item ON item.id = mqtt_item.item WHERE at > ? ORDER BY mqtt_item.item DESC LIMIT ?",
         *(now - DAY, WAYS_MAX),
     )
-    news = [row for row in rows if row[4] > row[3]]
-    found = reached(db, [row[0] for row in news])
+    news = {
+        item: (topic, request_id, stored)
+        for item, topic, request_id, told, stored in reversed(rows)
+        if stored > told
+    }
+    found = reached(db, [*news])
     return [
-        ItemWay(item, topic, request_id, found[item], count)
-        for item, topic, request_id, _, count in news[::-1]
+        ItemWay(item, topic, request_id, found[item], stored)
+        for item, (topic, request_id, stored) in news.items()
     ]
 
 
