@@ -33,6 +33,7 @@ from fieldagent.package.package import (
 )
 from fieldagent.package.strict_json import load_document
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import Sentence, sentence
 
 ITEM_BYTES_MAX = 100_000
@@ -204,7 +205,17 @@ _POSITION = {
     "timestamp": Field(read_timestamp, "timestamp"),
 }
 
-Items = Mapping[str, tuple[type[Any], int, Mapping[str, "Field"]]]
+
+class ItemKind(NamedTuple):
+    """A kind of item."""
+
+    build: type[Any]
+    priority: int
+    """Where none is given."""
+    members: Mapping[str, Field]
+
+
+Items = Mapping[str, ItemKind]
 
 
 def _position_source(value: Any) -> PositionSource:
@@ -217,9 +228,9 @@ def _position_source(value: Any) -> PositionSource:
 
 
 ITEMS: Items = {
-    "data": (Data, 11, {"payload": Field(_base64, "payload", required=True)}),
-    "message": (Message, 12, {"content": Field(read_text, "content", required=True)}),
-    "location": (
+    "data": ItemKind(Data, 11, {"payload": Field(_base64, "payload", required=True)}),
+    "message": ItemKind(Message, 12, {"content": Field(read_text, "content", required=True)}),
+    "location": ItemKind(
         Location,
         10,
         {
@@ -230,7 +241,7 @@ ITEMS: Items = {
             "source": Field(_position_source, "source"),
         },
     ),
-    "waypoint": (
+    "waypoint": ItemKind(
         Waypoint,
         11,
         {
@@ -240,7 +251,7 @@ ITEMS: Items = {
         },
     ),
 }
-"""Each kind of item: its type, its default priority, its members."""
+"""By their names in a Package."""
 
 CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
 """Seconds."""
@@ -282,8 +293,8 @@ def _command_outcome(value: Any) -> CommandOutcome:
 
 KINDS: Items = {
     **ITEMS,
-    "checkIn": (CheckIn, 50, {"within": Field(read_check_in, "within")}),
-    "commandAnswer": (
+    "checkIn": ItemKind(CheckIn, 50, {"within": Field(read_check_in, "within")}),
+    "commandAnswer": ItemKind(
         CommandAnswer,
         50,
         {
@@ -292,7 +303,7 @@ KINDS: Items = {
             "body": Field(_base64, "body", required=True),
         },
     ),
-    "incident": (
+    "incident": ItemKind(
         IncidentWord,
         SOS_PRIORITY - 1,
         {
@@ -304,7 +315,7 @@ KINDS: Items = {
             "proof": Field(_base64, "proof"),
         },
     ),
-    "parcel": (
+    "parcel": ItemKind(
         Parcel,
         12,
         {

@@ -68,7 +68,7 @@ def sound(where: Location) -> Location:
     try:
         read_package(json.loads(canonical(Package(where))))
     except InvalidPackage as wrong:
-        members = ITEMS["location"][2]
+        members = ITEMS["location"].members
         names = [each.pointer.rpartition("/")[2] for each in wrong.faults]
         without: dict[str, Any] = {members[name].attribute: None for name in names}
         return replace(where, **without)

@@ -163,7 +163,7 @@ async def _answer(hands: Hands, known: KnownCommand) -> None:
     if known.channel == Channel.RADIO:
         await _answer_by_radio(hands, known.number, known.answer)
         return
-    priority = KINDS["commandAnswer"][1]
+    priority = KINDS["commandAnswer"].priority
     channels = frozenset([Channel(known.channel)])
     package = Package(known.answer, channels=channels, priority=priority)
     try:

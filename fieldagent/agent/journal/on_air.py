@@ -61,7 +61,12 @@ def kept(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, float]]:
         if taken > KEPT_BYTES:
             break
         found.append((bytes(envelope), bytes(identity), float(at)))
-    return sorted(found, key=lambda each: each[2])
+    return sorted(found, key=_came)
+
+
+def _came(kept: tuple[bytes, bytes, float]) -> float:
+    _envelope, _identity, at = kept
+    return at
 
 
 def forget_kept(*, before: float) -> Operation[None]:

@@ -81,6 +81,6 @@ class Parcels:
         self, db: sqlite3.Connection, said: Sequence[Entry], now: float, at: int
     ) -> Accepted:
         parcel = Parcel(wrap(said, self._secrets[0], UP))
-        priority = KINDS[kind_of(parcel)][1]
+        priority = KINDS[kind_of(parcel)].priority
         package = Package(parcel, channels=frozenset({Channel.RADIO}), priority=priority)
         return enter(db, package, fingerprint(Entry(0, parcel, at)), now, now + ANSWER_KEPT, at)

@@ -128,7 +128,7 @@ class Relay:
         self.waiting.pop((station, entry.sequence), None)
         # Remembered beyond the Package: a recording of it costs nobody's credits.
         inbound.mark_arrived(db, -station, entry.sequence, request, now, sos=entry.sos)
-        priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)][1]
+        priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)].priority
         package = Package(
             item=sound(item) if isinstance(item, Location) else item,
             channels=frozenset(channels),

@@ -65,7 +65,7 @@ class RelayDown:
                 seconds = min(seconds, said.minutes * 60.0)
             said = Parcel(said.body, said.station)
             if not _is_urgent(said):
-                priority = KINDS[kind_of(said)][1]
+                priority = KINDS[kind_of(said)].priority
         identity = fingerprint(Entry(0, said, down.at))
         if isinstance(said, Parcel):
             if outbound.was_accepted(db, identity, since=now - KEPT):

@@ -17,7 +17,7 @@ TO_HUB = frozenset({Channel.SATELLITE, Channel.CELLULAR})
 def to_ask(within: int | None, configured: frozenset[Channel]) -> Package | None:
     """Return what is to be sent; None where no channel leads to the hub."""
     channels = configured & TO_HUB
-    priority = KINDS["checkIn"][1]
+    priority = KINDS["checkIn"].priority
     if not channels:
         return None
     return Package(CheckIn(within), None, channels, COLLAPSE_KEY, priority)

@@ -115,7 +115,9 @@ def _last_got(journal: Journal) -> Held:
         " ORDER BY number DESC LIMIT 1",
         _since(journal)[1],
     )
-    return Held(rows[0][0], bytes(rows[0][1])[:DIGEST_BYTES]) if rows else Held()
+    for sequence, digest in rows:
+        return Held(sequence, bytes(digest)[:DIGEST_BYTES])
+    return Held()
 
 
 def _is_kept(known: Accepted) -> bool:

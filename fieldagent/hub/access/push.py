@@ -19,6 +19,7 @@ from fieldagent.package.reading import (
     Fault,
     Field,
     InvalidPackage,
+    ItemKind,
     Items,
     WrongValue,
     read_int32,
@@ -120,11 +121,11 @@ def _at_most(size: int) -> Callable[[Any], str]:
 
 ITEM_KINDS: Items = {
     **ITEMS,
-    "message": (
+    "message": ItemKind(
         _PushedMessage,
-        ITEMS["message"][1],
+        ITEMS["message"].priority,
         {
-            **ITEMS["message"][2],
+            **ITEMS["message"].members,
             "phone": Field(_at_most(PHONE_MAX), "phone"),
             "email": Field(_at_most(EMAIL_MAX), "email"),
             "timestamp": Field(read_timestamp, "timestamp"),

@@ -85,7 +85,7 @@ def _deliveries(db: Db, item: int, now: float) -> list[Row]:
     for each in workspace_log.awaiting(db, item, now):
         rows.append((each.device, each.name, each.state, None, each.ended, each.reason))
     names = ("device", "state", "over", "ended", "reason")
-    return [dict(zip(names, row[1:], strict=True)) for row in sorted(rows)]
+    return [dict(zip(names, row, strict=True)) for _number, *row in sorted(rows)]
 
 
 def _workspaces(subject: Subject) -> str:

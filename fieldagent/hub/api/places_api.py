@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 BODY_MAX = 65_536
 KITS_MAX = 500
-_AT = ITEMS["location"][2]
+_AT = ITEMS["location"].members
 
 
 def _circle(value: Any) -> Circle:

@@ -462,7 +462,7 @@ def devices(
 
 
 def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any]:
-    revoked = position = credits_ = None
+    revoked = position = account = None
     if row["revoked"] is not None:
         why = row["revoked why"] if caller.sees_all else ""
         revoked = {"since": float(row["revoked"]), "why": why}
@@ -471,7 +471,7 @@ def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any
         position = {**place, "at": float(row["position"])}
     if row["per day"] is not None:
         limits = {"perDay": row["per day"], "sosReserve": row["reserve"]}
-        credits_ = {**limits, "spent": row["spent"] or 0}
+        account = {**limits, "spent": row["spent"] or 0}
     return {
         "id": row["id"],
         "name": row["name"],
@@ -495,7 +495,7 @@ def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any
         "trouble": row["contested"] or row["key trouble"] or None,
         "satelliteTrouble": row["satellite trouble"],
         "rebuild": rebuild.shown(row, now),
-        "credits": credits_,
+        "credits": account,
     }
 
 

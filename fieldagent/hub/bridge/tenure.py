@@ -119,7 +119,9 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
 def standing(db: Db, name: str) -> BridgeTenure:
     """Return who holds a bridge, and until when."""
     rows = db.execute("SELECT holder, until FROM bridge WHERE name = ?", name)
-    return BridgeTenure(str(rows[0][0]), float(rows[0][1])) if rows else BridgeTenure()
+    for holder, until in rows:
+        return BridgeTenure(str(holder), float(until))
+    return BridgeTenure()
 
 
 def hold(

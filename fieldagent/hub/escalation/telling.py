@@ -28,6 +28,7 @@ from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.store.group import StoreFailed
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.supervisor import Note, brief
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.schedule import SOS_SCHEDULE, delay
@@ -74,7 +75,7 @@ def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None)
     rows = db.execute(
         f"{_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked()}", now, now, limit
     )
-    alone = [_claimed(db, row[0], row[1:], now, desk, known) for row in rows]
+    alone = [_claimed(db, _Due(*row), now, desk, known) for row in rows]
     return [*alone, *_together(db, now, limit - len(alone), desk, known)]
 
 
@@ -97,6 +98,19 @@ _DUE = (
 )
 
 
+class _Due(NamedTuple):
+    """A row of `_DUE`."""
+
+    id: int
+    sos: int
+    contact: int
+    message_id: str
+    why: str
+    attempts: int
+    round: int
+    text: str
+
+
 def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Telling]:
     """Claim what waited for the morning: all of one contact at a time, by one process."""
     found = []
@@ -109,22 +123,15 @@ def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[T
         if not db.execute(locked, contact):
             continue
         rows = db.execute(f"{_DUE} AND held = 1 AND contact = ? ORDER BY id", now, now, contact)
-        some = [_claimed(db, row[0], row[1:], now, desk, kinds) for row in rows]
+        some = [_claimed(db, _Due(*row), now, desk, kinds) for row in rows]
         if some:
             told = notice.together([each.notice for each in some])
             found.append(replace(some[0], notice=told, beside=tuple(some[1:])))
     return found
 
 
-def _claimed(
-    db: Db,
-    id_: int,
-    row: tuple[int, int, str, str, int, int, str],
-    now: float,
-    desk: str,
-    kinds: Kinds,
-) -> Telling:
-    sos_id, contact_id, message_id, why, attempts, round_, text = row
+def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Telling:
+    id_, sos_id, contact_id, message_id, why, attempts, round_, text = due
     until = now + CLAIM
     db.execute(
         "UPDATE alarm_message SET claimed_until = ?, claimed_by = ? WHERE id = ?",

@@ -58,7 +58,7 @@ def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -
         member,
         Data(payload),
         int(now),
-        KINDS["data"][1],
+        KINDS["data"].priority,
         target=member,
         device=device,
         over_satellite=paid,

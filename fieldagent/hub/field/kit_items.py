@@ -66,7 +66,7 @@ def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Post
         device.member,
         item,
         entry.time,
-        priority=SOS_PRIORITY if entry.sos else KINDS[kind_of(item)][1],
+        priority=SOS_PRIORITY if entry.sos else KINDS[kind_of(item)].priority,
         sos=entry.sos,
         back=entry.back,
         expires=None if entry.sos else expires,

@@ -86,7 +86,10 @@ def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange |
         " WHERE workspace = ?" + (db.for_update() if lock else ""),
         workspace,
     )
-    return RadioKeyChange(rows[0][0], bytes(rows[0][1]), *rows[0][2:]) if rows else None
+    if not rows:
+        return None
+    number, key, *rest = rows[0]
+    return RadioKeyChange(number, bytes(key), *rest)
 
 
 IS_ASKED = (

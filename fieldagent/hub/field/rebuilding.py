@@ -403,7 +403,7 @@ def _pushed(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: floa
         row.origin,
         content,
         entry.time,
-        SOS_PRIORITY if entry.sos else KINDS[kind_of(content)][1],
+        SOS_PRIORITY if entry.sos else KINDS[kind_of(content)].priority,
         target=device.member,
         to=entry.to,
         asks=entry.asks,

@@ -148,7 +148,11 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
         " ORDER BY shift.id DESC LIMIT ?",
         *(workspace, now, SHOWN),
     )
-    hours = db.execute("SELECT begins, ends, alone FROM watch_hours WHERE workspace = ?", workspace)
+    hours, alone = None, None
+    watch = "SELECT begins, ends, alone FROM watch_hours WHERE workspace = ?"
+    if watched := db.execute(watch, workspace):
+        begins, ends, alone = watched[0]
+        hours = str(Hours(begins, ends))
     return {
         "onWatch": [
             {
@@ -169,8 +173,8 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
             }
             for member, name, begun, ended, note in before
         ],
-        "hours": str(Hours(*hours[0][:2])) if hours else None,
-        "nobodySince": hours[0][2] if hours and not rows else None,
+        "hours": hours,
+        "nobodySince": None if rows else alone,
     }
 
 

@@ -105,7 +105,7 @@ def time_of(value: Any, name: str) -> datetime | None:
     return found if 2000 <= found.year <= 2100 else None
 
 
-_READ = {name: field.read for name, field in ITEMS["location"][2].items()}
+_READ = {name: field.read for name, field in ITEMS["location"].members.items()}
 _NEEDED = ("latitude", "longitude")
 
 

@@ -40,7 +40,7 @@ STALE, OVER = 3_600.0, 86_400.0
 """Seconds after which a kit gets a position, or words, no more."""
 AHEAD = 300.0
 """Seconds by which a tracker's clock may be ahead: beyond it, a position is of now."""
-_MEMBERS = {name: field.attribute for name, field in ITEMS["location"][2].items()}
+_MEMBERS = {name: field.attribute for name, field in ITEMS["location"].members.items()}
 
 
 def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = WAY) -> Became:

@@ -22,6 +22,7 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, S
 from fieldagent.package.reading import InvalidPackage, read_package
 from fieldagent.store.pages import Pages, Row, Value
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 
 STATES: dict[str, dict[str, set[Value]]] = {
     "package": {"status": {None, *Status}},
@@ -81,19 +82,31 @@ class Saved:
         return text
 
 
+class _Column(NamedTuple):
+    """As `PRAGMA table_info` tells it (https://sqlite.org/pragma.html#pragma_table_info)."""
+
+    place: int
+    name: str
+    kind: str
+    required: int
+    default: str | None
+    in_key: int
+    """Its place in the primary key, from 1; 0 where it is none of that."""
+
+
 class _Table:
     """A table of the new journal, and how its rows look in a page."""
 
     def __init__(self, db: sqlite3.Connection, name: str, sql: str) -> None:
         self.name = name
-        columns = db.execute(f"PRAGMA table_info({name})").fetchall()
+        columns = [_Column(*row) for row in db.execute(f"PRAGMA table_info({name})")]
         self._in_key_order = "WITHOUT ROWID" in sql
         if self._in_key_order:
-            columns.sort(key=lambda column: column[5] or len(columns) + column[0])
+            columns.sort(key=lambda column: column.in_key or len(columns) + column.place)
         self._columns = columns
-        names = ", ".join(column[1] for column in columns)
-        keys = ", ".join(column[1] for column in columns if column[5])
-        news = ", ".join(f"{column[1]} = excluded.{column[1]}" for column in columns)
+        names = ", ".join(column.name for column in columns)
+        keys = ", ".join(column.name for column in columns if column.in_key)
+        news = ", ".join(f"{column.name} = excluded.{column.name}" for column in columns)
         then = f"ON CONFLICT ({keys}) DO UPDATE SET {news} WHERE {LATER.get(name)}"
         self.insert = (
             f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * len(columns))})"

@@ -190,12 +190,18 @@ class StoredCommand(NamedTuple):
     outcome: dict[str, Any]
 
 
+def _stored(rows: Sequence[tuple[Any, ...]]) -> StoredCommand | None:
+    for digest, outcome in rows:
+        return StoredCommand(bytes(digest), json.loads(outcome))
+    return None
+
+
 def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
     """Return what a sender's command with this key was and came to; None where none came."""
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
     )
-    return StoredCommand(bytes(rows[0][0]), json.loads(rows[0][1])) if rows else None
+    return _stored(rows)
 
 
 def brought_before(
@@ -208,7 +214,7 @@ def brought_before(
         " AND key LIKE ? ORDER BY at DESC LIMIT 1",
         *(sender, digest, now - BROUGHT_AGAIN, f"{prefix}%"),
     )
-    return StoredCommand(bytes(rows[0][0]), json.loads(rows[0][1])) if rows else None
+    return _stored(rows)
 
 
 def note_command(

@@ -57,9 +57,10 @@ def invited(db: Db, workspace: int, name: str, token: str, now: float) -> PhoneH
         " AND tak_invitation.workspace = ? AND expires > ? AND member.disabled IS NULL",
         *(secret.lookup(token), workspace, now),
     )
-    if not rows or rows[0][1].casefold() != name.casefold():
-        return None
-    return PhoneHolder._make(rows[0])
+    for holder in map(PhoneHolder._make, rows):
+        if holder.name.casefold() == name.casefold():
+            return holder
+    return None
 
 
 def use(
