@@ -50,19 +50,17 @@ def fill(journal: Path, count: int) -> None:
         for number in range(1, count + 1):
             package = read_package({"message": {"content": f"message {number}"}})
             body = canonical(package)
-            outbound.accept(
+            new = outbound.NewPackage(
                 body,
-                id_=number,
-                digest=digest(body),
-                idempotency_key=None,
+                digest(body),
                 accepted=now,
                 expires=now + 86_400,
                 dated=now,
                 legs={Channel.SATELLITE: Leg()},
-                status=None,
                 priority=package.priority,
-                is_sos=False,
-            )(db)  # type: ignore[arg-type]
+                id=number,
+            )
+            outbound.accept(new)(db)  # type: ignore[arg-type]
 
     opened.commit_at_start(store)
     opened.close()

@@ -292,40 +292,45 @@ def next_waiting(
     return list(sequences), places[-1] if len(places) == limit else None
 
 
-def accept(
-    body: str,
-    *,
-    id_: int | None,
-    digest: bytes,
-    idempotency_key: str | None,
-    accepted: float,
-    expires: float | None,
-    dated: float,
-    undated: bool = False,
-    legs: Mapping[Channel, Leg],
-    status: Status | None,
-    priority: int,
-    is_sos: bool,
-    joins: int | None = None,
-    calls_off: int | None = None,
-    check_in: CheckIn | None = None,
-) -> Operation[int]:
-    """Store a new Package, told by its `canonical` text; its sequence number on air comes back.
+class NewPackage(NamedTuple):
+    """A Package that is to be stored. Times are lived time."""
 
-    Without an id it is a neighbour's, and gets one below zero, where callers' seldom are. An SOS
-    that `joins` an incident raises IncidentOver where that is over. What `calls_off` an incident of
-    this kit's ends it.
-    """
-    ended = None if status is None else accepted
+    body: str
+    """Its `canonical` text."""
+    digest: bytes
+    accepted: float
+    expires: float | None
+    dated: float
+    """Unix time."""
+    legs: Mapping[Channel, Leg]
+    priority: int
+    id: int | None = None
+    """None of a neighbour's: it gets one below zero, where callers' seldom are."""
+    idempotency_key: str | None = None
+    undated: bool = False
+    status: Status | None = None
+    is_sos: bool = False
+    joins: int | None = None
+    """The incident that an SOS belongs to."""
+    calls_off: int | None = None
+    """The incident of this kit's that it ends."""
+    check_in: CheckIn | None = None
+
+
+def accept(new: NewPackage) -> Operation[int]:
+    """Store a new Package; its sequence number on air comes back. Raises IncidentOver where the
+    incident that it `joins` is over."""
+    ended = None if new.status is None else new.accepted
 
     def store(db: sqlite3.Connection) -> int:
         sequence = _next_sequence(db)
-        told = (id_ if id_ is not None else -sequence, body, digest, idempotency_key)
-        crc = crc_of(sequence, *told, accepted, expires, dated)
+        id_ = new.id if new.id is not None else -sequence
+        kept = (id_, new.body, new.digest, new.idempotency_key)
+        crc = crc_of(sequence, *kept, new.accepted, new.expires, new.dated)
         db.execute(
             "INSERT INTO package (sequence, id, body, digest, idempotency_key, accepted, expires,"
             " status, ended, crc, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (sequence, *told, accepted, expires, status, ended, crc, dated),
+            (sequence, *kept, new.accepted, new.expires, new.status, ended, crc, new.dated),
         )
         db.executemany(
             "INSERT INTO leg (sequence, channel, status, reason, ended, priority, begins)"
@@ -336,21 +341,21 @@ def accept(
                     channel,
                     leg.status,
                     leg.reason,
-                    accepted if leg.status else None,
-                    priority,
+                    new.accepted if leg.status else None,
+                    new.priority,
                     leg.begins,
                 )
-                for channel, leg in legs.items()
+                for channel, leg in new.legs.items()
             ],
         )
-        if undated:
+        if new.undated:
             dating.mark(db, sequence)
-        if is_sos:
-            incident.join(db, sequence, accepted, joins)
-        if calls_off is not None:
-            incident.call_off(db, calls_off, accepted)
-        if check_in is not None:
-            asked.note(db, sequence, check_in.within, accepted)
+        if new.is_sos:
+            incident.join(db, sequence, new.accepted, new.joins)
+        if new.calls_off is not None:
+            incident.call_off(db, new.calls_off, new.accepted)
+        if new.check_in is not None:
+            asked.note(db, sequence, new.check_in.within, new.accepted)
         return sequence
 
     return store

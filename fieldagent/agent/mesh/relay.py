@@ -179,19 +179,16 @@ def enter(
     """Enter a Package that nobody here has posted, for the channels that it names; its own kit
     keeps an SOS going. `now` and `expires` are lived time, `dated` is Unix time."""
     assert package.channels is not None
-    sequence = outbound.accept(
+    new = outbound.NewPackage(
         canonical(package),
-        id_=None,
-        digest=digest,
-        idempotency_key=None,
+        digest,
         accepted=now,
         expires=expires,
         dated=dated,
         legs=dict.fromkeys(package.channels, Leg()),
         priority=package.priority,
-        is_sos=False,
-        status=None,
-    )(db)
+    )
+    sequence = outbound.accept(new)(db)
     return Accepted(
         sequence, -sequence, package, digest, None, now, expires, None, None, dated=dated
     )

@@ -136,18 +136,18 @@ class Intake:
         expires = None if life is None else now + life
         body = canonical(package)
         identity = digest(body)
-        store = outbound.accept(
+        new = outbound.NewPackage(
             body if stamped is package else canonical(stamped),
-            id_=id_,
-            digest=identity,
-            idempotency_key=key,
+            identity,
             accepted=now,
             expires=expires,
             dated=dated,
-            undated=not self._journal.clock.source(),
             legs=legs,
-            status=status,
             priority=package.priority,
+            id=id_,
+            idempotency_key=key,
+            undated=not self._journal.clock.source(),
+            status=status,
             is_sos=package.sos,
             joins=joins,
             calls_off=_called_off_by(package),
@@ -156,7 +156,7 @@ class Intake:
         with self._held(id_), self._replacing(package, id_, legs) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
-            told = _with_reasons(store, begins, now)
+            told = _with_reasons(outbound.accept(new), begins, now)
             sequence = await commit(outbound.with_ends(told, replaced, now))
             accepted = Accepted(
                 sequence, id_, stamped, identity, key, now, expires, None, None, dated=dated

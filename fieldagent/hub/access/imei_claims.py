@@ -20,15 +20,15 @@ CONTESTED = (
 """SQL: what a device's people are told of it."""
 
 
-class Holder(NamedTuple):
+class ImeiHolder(NamedTuple):
     device: int
     workspace: int
 
 
-def holder(db: Db, imei: str, device: int = 0) -> Holder | None:
+def holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
     """Return another device that has it."""
     rows = db.execute("SELECT id, workspace FROM device WHERE imei = ? AND id <> ?", imei, device)
-    return Holder(*rows[0]) if rows else None
+    return ImeiHolder(*rows[0]) if rows else None
 
 
 def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
