@@ -13,9 +13,8 @@ import mgrs
 import pytest
 import utm
 
-from tests import browser
 from tests.agent.test_browser import hold, raise_sos, sos_texts
-from tests.browser import SCREENS, close, faults, keep, page
+from tests.browser import SCREENS, WITH_WORKER, close, faults, keep, page
 from tests.processes import Agent, agent, sky, until
 
 LEFT_IN_ENGLISH = """
@@ -224,7 +223,7 @@ def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: 
     settings: dict[str, str | None] = {"satellite-port": None}
     with (
         agent(tmp_path, settings) as kit,
-        page(chromium, kit.port, locale="uk-UA", **browser.WITH_WORKER) as shown,
+        page(chromium, kit.port, locale="uk-UA", **WITH_WORKER) as shown,
     ):
         kept = (
             "caches.open('page').then(kept => kept.keys()).then(all => all.map(each => each.url))"

@@ -125,8 +125,9 @@ SHOWN_FOR = 7 * 86_400.0
 def shown(row: Mapping[str, Any], now: float) -> dict[str, Any] | None:
     """Return how a device's rebuild stands, of the columns `SHOWN`; None where it is no news."""
     state, missing = row["rebuild state"], row["rebuild missing"]
-    is_old = state == "done" and now - row["rebuild ended"] > SHOWN_FOR
-    if state is None or is_old or (state == "done" and not missing):
+    if state is None:
+        return None
+    if state == "done" and (not missing or now - row["rebuild ended"] > SHOWN_FOR):
         return None
     return {
         "state": state,

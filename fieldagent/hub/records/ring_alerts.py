@@ -123,12 +123,13 @@ def claim(db: Db, now: float) -> list[RingAlert]:
         now,
     )
     alerts = []
-    for *alert, rung in rows:
-        alerts.append(RingAlert(*alert))
+    for *told, rung in rows:
+        alert = RingAlert(*told)
+        alerts.append(alert)
         db.execute(
             "UPDATE ring_alert SET rung = ?, due = ? WHERE device = ?",
             rung + 1,
             now + PAUSES[min(rung + 1, len(PAUSES) - 1)],
-            alerts[-1].device,
+            alert.device,
         )
     return alerts
