@@ -250,7 +250,7 @@ def test_words_outlive_that_a_kit_which_lost_power_asks_who_is_there(
 
 
 def test_who_signs_out_is_told_where_the_kit_did_not_hear_it(chromium: Any, tmp_path: Path) -> None:
-    """Whoever loads the page again would be inside."""
+    """Whoever loads the page again would be inside. It stays to be read, whatever else is heard."""
     port = free_port()
     settings: dict[str, str | None] = {"satellite-port": None, "page-listen": "127.0.0.0/8"}
     settings["page-port"] = str(port)
@@ -260,8 +260,12 @@ def test_who_signs_out_is_told_where_the_kit_did_not_hear_it(chromium: Any, tmp_
         with phone(chromium, port) as shown:
             shown.route("**/enter/session", lambda route: route.abort())
             shown.get_by_role("button", name="Sign out").click()
-            shown.locator("#away", has_text="does not answer").wait_for()
-            assert shown.locator("#talk").is_visible()
+            told = shown.locator("header .fault", has_text="does not answer")
+            told.wait_for()
+            kit.post("heard meanwhile")
+            shown.locator("#conversation li", has_text="heard meanwhile").wait_for()
+            assert told.is_visible()
+            browser.keep(shown, "not-signed-out")
             shown.unroute("**/enter/session")
             shown.get_by_role("button", name="Sign out").click()
             shown.get_by_label("Pass phrase").wait_for()

@@ -27,6 +27,7 @@ from tests.hub.test_console import (
     sign_in,
     sign_in_as_olga,
 )
+from tests.hub.test_console_order import lose
 from tests.processes import administer, hub, until
 
 NOW = 1_800_000_000.0
@@ -457,9 +458,10 @@ def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path
         hub(tmp_path, {"database": database}) as running,
         console(opened, running, "1280-light") as shown,
     ):
-        shown.route("**/api/map", lambda route: route.abort(), times=1)
+        again = lose(shown, "**/api/map")
         sign_in_as_olga(shown)
         shown.locator("#away", has_text="does not answer").wait_for()
+        again()
         shown.locator("#map .degree").first.wait_for(state="attached")
         shown.locator("#away").wait_for(state="hidden")
 

@@ -263,7 +263,7 @@ function cancel(each, key) {
 }
 
 /** What a press of `button` does. Why it failed stands beside it until the next press. */
-function pressed(button, act) {
+export function pressed(button, act) {
   button.onclick = async () => {
     faultOf(button)?.remove();
     const focused = document.activeElement === button;

@@ -2,7 +2,7 @@
 // itself decides what is looked at anew.
 
 import { Away, call, onAnswer, seldom } from "./agent.js";
-import { look, lookAt, sentence, setUpConversation } from "./conversation.js";
+import { look, lookAt, pressed, sentence, setUpConversation } from "./conversation.js";
 import { setUpChoices } from "./choices.js";
 import { listen } from "./events.js";
 import { placesOf, showPeople } from "./handhelds.js";
@@ -114,11 +114,11 @@ export function lookAtAll() {
 
 // Over plain HTTP it is this machine's own, which nobody signs in to.
 by("leave").hidden = location.protocol !== "https:";
-by("leave").addEventListener("click", async () => {
+pressed(by("leave"), async () => {
   const answer = await fetch("/enter/session", { method: "DELETE", signal: AbortSignal.timeout(LEAVING) }).catch(() => null);
   // Where the agent did not hear it, whoever loads the page again would be inside.
-  if (answer?.ok) location.assign("/enter");
-  else note(false);
+  if (!answer?.ok) throw new Away();
+  location.assign("/enter");
 });
 by("help").href = `/help/${language}.html`;
 setUpChoices();
