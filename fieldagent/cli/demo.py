@@ -121,7 +121,7 @@ def _set_up_hub(home: Path, port: int) -> DemoHub:
         ada = directory.add_user(db, workspace, "Ada", now=now)
         olga = directory.add_user(db, workspace, "Olga", email=DISPATCHER, password=hashed, now=now)
         directory.set_role(db, workspace, olga, "dispatcher", now=now)
-        token = directory.add_device(db, workspace, ada, "kit-ada", now=now)[1]
+        token = directory.add_device(db, workspace, ada, directory.NewDevice("kit-ada"), now=now)[1]
         return token, Guest(secrets.token_urlsafe(16), olga, workspace)
 
     token, guest = store.once(settle_in)

@@ -227,13 +227,13 @@ class World:
         for kit in self.kits:
             member = directory.add_user(db, workspace, kit.plan.name, type_="Thing", now=START)
             has_satellite = Channel.SATELLITE in kit.plan.bearers
-            device, kit.token = directory.add_device(
-                *(db, workspace, member, kit.plan.name),
+            new = directory.NewDevice(
+                kit.plan.name,
                 imei=kit.account.imei if has_satellite else None,
                 air_key=kit.key if has_satellite else None,
                 relay=True,
-                now=START,
             )
+            device, kit.token = directory.add_device(db, workspace, member, new, now=START)
             assert (member, device) == (kit.number, kit.number)
         self.desk.sit_down(db, workspace, START)
 

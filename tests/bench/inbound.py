@@ -172,7 +172,7 @@ def kits_of_teams(database: str, teams: int, webhook: Webhook) -> list[str]:
             users.append((workspace, directory.add_user(db, workspace, "kits", now=0.0)))
         of = [users[kit % teams] for kit in range(LINKS)]
         return [
-            directory.add_device(db, *whose, f"kit {kit}", now=0.0)[1]
+            directory.add_device(db, *whose, directory.NewDevice(f"kit {kit}"), now=0.0)[1]
             for kit, whose in enumerate(of)
         ]
 
@@ -220,7 +220,10 @@ def kits_of_users(database: str, kits: int) -> list[str]:
 
     def add(db: Db) -> list[str]:
         users = [directory.add_user(db, 1, f"user {number}", now=0.0) for number in range(kits)]
-        return [directory.add_device(db, 1, each, f"kit {each}", now=0.0)[1] for each in users]
+        return [
+            directory.add_device(db, 1, each, directory.NewDevice(f"kit {each}"), now=0.0)[1]
+            for each in users
+        ]
 
     tokens = store.once(add)
     store.close()

@@ -151,7 +151,7 @@ def equip(database: str, devices: int) -> None:
     def add(db: Db) -> None:
         for number in range(devices):
             member = directory.add_user(db, 1, f"kit {number}", now=0.0)
-            directory.add_device(db, 1, member, f"kit {number}", now=0.0)
+            directory.add_device(db, 1, member, directory.NewDevice(f"kit {number}"), now=0.0)
 
     store = open_store(database)
     store.once(add)

@@ -76,7 +76,7 @@ def devices_of(database: str, devices: int) -> list[str]:
     def add(db: Db) -> list[str]:
         member = directory.add_user(db, 1, "kits", now=0.0)
         return [
-            directory.add_device(db, 1, member, f"kit {number}", now=0.0)[1]
+            directory.add_device(db, 1, member, directory.NewDevice(f"kit {number}"), now=0.0)[1]
             for number in range(devices)
         ]
 

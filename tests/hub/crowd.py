@@ -39,7 +39,9 @@ def settle(database: str, kits: int) -> None:
 def _settle(db: Db, numbers: range, now: float) -> None:
     for number in numbers:
         member = directory.add_user(db, WORKSPACE, f"Person {number}", now=now)
-        device, _ = directory.add_device(db, WORKSPACE, member, f"kit {number}", now=now)
+        device, _ = directory.add_device(
+            db, WORKSPACE, member, directory.NewDevice(f"kit {number}"), now=now
+        )
         if number % 10 != ROUND["never"]:
             _hear(db, number, device, member, now)
 

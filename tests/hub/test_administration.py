@@ -107,7 +107,7 @@ async def office(store: Store) -> AsyncIterator[Office]:
             directory.set_role(db, 1, 2, "administrator", now=now)
             directory.set_role(db, 1, 3, "dispatcher", now=now)
             directory.set_role(db, andes, dora, "administrator", now=now)
-            directory.add_device(db, andes, dora, "kit dora", now=now)
+            directory.add_device(db, andes, dora, directory.NewDevice("kit dora"), now=now)
             _, key = credentials.add_key(db, 1, "office", scopes=["administer"], now=now)
             _, other = credentials.add_key(db, andes, "office", scopes=["administer"], now=now)
             _, pusher = credentials.add_key(db, 1, "pusher", now=now)
@@ -256,8 +256,8 @@ async def test_what_is_wrong_in_a_body_is_named_with_its_place(
 async def test_quiet_hours_are_the_workspaces_or_a_contacts_own(store: Store) -> None:
     async with office(store) as hub:
         assert await hub.done("GET", "/api/quiet") == {"quiet": "none"}
-        add = partial(contacts.add, workspace=1, name="Duty", address="duty@example.org", after=0)
-        number = await hub.alps.store.commit(partial(add, now=hub.alps.now))
+        new = contacts.NewContact("Duty", "duty@example.org")
+        number = await hub.alps.store.commit(partial(contacts.add, workspace=1, new=new, now=START))
         path, night = f"/api/contacts/{number}", "22:00-06:00 Europe/Zurich"
         assert await hub.done("PATCH", "/api/quiet", {"quiet": night}) == {"quiet": night}
         assert await hub.done("GET", "/api/quiet") == {"quiet": night}
@@ -464,9 +464,9 @@ async def test_acts_count_as_calls_of_their_key(store: Store) -> None:
 async def test_a_chain_that_is_tried_is_one_call_however_many_are_told(store: Store) -> None:
     """Or the key has been used too often in the middle, and the rest is told nothing."""
     async with office(store) as hub:
-        add = partial(contacts.add, workspace=1, address="duty@example.org", after=0, now=START)
         for name in ("Ada", "Bea", "Cy"):
-            await store.commit(partial(add, name=name))
+            new = contacts.NewContact(name, "duty@example.org")
+            await store.commit(partial(contacts.add, workspace=1, new=new, now=START))
         mine = next(
             each["id"]
             for each in (await hub.done("GET", "/api/keys"))["keys"]

@@ -18,7 +18,8 @@ from tests.hub.field import START, Field, field_of
 from tests.hub.test_sos_desk import HELP
 
 MOMENT = 2 * alarm.SOON
-LATER = partial(contacts.add, workspace=1, name="Duty", address="duty@example.org", after=600)
+DUTY = contacts.NewContact("Duty", "duty@example.org", after=600)
+LATER = partial(contacts.add, workspace=1, new=DUTY)
 
 
 async def events(alps: Field) -> list[str]:

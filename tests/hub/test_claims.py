@@ -129,7 +129,7 @@ def _make_due(db: Db) -> None:
     enter_from_kits(db, [Posting(1, 1, Message("here"), 1, 12)], now=1.0, grace=60)
     outward.enter(db, 1, "ada@example.org", 1.0)
     device, _ = directory.add_device(
-        db, 1, 1, "kit", imei="300234010000001", operator="directip", now=1.0
+        db, 1, 1, directory.NewDevice("kit", "300234010000001", "directip"), now=1.0
     )
     db.execute(
         "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created)"

@@ -47,6 +47,7 @@ from tests.processes import (
 ADDRESS = "https://hub.example.org"
 BEHIND = {"console-address": ADDRESS, "trusted-proxies": "127.0.0.1/32"}
 """As behind a proxy that does TLS: the tests come past it."""
+BERGWACHT = contacts.NewContact("Bergwacht", "bw@example.org")
 LINK = re.compile(rf"{ADDRESS}(/answer/\S+)")
 HANDED = HandoverResult(HandoverOutcome.HANDED)
 HERE = {"latitude": 46.5, "longitude": 7.25}
@@ -274,9 +275,7 @@ def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) 
 
 async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Store) -> None:
     async with field_of(store) as alps:
-        await store.commit(
-            lambda db: contacts.add(db, 1, "Bergwacht", "bw@example.org", after=0, now=START)
-        )
+        await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         judge = router(AnswerPage(store, clock=alps.clock).routes())
 
         async def path() -> str:
@@ -304,9 +303,7 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
     store: Store,
 ) -> None:
     async with field_of(store) as alps:
-        await store.commit(
-            lambda db: contacts.add(db, 1, "Bergwacht", "bw@example.org", after=0, now=START)
-        )
+        await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         await alps.sends(1, HELP)
         (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
         found = await store.read(lambda db: sos.named(db, 1, 1))
@@ -323,9 +320,7 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
 
 async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: Store) -> None:
     async with field_of(store) as alps:
-        await store.commit(
-            lambda db: contacts.add(db, 1, "Bergwacht", "bw@example.org", after=0, now=START)
-        )
+        await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         judge = router(AnswerPage(store, clock=alps.clock).routes())
         await alps.sends(1, HELP)
         (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))

@@ -403,7 +403,9 @@ def test_the_operator_decides_whose_a_modem_is_and_what_it_sent_before(tmp_path:
             # As an administrator of a workspace names it.
             store.once(lambda db: imeis.set_imei(db, 1, IMEI, now=0.0, by="2"))
             store.once(
-                lambda db: directory.add_device(db, 1, 2, "squat", imei=IMEI, now=0.0, by="2")
+                lambda db: directory.add_device(
+                    db, 1, 2, directory.NewDevice("squat", IMEI), now=0.0, by="2"
+                )
             )
         assert len(listed(database)) == 1
         assert administer(database, "dead-letter", "replay") == {"deadLettersTaken": 0}

@@ -126,8 +126,8 @@ async def settle_modems(hub: Cloud) -> None:
 
     def settle(db: Db) -> None:
         cleo = directory.add_user(db, 1, "Cleo", now=hub.now)
-        directory.add_device(db, 1, 3, "bens kit", now=hub.now)
-        directory.add_device(db, 1, cleo, "cleos kit", now=hub.now)
+        directory.add_device(db, 1, 3, directory.NewDevice("bens kit"), now=hub.now)
+        directory.add_device(db, 1, cleo, directory.NewDevice("cleos kit"), now=hub.now)
         for device, modem in ((1, "sbd"), (2, "imt"), (3, "sbd")):
             db.execute(
                 "UPDATE device SET imei = ?, operator = 'directip', modem = ? WHERE id = ?",

@@ -66,7 +66,7 @@ def with_kit(database: str) -> str:
     def make(db: Db) -> None:
         workspace = directory.add_workspace(db, "Alps", now=0.0)
         user = directory.add_user(db, workspace, "ada", now=0.0)
-        directory.add_device(db, workspace, user, "kit", now=0.0)
+        directory.add_device(db, workspace, user, directory.NewDevice("kit"), now=0.0)
         contact.note(db, 1, "ip", 0.0)
 
     store.once(make)

@@ -92,7 +92,7 @@ class Cloud:
         ada = directory.add_user(db, workspace, "Ada", email="ada@example.org", now=now)
         hashed = scrypt.hash_password("of Ben: a long one")
         directory.add_user(db, workspace, "Ben", email="ben@example.org", password=hashed, now=now)
-        directory.add_device(db, workspace, ada, "kit", now=now)
+        directory.add_device(db, workspace, ada, directory.NewDevice("kit"), now=now)
         elsewhere = directory.add_workspace(db, "Andes", now=now)
         directory.add_user(db, elsewhere, "Cleo", now=now)
         _, self.key = credentials.add_key(db, workspace, "main", per_minute=600, burst=50, now=now)
@@ -502,7 +502,7 @@ async def test_a_target_narrows_the_other_kinds_to_one_person(store: Store) -> N
 
 
 def ben_has_a_kit(db: Db, now: float) -> None:
-    directory.add_device(db, 1, 3, "of Ben", now=now)
+    directory.add_device(db, 1, 3, directory.NewDevice("of Ben"), now=now)
 
 
 AWKWARD = "\0 \x1b[2J \x7f \u0085 \u202e \U0001f600 \ufffe ' \" \\ ; -- %s ? {}"

@@ -32,7 +32,7 @@ class Fleet:
         workspace = directory.add_workspace(db, "Alps", now=0.0)
         user = directory.add_user(db, workspace, "ada", now=0.0)
         for number in (1, 2, 3, 4):
-            directory.add_device(db, workspace, user, f"kit-{number}", now=0.0)
+            directory.add_device(db, workspace, user, directory.NewDevice(f"kit-{number}"), now=0.0)
             self.link(db, number, "1")
 
     def link(self, db: Db, device: int, version: str, installed: str = ZIPAPP) -> None:

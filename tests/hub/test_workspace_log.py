@@ -142,7 +142,7 @@ def test_a_device_that_is_new_is_given_nothing_of_before(store: Store) -> None:
     def given(db: Db) -> list[Any]:
         alps = directory.add_workspace(db, "Alps", now=START)
         ada, ben = (directory.add_user(db, alps, name, now=START) for name in ("Ada", "Ben"))
-        kit, _ = directory.add_device(db, alps, ada, "kit 1", now=START)
+        kit, _ = directory.add_device(db, alps, ada, directory.NewDevice("kit 1"), now=START)
 
         def say(number: int) -> int:
             item, source = Message(f"{number}"), Source(kit, number)
@@ -151,7 +151,7 @@ def test_a_device_that_is_new_is_given_nothing_of_before(store: Store) -> None:
             return enter(db, posting, now=START, grace=60.0).item
 
         before = say(1)
-        new, _ = directory.add_device(db, alps, ben, "kit 2", now=START)
+        new, _ = directory.add_device(db, alps, ben, directory.NewDevice("kit 2"), now=START)
         assert device_standings(db, before, START) == []
         after = say(2)
         workspace_log.catch_up(db, [(new, START)])

@@ -39,20 +39,20 @@ def add(given: argparse.Namespace) -> int:
         if fault := kind.fault_of(given.address):
             raise Refused(fault)
 
+        new = contacts.NewContact(
+            given.name,
+            given.address,
+            kind=kind.name,
+            after=given.after,
+            tries=given.tries,
+            every=given.every,
+            about=given.about,
+            language=given.language,
+        )
+
         def enter(db: Db) -> int:
-            return contacts.add(
-                db,
-                directory.workspace_of(db, given.workspace),
-                given.name,
-                given.address,
-                after=given.after,
-                now=time.time(),
-                kind=kind.name,
-                tries=given.tries,
-                every=given.every,
-                about=given.about,
-                language=given.language,
-            )
+            workspace = directory.workspace_of(db, given.workspace)
+            return contacts.add(db, workspace, new, now=time.time())
 
         return show(given, {"id": store.once(enter)})
 

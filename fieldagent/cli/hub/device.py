@@ -43,10 +43,7 @@ def device_add(given: argparse.Namespace) -> int:
     def add(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, given.workspace)
         air_key = secret.new_air_key() if given.tagged else None
-        id_, token = directory.add_device(
-            db,
-            workspace,
-            directory.member_of(db, workspace, given.user),
+        new = directory.NewDevice(
             given.name,
             imei=given.imei,
             operator=given.operator,
@@ -55,8 +52,9 @@ def device_add(given: argparse.Namespace) -> int:
             credits_per_day=given.credits_per_day,
             sos_reserve=given.sos_reserve,
             relay=given.relay,
-            now=now,
         )
+        member = directory.member_of(db, workspace, given.user)
+        id_, token = directory.add_device(db, workspace, member, new, now=now)
         text: Row = {"id": id_, "hub-token": token}
         if air_key is not None:
             text["satellite-key"] = air_key.hex()

@@ -41,7 +41,9 @@ def _make(db: Db, name: str, kits: int, target: Path) -> Row:
     workspace = directory.add_workspace(db, name, now=now)
     owner = directory.add_user(db, workspace, OWNER, type_="Device", now=now)
     tokens = [
-        directory.add_device(db, workspace, owner, f"test kit {number}", now=now)[1]
+        directory.add_device(
+            db, workspace, owner, directory.NewDevice(f"test kit {number}"), now=now
+        )[1]
         for number in range(1, kits + 1)
     ]
     # Within the transaction: no test kit is there whose token nobody has.

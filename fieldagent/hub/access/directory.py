@@ -15,6 +15,7 @@ from fieldagent.hub.operator.known import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.incident_proof import proof_key
@@ -287,46 +288,53 @@ def member_of(db: Db, workspace: int, named: str) -> int:
     )
 
 
+class NewDevice(NamedTuple):
+    """A device as it is to be added; `Device` has what the members mean."""
+
+    name: str
+    imei: str | None = None
+    operator: str | None = None
+    thing: str | None = None
+    air_key: bytes | None = None
+    credits_per_day: int | None = None
+    sos_reserve: int = 0
+    relay: bool = False
+
+
 def add_device(
     db: Db,
     workspace: int,
     member: int,
-    name: str,
+    new: NewDevice,
     *,
-    imei: str | None = None,
-    operator: str | None = None,
-    thing: str | None = None,
-    air_key: bytes | None = None,
-    credits_per_day: int | None = None,
-    sos_reserve: int = 0,
-    relay: bool = False,
     now: float,
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """Add a device, and return its number and its link token, which is shown this once. An IMEI
-    that a device of another workspace has is contested: the new device is without, until the
+    """Add a `new` device, and return its number and its link token, which is shown this once. An
+    IMEI that a device of another workspace has is contested: the new device is without, until the
     operator decides."""
+    imei = new.imei
     contested = imei is not None and is_contested(db, imei, workspace, by=by)
-    _check_device_name(db, workspace, name)
+    _check_device_name(db, workspace, new.name)
     token = secret.new_secret("link")
     id_ = insert_row(
         db,
         "device",
         workspace=workspace,
         member=member,
-        name=name,
+        name=new.name,
         imei=None if contested else imei,
-        operator=operator or (DEFAULT if imei else None),
-        thing=thing or "",
+        operator=new.operator or (DEFAULT if imei else None),
+        thing=new.thing or "",
         link_token=secret.lookup(token),
-        air_key=air_key,
-        credits_per_day=credits_per_day,
-        sos_reserve=sos_reserve,
-        relay=int(relay),
+        air_key=new.air_key,
+        credits_per_day=new.credits_per_day,
+        sos_reserve=new.sos_reserve,
+        relay=int(new.relay),
         place=workspace_log.end_of(db, workspace),
         created=now,
     )
-    note(db, workspace, by, "device add", f"{id_} {name}", now)
+    note(db, workspace, by, "device add", f"{id_} {new.name}", now)
     kit_report.touch_directory(db, workspace)
     if imei is not None and contested:
         imei_claims.claim(db, id_, imei, now=now, by=by)

@@ -93,7 +93,7 @@ NEW = {
 }
 
 
-HOW = ("tries", "every", "about", "language")
+HOW = ("after", "tries", "every", "about", "language")
 
 
 class ContactsApi:
@@ -141,19 +141,11 @@ class ContactsApi:
         if fault := kind.at_the_machine or kind.fault_of(given["address"]):
             raise _wrong_address(fault)
 
+        how = {name: given[name] for name in HOW if given.get(name)}
+        new = contacts.NewContact(given["name"], given["address"], kind.name, **how)
+
         def act(db: Db, now: float) -> int:
-            how = {name: given[name] for name in HOW if given.get(name)}
-            return contacts.add(
-                db,
-                caller.workspace,
-                given["name"],
-                given["address"],
-                after=given.get("after") or 0,
-                now=now,
-                by=str(caller.member),
-                kind=kind.name,
-                **how,
-            )
+            return contacts.add(db, caller.workspace, new, now=now, by=str(caller.member))
 
         return json_response({"id": await self._acts.carry_out(caller, act)}, 201)
 

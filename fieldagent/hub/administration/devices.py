@@ -97,25 +97,27 @@ class DevicesApi:
         refuse_others(request, ())
         given = read_body(request, self._new)
         air_key = secret.new_air_key() if given.pop("tagged", False) else None
+        member = given.pop("member")
         rule = Rule(given.pop("every", None), given.pop("by_minute", None))
         if None not in rule[:2]:
             what = "is in place of checkInEvery: give one of the two"
             raise Problem(
                 422, sentence("checkInBy {what}", what=what), errors=[(what, "/checkInBy")]
             )
+        new = directory.NewDevice(air_key=air_key, **given)
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            if not directory.is_member(db, caller.workspace, given["member"]):
+            if not directory.is_member(db, caller.workspace, member):
                 raise wrong("is no user of this workspace", "userId")
             id_, token = directory.add_device(
-                db, caller.workspace, air_key=air_key, **given, now=now, by=str(caller.member)
+                db, caller.workspace, member, new, now=now, by=str(caller.member)
             )
             if rule != Rule():
                 check_in.begin(db, id_, rule, now=now)
             told: dict[str, Any] = {"id": id_, "hubToken": token}
             if air_key is not None:
                 told["satelliteKey"] = air_key.hex()
-            if (imei := given.get("imei")) and imei_claims.holder(db, imei, id_):
+            if new.imei and imei_claims.holder(db, new.imei, id_):
                 told["contested"] = imei_claims.CLAIMS
             return {**told, "deadLettersTaken": self._take(db, id_)}
 

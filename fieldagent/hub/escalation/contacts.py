@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.access.directory import Refused, Row, check_name
+from fieldagent.hub.access.directory import Refused, Row, check_name, insert_row
 from fieldagent.hub.escalation.browser import endpoint_of
 from fieldagent.hub.escalation.contract import Own
 from fieldagent.hub.escalation.known import Kinds, contact_kinds, kind_of, no_kind
@@ -56,55 +56,50 @@ WAIT_LEAST, WAIT_MOST = 10, 604_800
 """Seconds of either."""
 
 
-def add(
-    db: Db,
-    workspace: int,
-    name: str,
-    address: str,
-    *,
-    after: int,
-    now: float,
-    by: str = ADMINISTRATION,
-    kind: str = "",
-    tries: int = 1,
-    every: int = EVERY,
-    about: str = "all",
-    language: str = ENGLISH,
-) -> int:
-    """Return its number. `kind` is that of the address; where it is not given, as the address
-    looks. Raises Refused."""
-    check_name(name)
-    kind = kind or kind_of(address, contact_kinds()).name
+class NewContact(NamedTuple):
+    """A contact as it is to be added; `AlarmContact` has what the members mean."""
+
+    name: str
+    address: str
+    kind: str = ""
+    """That of the address; where it is empty, as the address looks."""
+    after: int = 0
+    tries: int = 1
+    every: int = EVERY
+    about: str = "all"
+    language: str = ENGLISH
+
+
+def add(db: Db, workspace: int, new: NewContact, *, now: float, by: str = ADMINISTRATION) -> int:
+    """Add a `new` contact and return its number. Raises Refused."""
+    check_name(new.name)
+    kind = new.kind or kind_of(new.address, contact_kinds()).name
     ((there,),) = db.execute(
         "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH
     )
     if there >= MAX:
         raise Refused(sentence("a workspace has at most {max} contacts: remove some", max=MAX))
-    id_ = _insert(db, workspace, None, kind, name, address, after, now)
-    db.execute(
-        "UPDATE alarm_contact SET tries = ?, pause = ?, about = ?, language = ? WHERE id = ?",
-        *(tries, every, about, language, id_),
-    )
-    note(db, workspace, by, "contact add", f"{id_} {name} ({kind})", now)
+    id_ = _insert(db, workspace, None, new._replace(kind=kind), now)
+    note(db, workspace, by, "contact add", f"{id_} {new.name} ({kind})", now)
     return id_
 
 
-def _insert(
-    db: Db,
-    workspace: int,
-    member: int | None,
-    kind: str,
-    name: str,
-    address: str,
-    after: int,
-    now: float,
-) -> int:
-    ((id_,),) = db.execute(
-        "INSERT INTO alarm_contact (workspace, member, kind, name, address, wait, pause, created)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        *(workspace, member, kind, name, address, after, EVERY, now),
+def _insert(db: Db, workspace: int, member: int | None, new: NewContact, now: float) -> int:
+    return insert_row(
+        db,
+        "alarm_contact",
+        workspace=workspace,
+        member=member,
+        kind=new.kind,
+        name=new.name,
+        address=new.address,
+        wait=new.after,
+        tries=new.tries,
+        pause=new.every,
+        about=new.about,
+        language=new.language,
+        created=now,
     )
-    return int(id_)
 
 
 def listing(
@@ -210,7 +205,7 @@ def subscribe(
     )
     for id_, *whose in known:
         if whose == [workspace, member]:
-            _set_language(db, id_, language)
+            db.execute("UPDATE alarm_contact SET language = ? WHERE id = ?", language, id_)
             return int(id_)
         # Somebody else has signed in there now.
         forget(db, id_)
@@ -219,13 +214,8 @@ def subscribe(
         " AND kind = ? ORDER BY id DESC LIMIT 1000 OFFSET ?)",
         *(member, PUSH, OF_ONE_MAX - 1),
     )
-    id_ = _insert(db, workspace, member, PUSH, name, subscription, 0, now)
-    _set_language(db, id_, language)
-    return id_
-
-
-def _set_language(db: Db, contact: int, language: str) -> None:
-    db.execute("UPDATE alarm_contact SET language = ? WHERE id = ?", language, contact)
+    new = NewContact(name, subscription, PUSH, language=language)
+    return _insert(db, workspace, member, new, now)
 
 
 def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]:

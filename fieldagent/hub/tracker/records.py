@@ -75,7 +75,7 @@ def add(
     )
     if known:
         raise Refused(f"the tracker {ident!r} is {known[0][0]!r} already in that workspace")
-    device, _ = directory.add_device(db, workspace, member, name, now=now)
+    device, _ = directory.add_device(db, workspace, member, directory.NewDevice(name), now=now)
     db.execute("UPDATE device SET link_token = NULL WHERE id = ?", device)
     columns = ("device", "workspace", "ident", "every")
     insert(db, "tracker", columns, [(device, workspace, ident, every)])

@@ -292,7 +292,7 @@ async def test_what_is_retained_of_a_kit_that_was_deleted_between_two_sessions_i
         def give(db: Db) -> int:
             if store.shared:
                 db.execute("SELECT setval(pg_get_serial_sequence('device', 'id'), 9)")
-            return directory.add_device(db, 1, 1, "lent", now=alps.now)[0]
+            return directory.add_device(db, 1, 1, directory.NewDevice("lent"), now=alps.now)[0]
 
         kept: dict[str, bytes] = {}
         kit = await store.commit(give)

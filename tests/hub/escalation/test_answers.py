@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -30,11 +31,11 @@ async def told(alps: Field) -> list[str]:
     return [each.notice.code or each.notice.text for each in found]
 
 
-async def ask_for_help(alps: Field, **contact: object) -> str:
+async def ask_for_help(alps: Field, **contact: Any) -> str:
     """Raise an SOS of kit 1, and return the code that the contact is told."""
     await alps.store.commit(_number_on)
-    how = {"after": 0, "now": START, "kind": "sms", **contact}
-    await alps.store.commit(lambda db: contacts.add(db, 1, "Bergwacht", PHONE, **how))  # type: ignore[arg-type]
+    new = contacts.NewContact("Bergwacht", PHONE, "sms")._replace(**contact)
+    await alps.store.commit(lambda db: contacts.add(db, 1, new, now=START))
     await alps.sends(1, HELP)
     (code,) = await told(alps)
     return code
@@ -229,7 +230,7 @@ async def test_a_contact_is_told_of_what_it_is_for(store: Store, about: str, rin
     async with field_of(store) as alps:
         await store.commit(
             lambda db: contacts.add(
-                db, 1, "Duty", PHONE, after=0, now=START, kind="sms", about=about
+                db, 1, contacts.NewContact("Duty", PHONE, "sms", about=about), now=START
             )
         )
         await alps.sends(1, HELP)

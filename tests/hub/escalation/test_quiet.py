@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from datetime import datetime
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,11 +77,11 @@ def test_what_are_no_quiet_hours_is_told(text: str, why: str) -> None:
         read_hours(text)
 
 
-async def duty(alps: Field, own: str = "", **how: int) -> int:
+async def duty(alps: Field, own: str = "", **how: Any) -> int:
     """A contact that is told at once, in the night."""
     alps.now = NIGHT
-    add = partial(contacts.add, workspace=1, name="Duty", address="duty@example.org", now=NIGHT)
-    contact = await alps.store.commit(partial(add, **{"after": 0, **how}))
+    new = contacts.NewContact("Duty", "duty@example.org")._replace(**how)
+    contact = await alps.store.commit(lambda db: contacts.add(db, 1, new, now=NIGHT))
     await alps.store.commit(lambda db: quiet.set_of_workspace(db, 1, HOURS, NIGHT))
     await alps.store.commit(lambda db: quiet.set_of_contact(db, 1, contact, own, NIGHT))
     return contact
