@@ -152,7 +152,7 @@ def test_whatever_a_power_cut_leaves_holds_what_was_answered(
     assert lost(tmp_path, request.getfixturevalue(program), states, seed=1) == 0
 
 
-@pytest.mark.parametrize("program", ["agents", "hubs"])
+@pytest.mark.parametrize("program", [pytest.param("agents", marks=pytest.mark.long), "hubs"])
 def test_with_a_disk_that_lies_something_is_lost(
     tmp_path: Path, request: pytest.FixtureRequest, program: str
 ) -> None:

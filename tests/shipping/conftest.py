@@ -69,7 +69,10 @@ def build_packages(folder: Path) -> None:
     subprocess.run([ROOT / "build/deb", folder], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.fixture(scope="session", params=["as built", "3.13", "arm64"])
+@pytest.fixture(
+    scope="session",
+    params=["as built", "3.13", pytest.param("arm64", marks=pytest.mark.long)],
+)
 def interpreter(request: pytest.FixtureRequest, python_313: str | None) -> str:
     known = {"as built": sys.executable, "3.13": python_313}
     return known.get(request.param) or _fetched(request.param) or lacking(NO_DEBIAN)

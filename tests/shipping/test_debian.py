@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from tests.machine import lacking
 from tests.shipping.conftest import CANNOT, ROOT
 
@@ -21,6 +23,7 @@ def in_debian(script: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_a_stopped_run_leaves_nothing_for_the_next() -> None:
     made = "\n".join(f"install -D -m 755 /dev/null {each}/left" for each in LEFT)
     assert in_debian(f"{made}\necho made") == "made\n"

@@ -100,7 +100,9 @@ NO_FURTHER = "{} has it and may not pass it on (radio-hops); {} has not confirme
     ("hops", "reached", "stopped"),
     [
         (1, [2], [NO_FURTHER.format("Kit 2", "station 3")]),
-        (2, [2, 3], [NO_FURTHER.format("Kit 3", "station 4")]),
+        pytest.param(
+            *(2, [2, 3], [NO_FURTHER.format("Kit 3", "station 4")]), marks=pytest.mark.long
+        ),
         (3, [2, 3, 4], []),
     ],
 )
