@@ -265,6 +265,7 @@ def test_who_signs_out_is_told_where_the_kit_did_not_hear_it(chromium: Any, tmp_
             kit.post("heard meanwhile")
             shown.locator("#conversation li", has_text="heard meanwhile").wait_for()
             assert told.is_visible()
+            assert shown.locator("#talk").is_visible()
             browser.keep(shown, "not-signed-out")
             shown.unroute("**/enter/session")
             shown.get_by_role("button", name="Sign out").click()

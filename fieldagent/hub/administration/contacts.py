@@ -93,9 +93,6 @@ NEW = {
 }
 
 
-HOW = ("after", "tries", "every", "about", "language")
-
-
 class ContactsApi:
     """`reach`: how each kind is reached."""
 
@@ -141,8 +138,8 @@ class ContactsApi:
         if fault := kind.at_the_machine or kind.fault_of(given["address"]):
             raise _wrong_address(fault)
 
-        how = {name: given[name] for name in HOW if given.get(name)}
-        new = contacts.NewContact(given["name"], given["address"], kind.name, **how)
+        named = {name: value for name, value in given.items() if value is not None}
+        new = contacts.NewContact(kind=kind.name, **named)
 
         def act(db: Db, now: float) -> int:
             return contacts.add(db, caller.workspace, new, now=now, by=str(caller.member))
