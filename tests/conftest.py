@@ -24,7 +24,7 @@ import trio
 import trio.testing
 from hypothesis import HealthCheck, settings
 
-from tests import autojump, disk, leftovers, offline
+from tests import autojump, disk, fork_server, leftovers, offline
 from tests.processes import PATIENCE
 from tests.started import loopback
 
@@ -89,18 +89,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=turn)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "start each program by exec, as users do, and not by tests/fork_server.py"
+    parser.addoption("--cold", action="store_true", help=told)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     leftovers.mark()
     loopback.install()
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):
         # Not the workers themselves, which have the guard of this process.
         offline.hold_what_is_started()
+    if not config.getoption("--cold"):
+        fork_server.use()
     autojump.install()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def pytest_unconfigure() -> None:
     leftovers.end(os.getpid())
+    fork_server.close()
     offline.forget()
 
 

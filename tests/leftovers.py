@@ -11,6 +11,8 @@ from pathlib import Path
 
 MARK = "FIELDAGENT_TESTS"
 """The ids of the processes that run the tests, each started by the one before: `12/34`."""
+SPARED: set[int] = set()
+"""The ids of processes that outlive a test, and are ended by who began them."""
 GRACE = 5.0
 """Seconds for a process that is ending already, and for each way of ending it."""
 
@@ -32,7 +34,7 @@ def processes() -> set[int]:
 def left(by: int, before: Set[int]) -> dict[int, str]:
     """Those of the tests that `by` runs, but for those that ran before: their commands."""
     found = {}
-    for pid in processes() - before - {by}:
+    for pid in processes() - before - SPARED - {by}:
         folder = Path(f"/proc/{pid}")
         with suppress(OSError):  # it has ended, or is another user's
             if by in _marked((folder / "environ").read_bytes()):

@@ -48,7 +48,8 @@ class Server:
         # Tests kill its processes and never the machine: what the kernel has is kept.
         settings = f"-k {self._folder} -c listen_addresses= -c max_connections=200"
         if not self._durable:
-            settings += " -c fsync=off"
+            # One looks after each database in turn, and each test has one of its own.
+            settings += " -c fsync=off -c autovacuum=off"
         if self._preload:
             settings += f" -c shared_preload_libraries={self._preload}"
         self._control("-o", settings, "start")

@@ -24,9 +24,10 @@ from typing import Any, NamedTuple, Self
 import trio
 
 from fieldagent.cli.arguments import dispatch
+from tests import fork_server
 
 ZIPAPP = Path(__file__).parents[1] / "dist" / "fieldagent.pyz"
-MODULE = [sys.executable, "-m", "fieldagent"]
+MODULE = fork_server.MODULE
 PATIENCE = 120.0
 """Seconds after which something that should happen has not, also where the machine is busy with
 much else. Every test that waits in real time waits so long."""
@@ -100,13 +101,12 @@ class Running:
 
     def __init__(self, command: list[str], ready: str = "", **environment: str) -> None:
         """With `ready`, it has started when it prints a line that holds that."""
-        self.process = subprocess.Popen(
+        self.process = fork_server.begin(
             command,
+            {**os.environ, "PYTHONUNBUFFERED": "1", **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
         )
         self.lines: list[str] = []
         self._news: queue.Queue[str | None] = queue.Queue()

@@ -1,0 +1,220 @@
+"""Starts programs of the product from a process that has their modules already.
+
+Nearly all of the half second of a processor that a start takes goes to imports, and tests start
+agents, hubs and simulators by thousands. A server of each process of tests has imported everything,
+and what it forks is a program like any other, with arguments, environment, folder, memory and
+signals of its own. It is a child of the tests', which are the next subreaper (prctl(2)) once the
+process between the two has ended.
+
+What is about the start itself (another interpreter or command, a library loaded before it, a
+variable that Python reads) is started as users do; so are commands that end by themselves, and with
+`--cold` all of it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from io import BufferedReader, FileIO, TextIOWrapper
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+import fieldagent
+from tests import leftovers
+
+MODULE = [sys.executable, "-m", "fieldagent"]
+PR_SET_CHILD_SUBREAPER = 36
+READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_")
+"""How the names of variables begin that the interpreter, its libraries and the linker read before a
+program can."""
+MOST = 1 << 20
+"""Bytes of one call."""
+
+
+class Server:
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._environment = _read_at_start(os.environ)
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        with theirs:
+            command = [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+            )
+        leftovers.SPARED.add(self._process.pid)
+        self._call = ours
+        self._turn = threading.Lock()
+
+    def starts(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
+        """Whether a fork of it is the same as a process of its own."""
+        asked = {**_read_at_start(environment), "PYTHONUNBUFFERED": ""}
+        return command[:3] == MODULE and asked == {**self._environment, "PYTHONUNBUFFERED": ""}
+
+    def fork(
+        self, words: Sequence[str], folder: str, environment: Mapping[str, str], files: list[int]
+    ) -> int:
+        """The process's id. `files` are its standard input, output and error."""
+        call = json.dumps([words, folder, dict(environment)]).encode()
+        with self._turn:
+            socket.send_fds(self._call, [call], files)
+            return int(self._call.recv(MOST))
+
+    def close(self) -> None:
+        self._call.close()
+        self._process.kill()
+        self._process.wait()
+        leftovers.SPARED.discard(self._process.pid)
+
+
+class Forked(subprocess.Popen[str]):
+    """A process that `server` forks; `how` is as of any other, and names its three streams."""
+
+    def __init__(self, server: Server, command: list[str], **how: Any) -> None:
+        self._server = server
+        super().__init__(command, **how)
+
+    def _execute_child(self, args: Any, *rest: Any) -> None:
+        """In place of fork and exec: Python 3.11 to 3.13 call it alike."""
+        folder, environment = rest[4:6]
+        pipes = rest[9:15]
+        read, _, _, write, _, complain = pipes
+        words = args[len(MODULE) :]
+        try:
+            self.pid = self._server.fork(
+                words, os.fspath(folder or Path.cwd()), environment, [read, write, complain]
+            )
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def begin(command: list[str], environment: Mapping[str, str], **how: Any) -> subprocess.Popen[str]:
+    """A process, with text to and from it: forked, where that is asked for and the same."""
+    how |= {"env": environment, "text": True}
+    if _used and not _servers and command[:3] == MODULE:
+        _servers.append(Server())
+    for server in _servers:
+        if server.starts(command, environment):
+            return Forked(server, command, **how)
+    return subprocess.Popen(command, **how)
+
+
+_used: list[bool] = []
+_servers: list[Server] = []
+"""Of this process, begun when it is first of use."""
+
+
+def use() -> None:
+    """From here on."""
+    _used.append(True)
+
+
+def close() -> None:
+    """What they have forked goes on."""
+    _used.clear()
+    while _servers:
+        _servers.pop().close()
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
+
+
+def serve(calls: socket.socket) -> list[str] | None:
+    """In each process that is to become a program, return its words; in the server, nothing, once
+    nobody calls any more."""
+    while True:
+        call, files, _, _ = socket.recv_fds(calls, MOST, 3)
+        if not call:
+            return None
+        words, folder, environment = json.loads(call)
+        told, tell = os.pipe()
+        if between := os.fork():
+            os.close(tell)
+            os.waitpid(between, 0)
+            for file in files:
+                os.close(file)
+            calls.send(os.read(told, MOST))
+            os.close(told)
+            continue
+        if pid := os.fork():
+            os.write(tell, str(pid).encode())
+            os._exit(0)
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        sys.stdin, sys.stdout, sys.stderr = map(_again, (sys.stdin, sys.stdout, sys.stderr))
+        os.closerange(3, max(*files, told, tell, calls.fileno()) + 1)
+        os.chdir(folder)
+        sys.path[0] = folder
+        os.environ.clear()
+        os.environ.update(environment)
+        return list(words)
+
+
+def _again(stream: TextIO) -> TextIO:
+    """The same as it is opened at a start: what a stream has behind it is looked at only then."""
+    raw = FileIO(stream.fileno(), stream.mode, closefd=False)
+    buffer = BufferedReader(raw) if raw.readable() else raw
+    unbuffered = raw.writable()
+    return TextIOWrapper(buffer, stream.encoding, stream.errors, write_through=unbuffered)
+
+
+def _import_all() -> None:
+    for module in pkgutil.walk_packages(fieldagent.__path__, "fieldagent."):
+        if not module.name.endswith("__main__"):
+            # What needs a library that is not here says so to who asks for it.
+            with suppress(ImportError):
+                import_module(module.name)
+    gc.collect()
+    # Looking for cycles in all of it would copy its pages.
+    gc.freeze()
+
+
+def _run(words: list[str]) -> NoReturn:
+    sys.argv = ["fieldagent", *words]
+    sys.orig_argv = [*MODULE, *words]
+    code: object = None
+    try:
+        runpy.run_module("fieldagent", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    # As an interpreter ends, but for taking apart all that was imported.
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with suppress(OSError, ValueError):
+                stream.flush()
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+        code = 1
+    os._exit(code or 0)
+
+
+if __name__ == "__main__":
+    _import_all()
+    asked = serve(socket.socket(fileno=int(sys.argv[1])))
+    if asked is not None:
+        _run(asked)
