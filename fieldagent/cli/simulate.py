@@ -8,7 +8,8 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -54,8 +55,7 @@ def satellite(given: argparse.Namespace) -> int:
     if given.kind == "imt" and given.hub:
         print("fieldagent: --hub is DirectIP's, for --kind sbd", file=sys.stderr)
         return USAGE
-    with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
-        link = given.link or Path(directory) / "modem"
+    with link_to(given.link, "modem") as link:
         masters = [bytes.fromhex(given.key)] if given.key else []
         if given.kind == "imt":
             imt_bench = build_imt(link, given.imei, given.latency, masters)
@@ -63,6 +63,17 @@ def satellite(given: argparse.Namespace) -> int:
         hub = _endpoint(given.hub) if given.hub else None
         bench = build(link, given.imei, given.latency, masters, hub)
         return until_stopped(partial(_run, bench, given.mt_port))
+
+
+@contextmanager
+def link_to(named: Path | None, name: str) -> Iterator[Path]:
+    """Give `named`, or a path of that name in a folder that is removed then. None is made where one
+    is named: whoever is killed cannot remove it."""
+    if named is not None:
+        yield named
+        return
+    with tempfile.TemporaryDirectory(prefix="fieldagent-") as folder:
+        yield Path(folder) / name
 
 
 def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.cli.simulate import typed, until_stopped
+from fieldagent.cli.simulate import link_to, typed, until_stopped
 from fieldagent.simulator.commands import BadCommand, number_in
 from fieldagent.simulator.gsm_modem import SimulatedGsmModem, shown
 from fieldagent.simulator.pty_port import open_pty
@@ -53,8 +52,8 @@ def say(line: str) -> None:
 def gsm(given: argparse.Namespace) -> int:
     """Simulate a modem until stopped; without `--link` its port is in a folder that is removed
     then."""
-    with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
-        return until_stopped(partial(_run, GsmPort(given.link or Path(directory) / "gsm")))
+    with link_to(given.link, "gsm") as link:
+        return until_stopped(partial(_run, GsmPort(link)))
 
 
 class GsmPort:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TypeAlias
 
 import trio
 
-from fieldagent.cli.simulate import typed, until_stopped
+from fieldagent.cli.simulate import link_to, typed, until_stopped
 from fieldagent.simulator import companion
 from fieldagent.simulator.air import BadTopology, Impairments, SharedAir, read_topology
 from fieldagent.simulator.commands import BadCommand, number_in
@@ -91,8 +90,7 @@ def node(given: argparse.Namespace) -> int:
         except (BadTopology, OSError, UnicodeDecodeError) as error:
             print(f"fieldagent: {escaped(f'{given.topology}: {error}')}", file=sys.stderr)
             return USAGE
-    with tempfile.TemporaryDirectory(prefix="fieldagent-") as directory:
-        folder = given.link or Path(directory)
+    with link_to(given.link, "") as folder:
         nodes = Nodes(air, _links(folder, given.nodes, given.tcp_port), say, kind)
         _introduce([socket.node for socket in nodes.sockets], given.crowd)
         say(f"seed {seed}")

@@ -115,3 +115,15 @@ def test_a_signal_ends_it_in_good_order_and_its_folder_is_gone(
         assert running.wait() == 0
         assert not [*tmp_path.iterdir()]
         assert "Traceback" not in "\n".join(running.output())
+
+
+@pytest.mark.parametrize("what", ["satellite", "satellite --kind imt", "node", "gsm"])
+def test_a_killed_one_whose_link_is_named_leaves_no_folder(tmp_path: Path, what: str) -> None:
+    place, temporary = tmp_path / "place", tmp_path / "temporary"
+    place.mkdir()
+    temporary.mkdir()
+    link = place if what == "node" else place / "modem"
+    command = [*MODULE, "simulate", *what.split(), "--link", str(link)]
+    with Running(command, "type `help`", TMPDIR=str(temporary)) as running:
+        running.kill()
+    assert [*place.iterdir()] and not [*temporary.iterdir()]
