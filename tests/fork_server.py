@@ -199,9 +199,7 @@ def _run(words: list[str]) -> NoReturn:
         traceback.print_exc()
         code = 1
     # As an interpreter ends, but for taking apart all that was imported.
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
