@@ -42,6 +42,8 @@ READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_")
 program can."""
 MOST = 1 << 20
 """Bytes of one call."""
+LONGEST = 4096
+"""Bytes that a forked program's command has room for, where others look at it."""
 
 
 class Server:
@@ -50,7 +52,8 @@ class Server:
         self._environment = _read_at_start(os.environ)
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         with theirs:
-            command = [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())]
+            name = str(theirs.fileno())
+            command = [sys.executable, "-m", "tests.fork_server", name, " " * LONGEST]
             self._process = subprocess.Popen(
                 command,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -176,6 +179,15 @@ def _again(stream: TextIO) -> TextIO:
     return TextIOWrapper(buffer, stream.encoding, stream.errors, write_through=unbuffered)
 
 
+def _be_called(command: Sequence[str]) -> None:
+    """What `ps` shows, and an agent that finds its port taken: it lies in the memory that the
+    process got its arguments in (arg_start and arg_end, proc_pid_stat(5))."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begins, ends = (int(field) for field in fields[45:47])
+    words = b"".join(word.encode() + b"\0" for word in command)[: ends - begins - 1]
+    ctypes.memmove(begins, words.ljust(ends - begins, b"\0"), ends - begins)
+
+
 def _import_all() -> None:
     for module in pkgutil.walk_packages(fieldagent.__path__, "fieldagent."):
         if not module.name.endswith("__main__"):
@@ -190,6 +202,7 @@ def _import_all() -> None:
 def _run(words: list[str]) -> NoReturn:
     sys.argv = ["fieldagent", *words]
     sys.orig_argv = [*MODULE, *words]
+    _be_called(sys.orig_argv)
     code: object = None
     try:
         runpy.run_module("fieldagent", run_name="__main__", alter_sys=True)

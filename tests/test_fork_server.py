@@ -70,7 +70,7 @@ def test_it_is_in_the_folder_that_it_was_given(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGHUP])
-def test_a_signal_ends_it_as_it_ends_others(
+def test_it_is_called_as_others_and_a_signal_ends_it_as_them(
     number: signal.Signals, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     codes = []
@@ -79,6 +79,8 @@ def test_a_signal_ends_it_as_it_ends_others(
         with Agent(home, command=command) as running:
             forked = isinstance(running.process, Forked)
             assert forked is (command is MODULE and not request.config.getoption("--cold"))
+            words = Path(f"/proc/{running.process.pid}/cmdline").read_text().rstrip("\0")
+            assert words.split("\0")[:4] == [*MODULE, "run"]
             running.process.send_signal(number)
             codes.append(running.wait())
     assert codes[0] == codes[1]
