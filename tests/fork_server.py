@@ -38,7 +38,8 @@ from fieldagent.hub.store.sqlite import _SqliteDb
 from tests import leftovers
 
 MODULE = [sys.executable, "-m", "fieldagent"]
-PR_SET_CHILD_SUBREAPER = 36
+COLD = ["env", *MODULE]
+"""The same, and never forked."""
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_")
 """How the names of variables begin that the interpreter, its libraries and the linker read before a
 program can."""
@@ -51,14 +52,15 @@ LONGEST = 4096
 class Server:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._environment = _read_at_start(os.environ)
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self._environment = _read_at_start(environment)
+        leftovers.adopt_orphans()
         with theirs:
             name = str(theirs.fileno())
             command = [sys.executable, "-m", "tests.fork_server", name, " " * LONGEST]
             self._process = subprocess.Popen(
                 command,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 process_group=0,
@@ -69,8 +71,7 @@ class Server:
 
     def starts(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
         """Whether a fork of it is the same as a process of its own."""
-        asked = {**_read_at_start(environment), "PYTHONUNBUFFERED": ""}
-        return command[:3] == MODULE and asked == {**self._environment, "PYTHONUNBUFFERED": ""}
+        return command[:3] == MODULE and _read_at_start(environment) == self._environment
 
     def fork(
         self, words: Sequence[str], folder: str, environment: Mapping[str, str], files: list[int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -13,6 +14,7 @@ MARK = "FIELDAGENT_TESTS"
 """The ids of the processes that run the tests, each started by the one before: `12/34`."""
 SPARED: set[int] = set()
 """The ids of processes that outlive a test, and are ended by who began them."""
+PR_SET_CHILD_SUBREAPER = 36
 GRACE = 5.0
 """Seconds for a process that is ending already, and for each way of ending it."""
 
@@ -20,6 +22,11 @@ GRACE = 5.0
 def mark() -> None:
     by = os.environ.get(MARK)
     os.environ[MARK] = f"{by}/{os.getpid()}" if by else str(os.getpid())
+
+
+def adopt_orphans() -> None:
+    """Be the parent of what is left of this process's children (prctl(2))."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def unmarked() -> dict[str, str]:

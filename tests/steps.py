@@ -6,7 +6,6 @@ the same is a child of this process, which adopts orphans, and is ended here.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -17,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
+
+from tests import leftovers
 
 BIN = Path(sys.executable).parent
 PYTHON = "python"
@@ -107,7 +108,6 @@ KINDS = {
 
 CANNOT = 77
 """The exit code of a step that this machine cannot take; it has said why."""
-PR_SET_CHILD_SUBREAPER = 36
 GRACE = 10.0
 """Seconds that what is left has between SIGTERM and SIGKILL."""
 
@@ -170,7 +170,7 @@ def main(arguments: list[str]) -> int:
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     # Tests start the program by thousands: without its compiled code each takes half as long again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    leftovers.adopt_orphans()
     steps = Steps()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, steps.stop)

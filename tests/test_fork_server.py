@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.system.exit_codes import SETTINGS
-from tests.fork_server import MODULE, Forked, Server
+from tests.fork_server import COLD, MODULE, Forked, Server
 from tests.processes import PATIENCE, Agent
 
 COMMANDS = [
@@ -74,7 +74,7 @@ def test_it_is_called_as_others_and_a_signal_ends_it_as_them(
     number: signal.Signals, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     codes = []
-    for home, command in ((tmp_path / "a", MODULE), (tmp_path / "b", ["env", *MODULE])):
+    for home, command in ((tmp_path / "a", MODULE), (tmp_path / "b", COLD)):
         home.mkdir()
         with Agent(home, command=command) as running:
             forked = isinstance(running.process, Forked)
@@ -87,8 +87,10 @@ def test_it_is_called_as_others_and_a_signal_ends_it_as_them(
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "LANG", "TZ"])
-def test_what_is_read_before_a_program_begins_is_not_forked(name: str, server: Server) -> None:
+def test_what_is_read_before_a_program_begins_is_not_forked(
+    name: str, server: Server, environment: Mapping[str, str]
+) -> None:
     command = [*MODULE, "run"]
-    assert server.starts(command, {**os.environ, "HOME": "/nowhere"})
-    assert not server.starts(command, {**os.environ, name: "/nowhere"})
-    assert not server.starts(["env", *command], os.environ)
+    assert server.starts(command, {**environment, "HOME": "/nowhere"})
+    assert not server.starts(command, {**environment, name: "/nowhere"})
+    assert not server.starts([*COLD, "run"], environment)

@@ -22,16 +22,15 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import deliveries
 from fieldagent.package.package import Message
 from fieldagent.store.group import StoreUnavailable
+from tests.fork_server import COLD
 from tests.hub import claiming
 from tests.hub.relay import mail_relay
 from tests.hub.test_contacts import kit_of, raise_sos, settle_in
 from tests.hub.test_journey import folder, receiver
 from tests.postgres import new_database
-from tests.processes import MODULE, PATIENCE, administer, agent, hub, until
+from tests.processes import PATIENCE, administer, agent, hub, until
 from tests.running import running
 
-COLD = ["env", *MODULE]
-"""By exec, as what is bounded here is a start, too."""
 BOUND = 5.0
 """Seconds from the end of a hub until another has told of an SOS."""
 START = 1.0
@@ -59,6 +58,7 @@ def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_p
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", **relay.settings}
         at_silent = {**settings, "smtp-port": str(silent.getsockname()[1])}
         began = time.monotonic()
+        # Cold, as what is bounded here is a start, too.
         dies = stack.enter_context(hub(folder(tmp_path / "dies"), at_silent, COLD))
         start = time.monotonic() - began
         kit = stack.enter_context(agent(tmp_path, kit_of(dies, token)))
