@@ -33,16 +33,16 @@ def _call(
     yield f"## {method.upper()} {path}"
     yield _plain(call.get("summary", "")) + "."
     yield _plain(call.get("description", ""))
-    given = [
+    parameters = [
         _resolved(each, description)
         for each in [*item.get("parameters", ()), *call.get("parameters", ())]
     ]
-    if given:
+    if parameters:
         yield _table(
             ("parameter", "in", "value", ""),
             [
                 (_code(each["name"]), each["in"], _type(each["schema"]), _described(each))
-                for each in given
+                for each in parameters
             ],
         )
     body = call.get("requestBody")
@@ -50,8 +50,8 @@ def _call(
         yield f"Takes {_content(_resolved(body, description))}."
     answers = [
         (_code(status), _plain(answer.get("description", "")), _content(answer))
-        for status, told in call["responses"].items()
-        for answer in [_resolved(told, description)]
+        for status, response in call["responses"].items()
+        for answer in [_resolved(response, description)]
     ]
     yield _table(("status", "means", "body"), answers)
 
@@ -75,11 +75,11 @@ def _members(schema: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _content(told: Mapping[str, Any]) -> str:
+def _content(message: Mapping[str, Any]) -> str:
     """The media types, and what each of them holds."""
     return ", ".join(
         f"{_code(media.partition(';')[0])} {_type(each.get('schema', {}))}".strip()
-        for media, each in told.get("content", {}).items()
+        for media, each in message.get("content", {}).items()
     )
 
 
@@ -116,12 +116,12 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     return f", {' '.join(bounds)}" if bounds else ""
 
 
-def _described(told: Mapping[str, Any]) -> str:
-    return _plain(told.get("description") or told.get("schema", {}).get("description", ""))
+def _described(part: Mapping[str, Any]) -> str:
+    return _plain(part.get("description") or part.get("schema", {}).get("description", ""))
 
 
-def _resolved(told: Mapping[str, Any], description: Mapping[str, Any]) -> Mapping[str, Any]:
-    there: Any = told
+def _resolved(node: Mapping[str, Any], description: Mapping[str, Any]) -> Mapping[str, Any]:
+    there: Any = node
     while "$ref" in there:
         at: Any = description
         for word in there["$ref"].removeprefix("#/").split("/"):

@@ -67,6 +67,6 @@ def archive(files: dict[str, bytes], made_at: int, pack: Pack) -> bytes:
 if __name__ == "__main__":
     folder, target = Path(sys.argv[1]), Path(sys.argv[2])
     sys.path.insert(0, sys.argv[4])
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    contents = {name: found[name].read_bytes() for name in sorted(found) if found[name].is_file()}
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    contents = {name: paths[name].read_bytes() for name in sorted(paths) if paths[name].is_file()}
     target.write_bytes(archive(contents, int(sys.argv[3]), tightest()))

@@ -29,12 +29,12 @@ def strip(tree: Path) -> None:
     for path in sorted(tree.rglob("*.py")):
         path.write_text(bare(path.read_text()))
     for path in sorted(tree.rglob("*.json")):
-        told = json.loads(path.read_text())
-        path.write_text(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
 
 
 def bare(source: str) -> str:
-    source = TEXT_OR_COMMENT.sub(lambda found: "" if found["comment"] else found[0], source)
+    source = TEXT_OR_COMMENT.sub(lambda match: "" if match["comment"] else match[0], source)
     lines = source.splitlines()
     nodes = [*blocks(ast.parse(source))]
     # The last of a line first: the others stay where they are.

@@ -32,7 +32,7 @@ def write(made: Path, root: Path | None = None) -> Path:
         "hashes": [{"alg": "SHA-256", "content": _sha256(made)}],
     }
     components = [*_libraries(), *(_packages(root) if root else ())]
-    told = {
+    document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
@@ -40,7 +40,7 @@ def write(made: Path, root: Path | None = None) -> Path:
         "components": components,
     }
     target = made.with_name(f"{made.name}.cdx.json")
-    target.write_text(json.dumps(told, indent=1) + "\n")
+    target.write_text(json.dumps(document, indent=1) + "\n")
     return target
 
 

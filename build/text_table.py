@@ -133,18 +133,18 @@ def training(script: str, locale: Path) -> list[tuple[bytes, int]]:
     """What is counted, in symbols from END to END, and how often each counts. Of a word only what
     stands within it."""
     chance = random.Random(1)
-    found: Counter[bytes] = Counter()
+    texts: Counter[bytes] = Counter()
     languages = TRAININGS[script].languages
     lines = dialogue(locale, languages)
     for language, counts in languages.items():
         for line in lines[language]:
             for message in messages(line, chance):
                 if written := of_script(script, message):
-                    found[coded(script, written)] += counts.lines
+                    texts[coded(script, written)] += counts.lines
         for word, times in words(language, counts.words):
             if written := of_script(script, word):
-                found[coded(script, f" {written} ")[1:-1]] += times
-    return sorted(found.items())
+                texts[coded(script, f" {written} ")[1:-1]] += times
+    return sorted(texts.items())
 
 
 def words(language: str, count: int) -> Iterator[tuple[str, int]]:
@@ -270,12 +270,12 @@ def main() -> None:
     parser.add_argument("script", choices=TRAININGS)
     parser.add_argument("locale", type=Path)
     parser.add_argument("table", type=Path)
-    given = parser.parse_args()
-    texts = training(given.script, given.locale)
-    symbols = alphabet(given.script).end + 1
-    kept = chosen(counted(texts), symbols, TRAININGS[given.script].followers)
-    given.table.write_bytes(table(weighed(kept, texts)))
-    print(f"{len(kept)} contexts, {given.table.stat().st_size} bytes")
+    arguments = parser.parse_args()
+    texts = training(arguments.script, arguments.locale)
+    symbols = alphabet(arguments.script).end + 1
+    kept = chosen(counted(texts), symbols, TRAININGS[arguments.script].followers)
+    arguments.table.write_bytes(table(weighed(kept, texts)))
+    print(f"{len(kept)} contexts, {arguments.table.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

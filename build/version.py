@@ -25,17 +25,19 @@ IN_SOURCE = "fieldagent/__init__.py"
 @cache
 def built_version(root: Path = ROOT) -> str:
     """Return it as PEP 440 writes it. Where git does not say, stderr says why."""
-    found = LINE.search((root / IN_SOURCE).read_text())
-    assert found is not None, f"{IN_SOURCE} names no version"
-    coming = found[1]
+    match = LINE.search((root / IN_SOURCE).read_text())
+    assert match is not None, f"{IN_SOURCE} names no version"
+    coming = match[1]
     try:
         if _git(root, "rev-parse", "--is-shallow-repository") == "true":
             raise Untold("its history is cut off here: git fetch --unshallow")
         # `--match` also where there are other tags; a lone hash where there is none of ours.
-        told = _git(
+        description = _git(
             root, "describe", "--tags", "--long", "--always", "--abbrev=8", "--match", "v[0-9]*"
         )
-        tag, since, hash_ = told.rsplit("-", 2) if "-" in told else ("", "", f"g{told}")
+        tag, since, hash_ = (
+            description.rsplit("-", 2) if "-" in description else ("", "", f"g{description}")
+        )
         since = since or _git(root, "rev-list", "--count", "HEAD")
         dirty = _git(root, "status", "--porcelain", "--untracked-files=no") != ""
     except Untold as why:

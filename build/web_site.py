@@ -62,7 +62,7 @@ def chapters() -> list[tuple[str, list[str]]]:
 
     An API is behind the page that tells how it is used, other languages behind the first.
     """
-    found = []
+    rows = []
     for who, links in re.findall(r"^\| (.+?) \| (.+?) \|$", _table(), re.MULTILINE)[1:]:
         pages = [page for page in LINK.findall(links) if page.endswith(".md")]
         for page in list(pages):
@@ -74,8 +74,8 @@ def chapters() -> list[tuple[str, list[str]]]:
                 ]
             if page in ("docs/local-api.md", "docs/hub.md"):
                 pages.insert(at, f"api/{'local' if 'local' in page else 'hub'}.md")
-        found.append((who, pages))
-    return found
+        rows.append((who, pages))
+    return rows
 
 
 def _table() -> str:

@@ -150,14 +150,14 @@ def distance(point: Point, first: Point, last: Point) -> float:
 
 
 def steps(line: list[Point], per_degree: int) -> list[int]:
-    found: list[int] = []
+    deltas: list[int] = []
     before = (0, 0)
     for longitude, latitude in line:
         point = (round(longitude * per_degree), round(latitude * per_degree))
-        if point != before or not found:
-            found += [point[0] - before[0], point[1] - before[1]]
+        if point != before or not deltas:
+            deltas += [point[0] - before[0], point[1] - before[1]]
             before = point
-    return found if len(found) > 2 else []
+    return deltas if len(deltas) > 2 else []
 
 
 if __name__ == "__main__":

@@ -82,15 +82,15 @@ def _end_as_by_ctrl_c(asked: list[int]) -> None:
 
 
 def _carry_out(words: Sequence[str], asked: list[int]) -> int:
-    given = plain_run(words)
-    if given is None:
+    arguments = plain_run(words)
+    if arguments is None:
         _end_as_by_ctrl_c(asked)
         from fieldagent.cli.arguments import dispatch
 
         return dispatch(words)
     from fieldagent.cli.kit.run import run
 
-    return run(given)
+    return run(arguments)
 
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ def environment(home: Path, *changes: Break | Put) -> dict[str, str]:
 def change(breaks: list[dict[str, Any]], puts: list[dict[str, Any]]) -> None:
     try:
         for each in breaks:
-            found = Break(**each)
-            _replace(found.place, partial(_broken, found))
+            fault = Break(**each)
+            _replace(fault.place, partial(_broken, fault))
         for each in puts:
             _replace(each["place"], partial(_instead, each["value"]))
     except Exception:
@@ -89,27 +89,27 @@ def _replace(place: str, new: Callable[[Any], Any]) -> None:
         setattr(owner, name, new(getattr(owner, name)))
 
 
-def _broken(found: Break, original: Callable[..., Any]) -> Callable[..., Any]:
+def _broken(fault: Break, original: Callable[..., Any]) -> Callable[..., Any]:
     calls = 0
 
     def raises_now() -> bool:
         nonlocal calls
         calls += 1
-        return calls > found.after and (not found.times or calls <= found.after + found.times)
+        return calls > fault.after and (not fault.times or calls <= fault.after + fault.times)
 
     async def late(result: Any) -> None:
         await result
-        raise AsATest(f"as a test in {found.place}")
+        raise AsATest(f"as a test in {fault.place}")
 
     def broken(*arguments: Any, **more: Any) -> Any:
         if not raises_now():
             return original(*arguments, **more)
-        if found.kills:
-            if found.late:
+        if fault.kills:
+            if fault.late:
                 original(*arguments, **more)
             os.kill(os.getpid(), signal.SIGKILL)
-        if not found.late:
-            raise AsATest(f"as a test in {found.place}")
+        if not fault.late:
+            raise AsATest(f"as a test in {fault.place}")
         return late(original(*arguments, **more))
 
     return broken

@@ -103,20 +103,20 @@ def look_of(shown: Any, mark: str, *names: str) -> list[str]:
     """Styles of the first that a CSS `mark` finds, in one step: what is drawn anew between finding
     and asking has none."""
     shown.locator(mark).first.wait_for(state="attached")
-    found: list[str] = shown.evaluate(
+    styles: list[str] = shown.evaluate(
         "([mark, names]) => { const is = getComputedStyle(document.querySelector(mark));"
         " return names.map((name) => is[name]); }",
         [mark, names],
     )
-    return found
+    return styles
 
 
 def faults(shown: Any) -> list[tuple[str, list[str]]]:
     """What axe-core has against it that is serious, and where."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs extra `test`")
-    found = axe.Axe().run(shown).response["violations"]
+    violations = axe.Axe().run(shown).response["violations"]
     return [
         (each["id"], [str(node["html"])[:200] for node in each["nodes"]])
-        for each in found
+        for each in violations
         if each["impact"] in SERIOUS
     ]

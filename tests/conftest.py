@@ -90,8 +90,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "start each program by exec, as users do, and not by tests/fork_server.py"
-    parser.addoption("--cold", action="store_true", help=told)
+    description = "start each program by exec, as users do, and not by tests/fork_server.py"
+    parser.addoption("--cold", action="store_true", help=description)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -116,8 +116,8 @@ def pytest_unconfigure() -> None:
 def pytest_runtest_teardown() -> Iterator[None]:
     """What a test has started may say more until it is taken down."""
     yield
-    if told := offline.left():
-        pytest.fail(told)
+    if message := offline.left():
+        pytest.fail(message)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -147,8 +147,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    given = arguments.get("clock")
-    clock = given if isinstance(given, trio.testing.MockClock) else None
+    value = arguments.get("clock")
+    clock = value if isinstance(value, trio.testing.MockClock) else None
 
     async def bounded() -> None:
         limited = clock is None and pyfuncitem.get_closest_marker("long") is None

@@ -20,11 +20,11 @@ def cut_at(step: int, *calls: tuple[Any, str]) -> Iterator[list[int]]:
     made: list[int] = []
 
     def cut(call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*given: Any, **named: Any) -> Any:
+        def counted(*arguments: Any, **named: Any) -> Any:
             made.append(len(made))
             if made[-1] == step:
                 raise PowerCut
-            return call(*given, **named)
+            return call(*arguments, **named)
 
         return counted
 

@@ -37,16 +37,16 @@ class Firefox:
     def close(self) -> None:
         self._ask("browser.close")
 
-    def _ask(self, method: str, **given: Any) -> Any:
+    def _ask(self, method: str, **parameters: Any) -> Any:
         self._last += 1
-        self._there.send(json.dumps({"id": self._last, "method": method, "params": given}))
+        self._there.send(json.dumps({"id": self._last, "method": method, "params": parameters}))
         while True:
-            told = json.loads(self._there.recv(PATIENCE))
-            if told.get("method") == "log.entryAdded":
-                self._note(told["params"])
-            elif told.get("id") == self._last:
-                assert told["type"] == "success", (method, told)
-                return told["result"]
+            message = json.loads(self._there.recv(PATIENCE))
+            if message.get("method") == "log.entryAdded":
+                self._note(message["params"])
+            elif message.get("id") == self._last:
+                assert message["type"] == "success", (method, message)
+                return message["result"]
 
     def _note(self, entry: dict[str, Any]) -> None:
         # An agent that refuses, or is away, is no trouble of the page's own.
@@ -62,15 +62,15 @@ class Firefox:
 
     def evaluate(self, expression: str) -> Any:
         """Return what it is, or comes to be: text, a number, a truth, nothing."""
-        found = self._ask(
+        answer = self._ask(
             "script.evaluate",
             expression=f"Promise.resolve({expression})"
             ".then(found => JSON.stringify(found ?? null))",
             target={"context": self._window},
             awaitPromise=True,
         )
-        assert found["type"] == "success", found
-        return json.loads(found["result"]["value"])
+        assert answer["type"] == "success", answer
+        return json.loads(answer["result"]["value"])
 
     def text(self, mark: str) -> str:
         """What a CSS mark's first shows; empty where there is none, or it is hidden."""
@@ -79,8 +79,8 @@ class Firefox:
 
     def sees(self, mark: str, words: str = "") -> None:
         """Wait until it is there, and says that."""
-        found = json.dumps(mark)
-        is_there = f"Boolean(document.querySelector({found})?.checkVisibility())"
+        selector = json.dumps(mark)
+        is_there = f"Boolean(document.querySelector({selector})?.checkVisibility())"
         until(lambda: self.evaluate(is_there) and words in self.text(mark))
 
     @property
@@ -113,9 +113,9 @@ class Firefox:
 
     def holds(self, mark: str, milliseconds: int = HELD, *, words: str = "") -> None:
         """With a finger, the first of that mark, or that which says just these words."""
-        found = f"[...document.querySelectorAll({json.dumps(mark)})]"
+        elements = f"[...document.querySelectorAll({json.dumps(mark)})]"
         x, y = self.evaluate(
-            f"(() => {{ const it = {found}.find(each => ['', each.innerText].includes("
+            f"(() => {{ const it = {elements}.find(each => ['', each.innerText].includes("
             f"{json.dumps(words)})); it.scrollIntoView({{ block: 'center' }});"
             " const at = it.getBoundingClientRect();"
             " return [at.x + at.width / 2, at.y + at.height / 2]; })()"

@@ -119,13 +119,13 @@ def settled(process: int, ask: Callable[[], None], cores: float, window: float) 
     two windows on end in which they did not show that the stranger was not why."""
     wanted = 1
     for _ in range(8):
-        found = measure(process, window, ask)
-        if found.cores >= cores:
+        measurement = measure(process, window, ask)
+        if measurement.cores >= cores:
             continue
-        wanted = wanted - 1 if found.soon else 2
+        wanted = wanted - 1 if measurement.soon else 2
         if not wanted:
             break
-    return found
+    return measurement
 
 
 def processor_seconds(process: int) -> float:

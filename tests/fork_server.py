@@ -151,14 +151,14 @@ def serve(calls: socket.socket) -> list[str] | None:
         if not call:
             return None
         words, folder, environment = json.loads(call)
-        told, tell = os.pipe()
+        reader, tell = os.pipe()
         if between := os.fork():
             os.close(tell)
             os.waitpid(between, 0)
             for file in files:
                 os.close(file)
-            calls.send(os.read(told, MOST))
-            os.close(told)
+            calls.send(os.read(reader, MOST))
+            os.close(reader)
             continue
         if pid := os.fork():
             os.write(tell, str(pid).encode())
@@ -166,7 +166,7 @@ def serve(calls: socket.socket) -> list[str] | None:
         for number, file in enumerate(files):
             os.dup2(file, number)
         sys.stdin, sys.stdout, sys.stderr = map(_again, (sys.stdin, sys.stdout, sys.stderr))
-        os.closerange(3, max(*files, told, tell, calls.fileno()) + 1)
+        os.closerange(3, max(*files, reader, tell, calls.fileno()) + 1)
         os.chdir(folder)
         sys.path[0] = folder
         os.environ.clear()

@@ -108,8 +108,10 @@ class Core:
 
     def declared(self) -> list[Standing]:
         """The Packages of the incident that is open."""
-        found = incident.open_one(self.journal)
-        sequences = [] if found is None else incident.items(self.journal, found.number)
+        open_incident = incident.open_one(self.journal)
+        sequences = (
+            [] if open_incident is None else incident.items(self.journal, open_incident.number)
+        )
         return [standing_of(self.journal, each) for each in sequences]
 
     def status(self, id_: int) -> Status | None:

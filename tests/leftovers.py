@@ -40,13 +40,13 @@ def processes() -> set[int]:
 
 def left(by: int, before: Set[int]) -> dict[int, str]:
     """Those of the tests that `by` runs, but for those that ran before: their commands."""
-    found = {}
+    commands = {}
     for pid in processes() - before - SPARED - {by}:
         folder = Path(f"/proc/{pid}")
         with suppress(OSError):  # it has ended, or is another user's
             if by in _marked((folder / "environ").read_bytes()):
-                found[pid] = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
-    return found
+                commands[pid] = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+    return commands
 
 
 def _marked(environment: bytes) -> list[int]:

@@ -38,9 +38,9 @@ def left() -> str:
     report = Path(os.environ[REPORT])
     if not report.stat().st_size:
         return ""
-    told = report.read_text()
+    text = report.read_text()
     report.write_text("")
-    return told
+    return text
 
 
 def forget() -> None:

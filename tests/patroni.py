@@ -147,8 +147,8 @@ class Cluster:
     def members(self) -> list[dict[str, Any]]:
         """As a node knows them that can be asked, with `role`, `state`, `timeline`, `lag`."""
         for node in self.nodes.values():
-            if told := self._ask(node, "cluster"):
-                listed: list[dict[str, Any]] = json.loads(told)["members"]
+            if answer := self._ask(node, "cluster"):
+                listed: list[dict[str, Any]] = json.loads(answer)["members"]
                 return listed
         return []
 
@@ -161,13 +161,13 @@ class Cluster:
         return [self.nodes[each["name"]] for each in self.members() if each["role"] in roles]
 
     def primary(self) -> Node:
-        (found,) = self._in_role("leader")
-        return found
+        (node,) = self._in_role("leader")
+        return node
 
     def synchronous(self) -> Node:
         """The standby whose disk has each commit."""
-        (found,) = self._in_role("sync_standby")
-        return found
+        (node,) = self._in_role("sync_standby")
+        return node
 
     def is_whole(self) -> bool:
         """Whether the primary has two standbys, and Patroni knows of the one that confirms commits
@@ -176,8 +176,8 @@ class Cluster:
             here, *standbys = self.query(_STANDBYS).split()
         except subprocess.CalledProcessError:
             return False
-        told = {each["name"]: (each["role"], each["host"]) for each in self.members()}
-        by_role = {role: (name, host) for name, (role, host) in told.items()}
+        members = {each["name"]: (each["role"], each["host"]) for each in self.members()}
+        by_role = {role: (name, host) for name, (role, host) in members.items()}
         return (
             len(standbys) == 2
             and by_role.get("leader", ("", ""))[1] == here

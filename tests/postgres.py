@@ -22,8 +22,8 @@ AS_ACCOUNT = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups
 
 def binaries() -> Path | None:
     """Where Debian puts `initdb` and `postgres`, which are on nobody's PATH."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return found[-1].parent if found else None
+    paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return paths[-1].parent if paths else None
 
 
 class Server:

@@ -312,8 +312,8 @@ def administer(database: str, *arguments: str, secret: str = "") -> Any:
     """`fieldagent hub ARGUMENTS`: what it printed as JSON. In this process, since most of what one
     of its own takes is its start, and tests set hubs up by hundreds of these."""
     words = ["hub", *arguments, "--database", database, "--json"]
-    told, complained = io.StringIO(), io.StringIO()
-    with _STREAMS, redirect_stdout(told), redirect_stderr(complained):
+    output, complained = io.StringIO(), io.StringIO()
+    with _STREAMS, redirect_stdout(output), redirect_stderr(complained):
         before, sys.stdin = sys.stdin, io.StringIO(secret)
         try:
             code: object = dispatch(words)
@@ -321,7 +321,7 @@ def administer(database: str, *arguments: str, secret: str = "") -> Any:
             code = ended.code
         finally:
             sys.stdin = before
-    return _printed(code, told.getvalue(), complained.getvalue())
+    return _printed(code, output.getvalue(), complained.getvalue())
 
 
 _STREAMS = threading.Lock()
@@ -339,7 +339,7 @@ def administer_from_shell(database: str, *arguments: str, secret: str = "") -> A
     return _printed(done.returncode, done.stdout, done.stderr)
 
 
-def _printed(code: object, told: str, complained: str) -> Any:
+def _printed(code: object, output: str, complained: str) -> Any:
     if code:
         raise AssertionError(complained)
-    return json.loads(told)
+    return json.loads(output)

@@ -92,15 +92,17 @@ class Replay:
             await line.send_all(each.data)
 
 
-def _is_same(told: bytes, said: bytes) -> bool:
+def _is_same(record: bytes, said: bytes) -> bool:
     """A payload that was left out is as long as the one that is said."""
-    if told == said:
+    if record == said:
         return True
-    if told.startswith((b"GET ", b"PUT ", b"\rGET ")):
+    if record.startswith((b"GET ", b"PUT ", b"\rGET ")):
         (shown,) = trace.mask([TraceRecord(0.0, SENT, said)], "imt")
-        return shown.data == told
-    masked = len(told) == len(said) and not told.startswith(b"AT") and not said.startswith(b"AT")
-    return masked and not any(told[:-2])
+        return shown.data == record
+    masked = (
+        len(record) == len(said) and not record.startswith(b"AT") and not said.startswith(b"AT")
+    )
+    return masked and not any(record[:-2])
 
 
 class ReplayedLink:

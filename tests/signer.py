@@ -34,5 +34,5 @@ class Signer:
         """Return the one that makes `program` of the one before, signed."""
         tool("zstd", "zstd")
         made: list[str | Path] = [BUILD / "delta", program, before, "-s", self._secret]
-        told = subprocess.check_output(made, text=True)
-        return Path(told.partition(": ")[0])
+        output = subprocess.check_output(made, text=True)
+        return Path(output.partition(": ")[0])

@@ -176,13 +176,13 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, steps.stop)
     codes: dict[str, int] = {}
     for name, *command in chosen:
-        told = arguments if name in (COLLECTED[0], chosen[-1][0]) else ()
+        options = arguments if name in (COLLECTED[0], chosen[-1][0]) else ()
         if steps.stopped:
             break
         if name == TYPES[0]:
             steps.run_beside(name, *command)
         else:
-            codes[name] = steps.run(name, *command, *told)
+            codes[name] = steps.run(name, *command, *options)
     codes |= steps.end()
     end_orphans()
     if steps.stopped:

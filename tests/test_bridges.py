@@ -66,22 +66,22 @@ def shown() -> set[str]:
     """What shows where a user is, fresh or old, and takes away what is not true any more."""
     user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH + 1
     old = outward.position(ADA, user, None, now, shared=True)
-    told = ToldPosition(user, now, True)
-    fresh = outward.position(ADA, user._replace(at=now), told, now, shared=True)
+    last_position = ToldPosition(user, now, True)
+    fresh = outward.position(ADA, user._replace(at=now), last_position, now, shared=True)
     return {event.type for event in [*old, *fresh]}
 
 
 def sent(item: Item) -> set[str]:
     """What goes to a TAK server of an item to everybody, and of one to a person there."""
-    found = set()
+    event_types = set()
     for target in (None, 9):
         fresh = FreshItem(1, 0.0, 1, target, target is None, kind_of(item), True, False)
         person = outward.person_for(fresh, {9}, tak_kind.SHARES)
         if person is not None:
             out = OutEvent(1, 1, 1, person or None, "BRAVO", "ANDROID-1", "m", 0, item, 0.0)
             event = outward.event_of(out, ADA, 0.0)
-            found.add("" if event is None else event.type)
-    return found
+            event_types.add("" if event is None else event.type)
+    return event_types
 
 
 def test_every_kind_stands_in_the_map() -> None:
@@ -173,9 +173,15 @@ def test_the_hubs_mqtt_is_told_of() -> None:
     assert all(f"`{share}`" in part for share in hub_mqtt_kind.SHARES)
     assert all(f"`{kind}`" in part for kind in hub_documents.EVENT_TYPES)
     topics = topics_of("fieldagent", "hub", "homeassistant")
-    told = {topics.online, topics.state, *(topics.kit(7, each) for each in ("state", "item"))}
-    assert all(f"`{topic.partition('/hub/')[2].replace('7', 'KIT')}`" in part for topic in told)
-    assert not [topic for topic in told if topics.address(topic)]
+    named_topics = {
+        topics.online,
+        topics.state,
+        *(topics.kit(7, each) for each in ("state", "item")),
+    }
+    assert all(
+        f"`{topic.partition('/hub/')[2].replace('7', 'KIT')}`" in part for topic in named_topics
+    )
+    assert not [topic for topic in named_topics if topics.address(topic)]
 
 
 @pytest.mark.parametrize("kind", ITEMS_OF_KIND)

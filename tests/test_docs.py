@@ -23,8 +23,8 @@ def ids(page: Path) -> str:
 
 def headings(page: Path) -> set[str]:
     """As GitHub makes anchors of them."""
-    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in found}
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)

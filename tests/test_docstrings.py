@@ -36,8 +36,8 @@ def verbless(source: str) -> Iterator[str]:
 
 
 def test_each_public_docstring_begins_with_a_verb() -> None:
-    found = {path: [*verbless(path.read_text())] for path in ROOT.rglob("*.py")}
-    assert {path: names for path, names in found.items() if names} == {}
+    offenders = {path: [*verbless(path.read_text())] for path in ROOT.rglob("*.py")}
+    assert {path: names for path, names in offenders.items() if names} == {}
 
 
 def test_one_that_does_not_is_found() -> None:
@@ -84,11 +84,11 @@ def _is_public_function(node: ast.stmt) -> TypeGuard[Function]:
 def test_each_public_function_and_method_is_described() -> None:
     trees = {path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py")}
     described = {name for tree in trees.values() for name in described_by_contracts(tree)}
-    found = {
+    offenders = {
         path: [*undescribed(tree), *undescribed_methods(tree, described)]
         for path, tree in trees.items()
     }
-    assert {path: names for path, names in found.items() if names} == {}
+    assert {path: names for path, names in offenders.items() if names} == {}
 
 
 def test_one_without_is_found() -> None:

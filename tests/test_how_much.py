@@ -56,5 +56,5 @@ def test_a_page_says_how_much(page: str, text: str) -> None:
 def test_no_page_says_another_number() -> None:
     """Whatever number stands before those words is one of those above."""
     for page in DOCS.glob("**/*.md"):
-        for found in re.finditer(rf"\d[\w ]* {AT_EVERY_CHANGE}", sentences(page)):
-            assert any(text.startswith(found[0]) for text in SAID.get(page.name, ())), found[0]
+        for match in re.finditer(rf"\d[\w ]* {AT_EVERY_CHANGE}", sentences(page)):
+            assert any(text.startswith(match[0]) for text in SAID.get(page.name, ())), match[0]

@@ -40,8 +40,8 @@ def put(kept: Path, name: str, where: Path) -> Path:
 
 
 def said(kept: Path, engine: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((kept / "said.json").read_text())[engine]
-    return told
+    answers: dict[str, Any] = json.loads((kept / "said.json").read_text())[engine]
+    return answers
 
 
 def test_a_kit_goes_on_from_its_journal(kept: Path, tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_a_hub_goes_on_from_its_database(
 
 def test_envelopes_are_read_as_they_were_written(kept: Path) -> None:
     """Of those that have another name now, or none, somebody must say why."""
-    found = json.loads((kept / "bytes.json").read_text())
-    for name, content in found.items():
+    examples = json.loads((kept / "bytes.json").read_text())
+    for name, content in examples.items():
         where, _, what = name.partition(": ")
         if where == "on-air":
             known = max((each for each in test_envelope.CONTENTS if what.startswith(each)), key=len)

@@ -80,13 +80,13 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return frozenset(found)
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(names)
 
 
 def ours(module: str) -> set[str]:
@@ -253,18 +253,18 @@ def is_constant(length: ast.expr) -> bool:
 
 def computed_lengths(source: str) -> list[str]:
     """The waits in it whose length is computed where they stand."""
-    found = []
+    waits = []
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.ImportFrom(module="trio"):
                 # By another name they would pass unseen.
-                found += [each.name for each in node.names if each.name in LENGTHS]
+                waits += [each.name for each in node.names if each.name in LENGTHS]
             case ast.Call(func=ast.Attribute(value=ast.Name(id="trio"), attr=name)):
                 lengths = [*node.args, *(each.value for each in node.keywords)]
                 relative = any(each.arg == "relative_deadline" for each in node.keywords)
                 if relative or (name in LENGTHS and not all(map(is_constant, lengths))):
-                    found.append(ast.unparse(node))
-    return found
+                    waits.append(ast.unparse(node))
+    return waits
 
 
 @pytest.mark.parametrize("module", [name for name in modules() if name != "system.waits"])
@@ -289,8 +289,8 @@ def test_a_computed_wait_is_seen(source: str) -> None:
 
 
 def test_nothing_can_be_broken_off_between_two_waits() -> None:
-    found = [name for name, path in modules().items() if "trio.run(" in path.read_text()]
-    assert found == ["system.signals"], "the others go through it"
+    callers = [name for name, path in modules().items() if "trio.run(" in path.read_text()]
+    assert callers == ["system.signals"], "the others go through it"
 
 
 def test_a_command_that_only_talks_http_starts_without_trio() -> None:

@@ -18,14 +18,14 @@ def installed() -> set[str]:
 
 def used() -> dict[str, str]:
     """Map each package that a call of `tool` names to the file that names it first."""
-    found: dict[str, str] = {}
+    packages: dict[str, str] = {}
     for path in sorted(TESTS.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Call(func=ast.Name(id="tool"), args=[_, ast.Constant(value=str(names))]):
                     for name in names.split():
-                        found.setdefault(name, str(path.relative_to(TESTS)))
-    return found
+                        packages.setdefault(name, str(path.relative_to(TESTS)))
+    return packages
 
 
 def test_what_tests_use_is_installed_before_them() -> None:

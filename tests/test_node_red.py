@@ -98,10 +98,10 @@ class NodeRed(Running):
                 return error.code, error.read().decode()
 
     def deploy(self, flow: list[dict[str, Any]]) -> None:
-        status, told = self.ask(
+        status, answer = self.ask(
             "/flows", json.dumps(flow).encode(), **{"Content-Type": "application/json"}
         )
-        assert status == 204, told
+        assert status == 204, answer
 
     def fill_in(self, origin: str = "", **fields: str) -> tuple[int, str]:
         headers = {"Origin": origin} if origin else {}
@@ -142,8 +142,8 @@ def test_a_message_goes_each_way(tmp_path: Path) -> None:
         assert got[1:] == [Notice("SOS from Base camp", "urgent", "Storm at noon")]
         status, page = running.ask("/fieldagent")
         assert (status, "<form" in page) == (200, True)
-        told = running.fill_in(running.address, content="hut reached")
-        assert told == (200, "The kit has it, as Package 1.")
+        reply = running.fill_in(running.address, content="hut reached")
+        assert reply == (200, "The kit has it, as Package 1.")
         above.expect("hut reached")
         # What the kit refuses is told on the page, and so is what the form itself does.
         status, text = running.fill_in(content="for whom the budget is spent")

@@ -97,9 +97,9 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def shown(text: str, name: str) -> str:
-    found = re.search(rf"^{name}: (.+)$", text, re.MULTILINE)
-    assert found is not None, text
-    return found[1]
+    match = re.search(rf"^{name}: (.+)$", text, re.MULTILINE)
+    assert match is not None, text
+    return match[1]
 
 
 @contextmanager
@@ -120,12 +120,12 @@ def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
     (wanted,) = re.findall(r"'(webauthn[^']+)'", passkeys)
     assert wanted in SETUP.replace("webauthn ", "webauthn")
     *first, run_hub = set_up.strip().splitlines()
-    told = reader.types("\n".join(first))
+    output = reader.types("\n".join(first))
     proof: Any = {
-        "FIELDAGENT_API_KEY": shown(told, "apiKey"),
-        "FIELDAGENT_TOKEN": shown(told, "token"),
+        "FIELDAGENT_API_KEY": shown(output, "apiKey"),
+        "FIELDAGENT_TOKEN": shown(output, "token"),
     }
-    token = f"hub-token={shown(told, 'hub-token')}"
+    token = f"hub-token={shown(output, 'hub-token')}"
     (address,) = re.findall(r"`(hub-address=[^`]+)`", HUB)
     hub_again, sky, agent = programs.strip().splitlines()
 
@@ -302,9 +302,9 @@ ELSEWHERE = {
 
 def steps(page: str) -> list[list[str]]:
     """The commands and settings of each numbered step, list by list."""
-    found = re.findall(r"(?m)^[0-9]+\. (.*(?:\n   .*)*)", page)
+    paragraphs = re.findall(r"(?m)^[0-9]+\. (.*(?:\n   .*)*)", page)
     begins = r"`((?:fieldagent |sudo |scp |ssh |cp |build/|satellite-port=)[^`]+)`"
-    return [re.findall(begins, re.sub(r"\s+", " ", step)) for step in found]
+    return [re.findall(begins, re.sub(r"\s+", " ", step)) for step in paragraphs]
 
 
 @contextmanager
@@ -317,13 +317,13 @@ def with_a_hub_for_ada(reader: Reader) -> Iterator[str]:
 
 def test_from_an_empty_card_to_the_first_package(reader: Reader) -> None:
     """The ten steps of either way; what the card's system does at its start is done by hand."""
-    found = steps(FIELD_KIT)
-    assert len(found) > 20, "each way has ten steps"
-    assert not any(found[20:]), "what a Pi does at its start, nobody types"
-    assert ELSEWHERE.keys() <= {command for step in found for command in step}
+    all_steps = steps(FIELD_KIT)
+    assert len(all_steps) > 20, "each way has ten steps"
+    assert not any(all_steps[20:]), "what a Pi does at its start, nobody types"
+    assert ELSEWHERE.keys() <= {command for step in all_steps for command in step}
     pi, image = (
         [command for step in way for command in step if command not in ELSEWHERE]
-        for way in (found[:10], found[10:20])
+        for way in (all_steps[:10], all_steps[10:20])
     )
     assert [re.sub("sudo ", "", each).lower() for each in pi] == [each.lower() for each in image]
     add, setting, check, send = pi
@@ -332,8 +332,8 @@ def test_from_an_empty_card_to_the_first_package(reader: Reader) -> None:
     (simulator,) = reader.blocks(SATELLITE)
     with with_a_hub_for_ada(reader) as address, ExitStack() as terminals:
         terminals.enter_context(reader.starts(simulator.strip(), "satellite-port="))
-        given = re.sub(r"/media/\w+", str(card), add).replace("https://hub.example.org", address)
-        reader.types(given)
+        line = re.sub(r"/media/\w+", str(card), add).replace("https://hub.example.org", address)
+        reader.types(line)
         port = setting.replace("/dev/fieldagent-satellite", f"{reader.home}/modem")
         with (card / "fieldagent.properties").open("a") as settings:
             settings.write(f"{port}\n")

@@ -66,8 +66,8 @@ def agents(tmp_path_factory: pytest.TempPathFactory, disk_library: Path) -> Reco
         assert kit.stop() == 0
 
     def answered(said: bytes) -> set[str]:
-        found = re.findall(rb'{"id":(\d+),"status":(?:null|"(\w+)"),', said)
-        return {f"{id_.decode()} {status.decode()}".strip() for id_, status in found}
+        matches = re.findall(rb'{"id":(\d+),"status":(?:null|"(\w+)"),', said)
+        return {f"{id_.decode()} {status.decode()}".strip() for id_, status in matches}
 
     return Recorded({}, list(disk.calls(record)), answered, packages)
 
@@ -77,12 +77,12 @@ def packages(state: Path) -> set[str]:
     try:
         if losses.listing(journal.read):
             return set()
-        found = {str(id_) for (id_,) in journal.read("SELECT id FROM package")}
+        numbers = {str(id_) for (id_,) in journal.read("SELECT id FROM package")}
         delivered = journal.read(
             "SELECT package.id FROM package JOIN leg USING (sequence)"
             " WHERE leg.status = 'Delivered'"
         )
-        return found | {f"{id_} Delivered" for (id_,) in delivered}
+        return numbers | {f"{id_} Delivered" for (id_,) in delivered}
     finally:
         journal.close()
 

@@ -17,7 +17,7 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 def transcripts(text: str) -> list[tuple[str, str]]:
     """The commands after a `$`, each with what is shown below it."""
-    found: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
     for block in re.findall(r"(?:^ {4}.*\n)+", text, re.MULTILINE):
         lines = [line[4:] for line in block.splitlines()]
         while lines:
@@ -29,8 +29,8 @@ def transcripts(text: str) -> list[tuple[str, str]]:
             shown = []
             while lines and not lines[0].startswith("$ "):
                 shown.append(lines.pop(0))
-            found.append((line[2:], "\n".join(shown)))
-    return found
+            entries.append((line[2:], "\n".join(shown)))
+    return entries
 
 
 def test_the_examples_in_their_order_as_they_stand() -> None:

@@ -21,26 +21,26 @@ def classes(path: Path) -> list[ast.ClassDef]:
     ]
 
 
-def methods(found: ast.ClassDef) -> list[Function]:
-    return [node for node in found.body if isinstance(node, Function)]
+def methods(definition: ast.ClassDef) -> list[Function]:
+    return [node for node in definition.body if isinstance(node, Function)]
 
 
-def attributes(found: ast.ClassDef) -> set[str]:
+def attributes(definition: ast.ClassDef) -> set[str]:
     """What an instance holds: fields, and whatever a method gives it."""
     fields = {
         node.target.id
-        for node in found.body
+        for node in definition.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
-    given = {
+    targets = {
         node.attr
-        for node in ast.walk(found)
+        for node in ast.walk(definition)
         if isinstance(node, ast.Attribute)
         and isinstance(node.ctx, ast.Store)
         and isinstance(node.value, ast.Name)
         and node.value.id == "self"
     }
-    return fields | given
+    return fields | targets
 
 
 def name(path: Path) -> str:
@@ -53,23 +53,23 @@ def test_sizes(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, Function):
             assert (node.end_lineno or 0) - node.lineno < FUNCTION_MAX, node.name
-    for found in classes(path):
-        assert len(methods(found)) <= METHODS_MAX, found.name
+    for definition in classes(path):
+        assert len(methods(definition)) <= METHODS_MAX, definition.name
         # Plain data, such as the settings, is as wide as what it describes.
-        if methods(found):
-            assert len(attributes(found)) <= ATTRIBUTES_MAX, found.name
-        for method in methods(found):
+        if methods(definition):
+            assert len(attributes(definition)) <= ATTRIBUTES_MAX, definition.name
+        for method in methods(definition):
             if method.name == "__init__":
                 arguments = method.args
                 count = len(arguments.args) - 1 + len(arguments.kwonlyargs)
-                assert count <= PARAMETERS_MAX, found.name
+                assert count <= PARAMETERS_MAX, definition.name
 
 
 def test_a_class_name_stands_once_in_the_tree() -> None:
     places: dict[str, list[str]] = {}
     for path in FILES:
-        for found in classes(path):
-            places.setdefault(found.name, []).append(name(path))
+        for definition in classes(path):
+            places.setdefault(definition.name, []).append(name(path))
     assert {each: where for each, where in places.items() if len(where) > 1} == {}
 
 
@@ -80,7 +80,7 @@ WRITES = {"unlink", "rename", "write_text", "write_bytes", "commit"}
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_predicates_write_nothing(path: Path) -> None:
     """Whoever asks changes nothing by it: what counts or takes away is called by what it does."""
-    found = []
+    writes = []
     for function in ast.walk(ast.parse(path.read_text())):
         if not isinstance(function, Function) or not function.name.lstrip("_").startswith(
             PREDICATES
@@ -89,9 +89,9 @@ def test_predicates_write_nothing(path: Path) -> None:
         for node in ast.walk(function):
             match node:
                 case ast.Attribute(ctx=ast.Store() | ast.Del()):
-                    found.append(f"{function.name}: {ast.unparse(node)}")
+                    writes.append(f"{function.name}: {ast.unparse(node)}")
                 case ast.Subscript(value=ast.Attribute(), ctx=ast.Store() | ast.Del()):
-                    found.append(f"{function.name}: {ast.unparse(node)}")
+                    writes.append(f"{function.name}: {ast.unparse(node)}")
                 case ast.Call(func=ast.Attribute(attr=name)) if name in WRITES:
-                    found.append(f"{function.name}: {name}")
-    assert found == []
+                    writes.append(f"{function.name}: {name}")
+    assert writes == []

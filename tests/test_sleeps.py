@@ -39,10 +39,10 @@ def test_a_blind_sleep_is_found(text: str, lines: list[int]) -> None:
 
 
 def test_no_sleep_guesses() -> None:
-    found = [
+    offenders = [
         f"{path.relative_to(TESTS)}:{line}"
         for path in sorted(TESTS.rglob("*.py"))
         if PACED not in path.parents
         for line in blind_sleeps(ast.parse(path.read_text()))
     ]
-    assert found == []
+    assert offenders == []

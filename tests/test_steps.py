@@ -48,8 +48,8 @@ def pytest_of(folder: Path, test: str) -> list[str]:
     file = folder / "test_inner.py"
     file.write_text(test.replace("RUNS", str(folder / "runs")))
     options = ["-q", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir", folder]
-    given = [*options, "--basetemp", folder / "inner", file]
-    return [sys.executable, "-m", "pytest", *map(str, given)]
+    arguments = [*options, "--basetemp", folder / "inner", file]
+    return [sys.executable, "-m", "pytest", *map(str, arguments)]
 
 
 def children_of(pid: int) -> list[int]:
@@ -72,9 +72,9 @@ def test_steps_that_are_stopped(tmp_path: Path) -> None:
         until((tmp_path / "runs").exists)
         (run,) = children_of(steps.pid)
         steps.terminate()
-        told = steps.communicate(timeout=PATIENCE)[0]
+        output = steps.communicate(timeout=PATIENCE)[0]
         assert steps.returncode == 128 + signal.SIGTERM
-        assert "Stopped by SIGTERM" in told
+        assert "Stopped by SIGTERM" in output
         assert leftovers.left(run, set()) == {}
 
 
@@ -84,16 +84,16 @@ def test_a_run_that_is_killed_among_steps(tmp_path: Path) -> None:
         until((tmp_path / "runs").exists)
         (run,) = children_of(steps.pid)
         os.kill(run, signal.SIGKILL)
-        told = steps.communicate(timeout=PATIENCE)[0]
-        assert (steps.returncode, told.splitlines()[-1]) == (1, "Failed: tests")
+        output = steps.communicate(timeout=PATIENCE)[0]
+        assert (steps.returncode, output.splitlines()[-1]) == (1, "Failed: tests")
         assert leftovers.left(run, set()) == {}
 
 
 def test_what_a_test_leaves_is_ended_and_told(tmp_path: Path) -> None:
     with started(pytest_of(tmp_path, CARELESS), stdout=subprocess.PIPE, text=True) as run:
-        told = run.communicate(timeout=PATIENCE)[0]
+        output = run.communicate(timeout=PATIENCE)[0]
         assert leftovers.left(run.pid, set()) == {}
-    left = told.partition("Failed: left running: ")[2].splitlines()[0]
+    left = output.partition("Failed: left running: ")[2].splitlines()[0]
     assert "sleep 1000" in left
     assert "fieldagent hub run" not in left
-    assert "1 failed, 1 passed, 1 error" in told
+    assert "1 failed, 1 passed, 1 error" in output

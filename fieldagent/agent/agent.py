@@ -151,11 +151,11 @@ class Agent:
 
     def _dead_letters(self) -> dict[str, Any]:
         journal = self.parts.journal
-        found = [
+        letters = [
             {"channel": letter.channel, "received": letter.received, "reason": letter.reason}
             for letter in dead_letters.listing(journal, 1)
         ]
-        return {**dead_letters.tally(journal)._asdict(), "latest": found[0] if found else None}
+        return {**dead_letters.tally(journal)._asdict(), "latest": letters[0] if letters else None}
 
     def _faults(self) -> list[dict[str, Any]]:
         """Return the last failure of every part that has failed since the agent began, as people
@@ -208,8 +208,8 @@ class Agent:
 
         assert self.logbook is not None
         journal, trouble = self.parts.journal, self.healthy() is not None
-        told, starts = self.status(), commands.starts(journal)
-        status = status_of(self.settings, told, starts, trouble=trouble)
+        answer, starts = self.status(), commands.starts(journal)
+        status = status_of(self.settings, answer, starts, trouble=trouble)
         return condition_of(status, self.logbook, journal.clock, self.links())
 
     def links(self) -> dict[str, ChannelLink]:

@@ -409,7 +409,7 @@ def _words(
 
     def low() -> bool:
         """Return whether the battery of the machine, or of its radio, is nearly empty."""
-        told = machine.battery(), links[Channel.RADIO].facts.get("battery")
-        return any(isinstance(each, int) and each < machine.BATTERY_LOW for each in told)
+        levels = machine.battery(), links[Channel.RADIO].facts.get("battery")
+        return any(isinstance(each, int) and each < machine.BATTERY_LOW for each in levels)
 
     return words_of(ours, journal, asks_for_relay=asks_for_relay, low=low, clock=clock)

@@ -22,14 +22,14 @@ CLOCK_OFFER = "clock.offer"
 def leave(clock: LivedTime, state_directory: Path) -> None:
     """Leave it where the system's clock is wrong and the last was taken."""
     place = state_directory / CLOCK_OFFER
-    told = clock.better()
-    if told is None or place.exists():
+    reference = clock.better()
+    if reference is None or place.exists():
         return
     offer = {
-        "source": told.source,
-        "boot": told.boot,
-        "sinceBoot": told.since_boot,
-        "unix": told.unix,
+        "source": reference.source,
+        "boot": reference.boot,
+        "sinceBoot": reference.since_boot,
+        "unix": reference.unix,
     }
     try:
         put_file(place, json.dumps(offer).encode())

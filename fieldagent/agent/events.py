@@ -93,12 +93,12 @@ class Events:
         self._somebody.set()
         try:
             place, beginning = self._begin(asked.last)
-            told: dict[tuple[str, str], Any] = {}
+            known: dict[tuple[str, str], Any] = {}
             yield LISTENING + beginning
             deadline = waits.next_tick(asked.quiet)
             while True:
                 events, place = self._since(place, asked.topics)
-                events += self._changed(place, asked.topics, told)
+                events += self._changed(place, asked.topics, known)
                 if not events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
@@ -128,10 +128,10 @@ class Events:
             # More has happened than is kept, while somebody read slowly.
             place = changes.newest(self._journal)
             return event(place, "lost", "{}"), place
-        found, place = changes.since(self._journal, place, topics)
-        documents = [(each, self._document(each)) for each in found]
-        told = [event(each.number, each.topic, text) for each, text in documents if text]
-        return b"".join(told), place
+        news, place = changes.since(self._journal, place, topics)
+        documents = [(each, self._document(each)) for each in news]
+        events = [event(each.number, each.topic, text) for each, text in documents if text]
+        return b"".join(events), place
 
     def _document(self, change: Change) -> str:
         """Empty where nothing is known of it any more."""
@@ -153,12 +153,12 @@ class Events:
         return json.dumps(heard_json(self._journal, number))
 
     def _changed(
-        self, place: int, topics: frozenset[str], told: dict[tuple[str, str], Any]
+        self, place: int, topics: frozenset[str], known: dict[tuple[str, str], Any]
     ) -> bytes:
         news = {
             about: now
             for about, now in self._conditions.items()
-            if about[0] in topics and told.get(about) != now
+            if about[0] in topics and known.get(about) != now
         }
-        told.update(news)
+        known.update(news)
         return b"".join(event(place, topic, json.dumps(now)) for (topic, _), now in news.items())

@@ -7,12 +7,12 @@ from typing import Any
 
 def in_brief(status: dict[str, Any]) -> str:
     """Return in one line what `GET /api/status` answers."""
-    told = _sos(status["sos"])
+    phrases = _sos(status["sos"])
     links = {name: link for name, link in status["channels"].items() if link["configured"]}
-    told += [_link(name, link) for name, link in links.items()] or ["no channel is configured"]
+    phrases += [_link(name, link) for name, link in links.items()] or ["no channel is configured"]
     waits = sum(link["queued"] for link in links.values())
-    told.append(f"{waits} to send" if waits else "nothing to send")
-    return "; ".join(told)
+    phrases.append(f"{waits} to send" if waits else "nothing to send")
+    return "; ".join(phrases)
 
 
 def _sos(sos: dict[str, Any]) -> list[str]:

@@ -8,23 +8,25 @@ from fieldagent.agent.settings import Settings
 
 def healing_of(settings: Settings) -> dict[str, Healing]:
     """Return it by the modem's name in the settings; nothing for those without."""
-    found = []
+    healings = []
     if settings.satellite_port:
         run = settings.satellite_recovery_command
         steps = steps_of(settings.satellite_heal, run, HealingStep("dtr"))
-        found.append(Healing("satellite", settings.satellite_port, steps, run))
+        healings.append(Healing("satellite", settings.satellite_port, steps, run))
     if settings.radio_port:
         run = settings.radio_recovery_command
-        found.append(Healing("radio", settings.radio_port, steps_of(settings.radio_heal, run), run))
+        healings.append(
+            Healing("radio", settings.radio_port, steps_of(settings.radio_heal, run), run)
+        )
     if settings.hub_address:
         run, after = settings.cellular_recovery_command, float(settings.cellular_recovery_after)
         steps = steps_of(settings.cellular_heal, run)
-        found.append(Healing("cellular", "", steps, run, after, after))
+        healings.append(Healing("cellular", "", steps, run, after, after))
     if settings.sms.port:
         # A kit without SMS does without what speaks to its modem.
         from fieldagent.agent.sms.ways import way_of
 
         run = settings.sms.recovery_command
         steps = steps_of(settings.sms.heal, run, *way_of(settings.sms.port).heals)
-        found.append(Healing("sms", settings.sms.port, steps, run))
-    return {healing.channel: healing for healing in found if healing.steps}
+        healings.append(Healing("sms", settings.sms.port, steps, run))
+    return {healing.channel: healing for healing in healings if healing.steps}

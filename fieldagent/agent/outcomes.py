@@ -51,14 +51,14 @@ def at_work(state_directory: Path) -> bool:
 
 
 def _update(path: Path) -> UpdateReport | None:
-    found = _found(path, version=str, previous_version=str, why=str)
-    return None if found is None else UpdateReport(*found)
+    values = _found(path, version=str, previous_version=str, why=str)
+    return None if values is None else UpdateReport(*values)
 
 
 def of_offer(path: Path) -> OfferReport | None:
     """Return what became of the offered update; None where the file is not there or damaged."""
-    found = _found(path, number=int, state=str, why=str)
-    return None if found is None else OfferReport(*found)
+    values = _found(path, number=int, state=str, why=str)
+    return None if values is None else OfferReport(*values)
 
 
 def leave(path: Path, number: int, state: str, why: str = "") -> None:
@@ -69,10 +69,10 @@ def leave(path: Path, number: int, state: str, why: str = "") -> None:
 
 def _found(path: Path, **members: type) -> list[Any] | None:
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return None
-    values = [found.get(name) for name in members]
+    values = [document.get(name) for name in members]
     return values if list(map(type, values)) == list(members.values()) else None

@@ -55,7 +55,7 @@ def is_among(handle: str, calls: Collection[str]) -> bool:
 
 
 def _people(value: str) -> Mapping[str, str]:
-    found = {}
+    names = {}
     for each in filter(None, map(str.strip, value.split(","))):
         handle, _, name = each.partition(" ")
         if not re.fullmatch(_HANDLE, handle) or not name.strip():
@@ -64,8 +64,8 @@ def _people(value: str) -> Mapping[str, str]:
                 " public key, 64 hexadecimal digits; of APRS the call, hb9abc-9),"
                 f" not {each!r}"
             )
-        found[handle.lower()] = name.strip()
-    return found
+        names[handle.lower()] = name.strip()
+    return names
 
 
 def _code(value: str) -> str:
@@ -89,11 +89,11 @@ def _certain_calls(value: str) -> Collection[str]:
 
 
 def _listed(value: str, form: str, such_as: str) -> Collection[str]:
-    found = [each.strip() for each in value.split(",") if each.strip()]
-    for each in found:
+    calls = [each.strip() for each in value.split(",") if each.strip()]
+    for each in calls:
         if not re.fullmatch(form, each):
             raise WrongProperty(f"must be calls such as {such_as}, not {each!r}")
-    return frozenset(each.lower() for each in found)
+    return frozenset(each.lower() for each in calls)
 
 
 def _callsign(value: str) -> str:

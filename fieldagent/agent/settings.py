@@ -621,8 +621,8 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
 
     Raises InvalidSettings with every fault, or OSError.
     """
-    given = path or default_path(environ)
-    return parse(read_file(given, required=path is not None), given, environ)
+    file = path or default_path(environ)
+    return parse(read_file(file, required=path is not None), file, environ)
 
 
 def keys_of(text: str) -> Sequence[Key]:

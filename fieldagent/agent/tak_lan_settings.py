@@ -24,14 +24,14 @@ NAME_MAX = 40
 
 def _address(value: str) -> str:
     try:
-        found = ipaddress.IPv4Address(value)
+        address = ipaddress.IPv4Address(value)
     except ValueError:
-        found = ipaddress.IPv4Address(0)
-    if found.is_unspecified or found.is_multicast:
+        address = ipaddress.IPv4Address(0)
+    if address.is_unspecified or address.is_multicast:
         raise WrongProperty(
             f"must be this kit's IPv4 address in that network, such as 192.168.4.1, not {value!r}"
         )
-    return str(found)
+    return str(address)
 
 
 def _name(value: str) -> str:
@@ -41,10 +41,10 @@ def _name(value: str) -> str:
 
 
 def _callsigns(value: str) -> frozenset[str]:
-    found = frozenset(filter(None, (each.strip() for each in value.split(","))))
-    if not found:
+    callsigns = frozenset(filter(None, (each.strip() for each in value.split(","))))
+    if not callsigns:
         raise WrongProperty("names nobody: remove the line, or write callsigns with commas between")
-    return found
+    return callsigns
 
 
 KEYS = (

@@ -57,20 +57,20 @@ class Tracking:
 
     def pause(self) -> float:
         """Return the seconds without a position from which on it is a gap."""
-        told = self.tracker
-        if told is None:
+        pace = self.tracker
+        if pace is None:
             return GAP * (self.chosen or USUAL)
-        return GAP * told.interval * (told.satellite_factor if told.costly else 1.0)
+        return GAP * pace.interval * (pace.satellite_factor if pace.costly else 1.0)
 
     def status(self) -> dict[str, float | None]:
         """Return the interval that people chose and the one in use, in seconds, and when the next
         position is due and the tracker told so, in Unix time; None where not known."""
-        told = self.tracker
+        pace = self.tracker
         return {
             "chosenInterval": self.chosen,
-            "interval": None if told is None else told.interval,
-            "due": None if told is None else told.due,
-            "told": None if told is None else told.told,
+            "interval": None if pace is None else pace.interval,
+            "due": None if pace is None else pace.due,
+            "told": None if pace is None else pace.told,
         }
 
 

@@ -104,8 +104,8 @@ class UpdateNews:
     def notices(self) -> list[str]:
         """Return what people are told of updates: nothing, or that no news has come for long."""
         now = self._now()
-        told = "" if now is None or self._news is None else self._news.silent(now, self._why)
-        return [told] if told else []
+        notice = "" if now is None or self._news is None else self._news.silent(now, self._why)
+        return [notice] if notice else []
 
     async def keep_looking(self) -> None:
         """Look each day for news of updates, each hour where the last look failed, and soon after a
@@ -199,9 +199,9 @@ def _keep(path: Path, news: News) -> None:
 def _kept(path: Path) -> News | None:
     """None of what cannot be read."""
     try:
-        found = json.loads(path.read_bytes())
-        since, signed, offered = (float(found[each]) for each in ("since", "signed", "offered"))
-        return News(str(found["source"]), since, signed, offered)
+        document = json.loads(path.read_bytes())
+        since, signed, offered = (float(document[each]) for each in ("since", "signed", "offered"))
+        return News(str(document["source"]), since, signed, offered)
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -37,26 +37,26 @@ CHANNEL: dict[str, Any] = {
 """In any case here; the local API takes the names as they are."""
 
 
-def dispatch(arguments: Sequence[str]) -> int:
+def dispatch(words: Sequence[str]) -> int:
     """Carry out a command line and return its exit code; without a subcommand print the help, and
     return USAGE. Wrong arguments raise SystemExit, as argparse does."""
-    if arguments[:1] == ["help"] and arguments[1:] != ["--help"]:
-        arguments = [*arguments[1:], "--help"]
-    given, unknown = build_parser(arguments).parse_known_args(arguments)
+    if words[:1] == ["help"] and words[1:] != ["--help"]:
+        words = [*words[1:], "--help"]
+    arguments, unknown = build_parser(words).parse_known_args(words)
     if unknown:
-        given.parser.refuse_unknown(unknown)
-    if given.carry_out is None:
-        given.parser.print_help(sys.stderr)
+        arguments.parser.refuse_unknown(unknown)
+    if arguments.carry_out is None:
+        arguments.parser.print_help(sys.stderr)
         return USAGE
-    module, function = given.carry_out
+    module, function = arguments.carry_out
     try:
-        found = importlib.import_module(f"fieldagent.{module}")
+        implementation = importlib.import_module(f"fieldagent.{module}")
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("fieldagent."):
             raise
-        given.parser.error("this is a kit's program, without it: fieldagent.pyz has it")
-    carry_out: Callable[[argparse.Namespace], int] = getattr(found, function)
-    return carry_out(given)
+        arguments.parser.error("this is a kit's program, without it: fieldagent.pyz has it")
+    carry_out: Callable[[argparse.Namespace], int] = getattr(implementation, function)
+    return carry_out(arguments)
 
 
 def build_parser(words: Sequence[str] | None = None) -> CommandParser:
@@ -453,8 +453,8 @@ def _add_trial(parser: CommandParser) -> None:
 
 
 def _add_place(parser: CommandParser, name: str, place: str, summary: str) -> None:
-    told = f"{summary} ({place})"
-    parser.add_argument(name, type=Path, metavar="PATH", default=Path(place), help=told)
+    text = f"{summary} ({place})"
+    parser.add_argument(name, type=Path, metavar="PATH", default=Path(place), help=text)
 
 
 def _add_radio(commands: Subparsers) -> None:

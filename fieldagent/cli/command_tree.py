@@ -32,20 +32,20 @@ class Command(NamedTuple):
 def commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterator[Command]:
     """Yield the parser itself first, then the commands below it, in the order of --help."""
     below: dict[str, CommandParser] = {}
-    given: list[argparse.Action] = []
+    actions: list[argparse.Action] = []
     # argparse has no public way to ask for its arguments; this one has been the same since 2.7.
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             below.update(action.choices)
         else:
-            given.append(action)
+            actions.append(action)
     yield Command(
         words,
         parser.description or "",
         " ".join(parser.format_usage().split()[1:]),
         tuple(below),
-        tuple(_option(action) for action in given if not action.option_strings),
-        tuple(_option(action) for action in given if action.option_strings),
+        tuple(_option(action) for action in actions if not action.option_strings),
+        tuple(_option(action) for action in actions if action.option_strings),
         parser.epilog or "",
     )
     for name, subparser in below.items():

@@ -14,9 +14,9 @@ from fieldagent.cli.command_tree import Command, Option, commands
 from fieldagent.system.exit_codes import OK
 
 
-def completion(given: argparse.Namespace) -> int:
+def completion(arguments: argparse.Namespace) -> int:
     """Print the script that completes our commands in the shell asked for."""
-    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[given.shell]
+    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell]
     print("\n".join(write(list(commands(build_parser())))))
     return OK
 

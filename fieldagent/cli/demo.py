@@ -70,24 +70,24 @@ WITHOUT_CURL = """There is no curl here: apt-get install curl, or
 """
 
 
-def demo(given: argparse.Namespace) -> int:
+def demo(arguments: argparse.Namespace) -> int:
     """Run the demo in a folder of its own, which is removed at the end, until it is stopped.
     `--hub` adds a hub on loopback, `--team` shows several kits instead."""
-    if given.team:
-        return demo_team(given)
-    start_logging(given.verbose)
+    if arguments.team:
+        return demo_team(arguments)
+    start_logging(arguments.verbose)
     with tempfile.TemporaryDirectory(prefix="fieldagent-demo-") as directory:
         home = Path(directory)
-        bench = simulate.build(home / "modem", "300234010000001", given.latency)
+        bench = simulate.build(home / "modem", "300234010000001", arguments.latency)
         text = (
-            f"satellite-port={home / 'modem'}\nstate-directory={home}\napi-port={given.port}\n"
+            f"satellite-port={home / 'modem'}\nstate-directory={home}\napi-port={arguments.port}\n"
             "inbound-hook=printf 'hook: '; cat\n"
         )
-        if not given.hub:
+        if not arguments.hub:
             settings = parse(text, home / "agent.properties")
             return ended(partial(_run, settings, bench, None), home)
-        hub = _set_up_hub(home, given.hub_port)
-        text += f"hub-address=http://127.0.0.1:{given.hub_port}\nhub-token={hub.token}\n"
+        hub = _set_up_hub(home, arguments.hub_port)
+        text += f"hub-address=http://127.0.0.1:{arguments.hub_port}\nhub-token={hub.token}\n"
         settings = parse(text, home / "agent.properties")
         return ended(partial(_run, settings, bench, hub), home)
 
@@ -148,9 +148,9 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks
             without_curl = "" if shutil.which("curl") else WITHOUT_CURL.format(port=port)
             print(WELCOME.format(port=port, without_curl=without_curl), flush=True)
             if hub is not None:
-                told = {"hub": hub.settings.port, "password": hub.password, "port": port}
+                values = {"hub": hub.settings.port, "password": hub.password, "port": port}
                 link = {"user": DISPATCHER, "token": hub.guest.token}
-                print(WITH_HUB.format(**link, **told), flush=True)
+                print(WITH_HUB.format(**link, **values), flush=True)
             await simulate.listen(partial(obey, bench))
         nursery.cancel_scope.cancel()
 

@@ -38,19 +38,21 @@ Ctrl-C ends the team.
 """
 
 
-def demo_team(given: argparse.Namespace) -> int:
-    """Run `given.team` kits on one air over UDP, in a folder that is removed at the end, until
+def demo_team(arguments: argparse.Namespace) -> int:
+    """Run `arguments.team` kits on one air over UDP, in a folder that is removed at the end, until
     stopped."""
-    most = 65_536 - given.team
-    if given.port > most:
-        complain(f"--port: {given.team} kits take as many ports from that on: {most} at the most")
+    most = 65_536 - arguments.team
+    if arguments.port > most:
+        complain(
+            f"--port: {arguments.team} kits take as many ports from that on: {most} at the most"
+        )
         return USAGE
-    start_logging(given.verbose)
+    start_logging(arguments.verbose)
     air = f"udp://127.255.255.255:{_free_port()}"
     with tempfile.TemporaryDirectory(prefix="fieldagent-team-") as directory:
         home = Path(directory)
-        kits = [_kit(home, number, air, given) for number in range(given.team)]
-        return ended(partial(_run, kits, given.loss), home)
+        kits = [_kit(home, number, air, arguments) for number in range(arguments.team)]
+        return ended(partial(_run, kits, arguments.loss), home)
 
 
 def _free_port() -> int:
@@ -59,12 +61,13 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _kit(home: Path, number: int, air: str, given: argparse.Namespace) -> Settings:
+def _kit(home: Path, number: int, air: str, arguments: argparse.Namespace) -> Settings:
     state = home / NAMES[number]
-    port = given.port + number if given.port else 0
+    port = arguments.port + number if arguments.port else 0
     text = (
-        f"radio-port={air}\nradio-protocol=udp\nudp-loss={given.loss}\nradio-station={number + 1}\n"
-        f"radio-name={NAMES[number]}\nstate-directory={state}\napi-port={port}\n"
+        f"radio-port={air}\nradio-protocol=udp\nudp-loss={arguments.loss}\n"
+        f"radio-station={number + 1}\nradio-name={NAMES[number]}\n"
+        f"state-directory={state}\napi-port={port}\n"
     )
     return parse(text, home / f"{NAMES[number]}.properties")
 
@@ -79,8 +82,8 @@ async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
             port = await nursery.start(_run_one, kit, heard)
             pages.append((kit.radio_name, port))
         shown = "\n".join(f"  {name:<5} http://127.0.0.1:{port}/" for name, port in pages)
-        told = {"count": len(kits), "loss": loss, "pages": shown, "port": pages[0][1]}
-        print(WELCOME.format(**told), flush=True)
+        values = {"count": len(kits), "loss": loss, "pages": shown, "port": pages[0][1]}
+        print(WELCOME.format(**values), flush=True)
         async for number in asks:
             for tell in tells:
                 tell.send_nowait(number)

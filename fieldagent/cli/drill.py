@@ -31,13 +31,13 @@ class _NotRun(Exception):
         self.code = code
 
 
-def drill(given: argparse.Namespace) -> int:
+def drill(arguments: argparse.Namespace) -> int:
     """Run the plans and print or write their report. Returns MISSING or USAGE for a plan that
     cannot be run, ERROR where a promise of the program's was broken."""
     try:
-        drills = [(path.name, _plans(path, given)) for path in given.plan]
-        runs = [(name, _runs(name, plans, given)) for name, plans in drills]
-        _tell(given, runs)
+        drills = [(path.name, _plans(path, arguments)) for path in arguments.plan]
+        runs = [(name, _runs(name, plans, arguments)) for name, plans in drills]
+        _tell(arguments, runs)
     except _NotRun as none:
         complain(escaped(str(none).partition("\n")[0]))
         for line in str(none).splitlines()[1:]:
@@ -46,25 +46,27 @@ def drill(given: argparse.Namespace) -> int:
     return OK
 
 
-def _plans(path: Path, given: argparse.Namespace) -> list[tuple[str, DrillPlan]]:
+def _plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, DrillPlan]]:
     try:
         values = load_toml(path.read_text())
         plans = [("the plan", read_plan(values))]
-        if given.against:
-            plans.append((given.against, read_plan(changed(values, given.against))))
+        if arguments.against:
+            plans.append((arguments.against, read_plan(changed(values, arguments.against))))
     except OSError as error:
         raise _NotRun(reason_of(error), MISSING) from None
     except UnicodeDecodeError:
         raise _NotRun(f"{path}: it is no text", USAGE) from None
     except BadPlan as bad:
         raise _NotRun(f"{path}: {bad}", USAGE) from None
-    if given.days:
-        return [(label, replace(plan, days=given.days)) for label, plan in plans]
+    if arguments.days:
+        return [(label, replace(plan, days=arguments.days)) for label, plan in plans]
     return plans
 
 
-def _runs(name: str, plans: list[tuple[str, DrillPlan]], given: argparse.Namespace) -> list[Run]:
-    seeds = range(given.seed, given.seed + (given.weeks if given.budget else 1))
+def _runs(
+    name: str, plans: list[tuple[str, DrillPlan]], arguments: argparse.Namespace
+) -> list[Run]:
+    seeds = range(arguments.seed, arguments.seed + (arguments.weeks if arguments.budget else 1))
     try:
         return [_run(name, label, plan, seed) for label, plan in plans for seed in seeds]
     except InvalidSettings as wrong:
@@ -81,26 +83,27 @@ def _run(name: str, label: str, plan: DrillPlan, seed: int) -> Run:
     began = time.monotonic()
     where = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="fieldagent-drill-", dir=where) as home:
-        found = find(let_pass(plan, seed, Path(home), tell))
+        findings = find(let_pass(plan, seed, Path(home), tell))
     tell(f"done in {time.monotonic() - began:.0f} s")
-    return Run(label, plan, seed, found)
+    return Run(label, plan, seed, findings)
 
 
-def _tell(given: argparse.Namespace, drills: list[tuple[str, list[Run]]]) -> None:
-    if given.json:
-        told = [
-            report.as_json(name, runs) | ({"budget": report.budget(runs)} if given.budget else {})
+def _tell(arguments: argparse.Namespace, drills: list[tuple[str, list[Run]]]) -> None:
+    if arguments.json:
+        documents = [
+            report.as_json(name, runs)
+            | ({"budget": report.budget(runs)} if arguments.budget else {})
             for name, runs in drills
         ]
-        text = json.dumps(told[0] if len(told) == 1 else told) + "\n"
-    elif given.budget:
+        text = json.dumps(documents[0] if len(documents) == 1 else documents) + "\n"
+    elif arguments.budget:
         text = "\n".join(report.budget_text(name, runs) for name, runs in drills)
     else:
         text = report.page([report.markdown(name, runs) for name, runs in drills])
-    if given.out is None:
+    if arguments.out is None:
         print("\n".join(map(escaped, text.splitlines())))
         return
     try:
-        given.out.write_text(text)
+        arguments.out.write_text(text)
     except OSError as error:
         raise _NotRun(f"--out {reason_of(error)}", IO_FAILED) from None

@@ -17,51 +17,51 @@ from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.system.exit_codes import USAGE
 
 
-def message_of(given: argparse.Namespace) -> dict[str, Any]:
+def message_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a message. Raises CallFailed where it has no text."""
-    content = sys.stdin.read() if given.content == "-" else given.content
+    content = sys.stdin.read() if arguments.content == "-" else arguments.content
     if not content:
         raise CallFailed("a message without a character says nothing: give its text", USAGE)
     return {"message": {"content": content}}
 
 
-def location_of(given: argparse.Namespace) -> dict[str, Any]:
+def location_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a position report. Raises CallFailed where no place is named."""
     members = {
-        **_position(given),
-        "altitude": given.altitude,
-        "speedOverGround": given.speed,
-        "courseOverGround": given.course,
+        **_position(arguments),
+        "altitude": arguments.altitude,
+        "speedOverGround": arguments.speed,
+        "courseOverGround": arguments.course,
     }
     return {"location": members}
 
 
-def waypoint_of(given: argparse.Namespace) -> dict[str, Any]:
+def waypoint_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a waypoint. Raises CallFailed where no place is named."""
-    return {"waypoint": {**_position(given), "name": given.name, "notes": given.notes}}
+    return {"waypoint": {**_position(arguments), "name": arguments.name, "notes": arguments.notes}}
 
 
-def data_of(given: argparse.Namespace) -> dict[str, Any]:
+def data_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of raw bytes. Raises CallFailed when the file cannot be read."""
-    return _data(_content(given.file))
+    return _data(_content(arguments.file))
 
 
-def picture_of(given: argparse.Namespace) -> dict[str, Any]:
+def picture_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return a picture as data: as it is, or scaled to `--bytes`.
 
     Raises CallFailed for what is no picture, too large as it is, or cannot be scaled here.
     """
-    raw = _content(given.file)
+    raw = _content(arguments.file)
     if picture_type(raw) is None:
         raise CallFailed(
-            f"{given.file} is no JPEG, PNG, WebP, AVIF or GIF: send it by `send data`", USAGE
+            f"{arguments.file} is no JPEG, PNG, WebP, AVIF or GIF: send it by `send data`", USAGE
         )
-    if given.most_bytes is not None and len(raw) > given.most_bytes:
-        raw = _scaled(raw, given.most_bytes)
+    if arguments.most_bytes is not None and len(raw) > arguments.most_bytes:
+        raw = _scaled(raw, arguments.most_bytes)
     if len(raw) > ITEM_BYTES_MAX:
         raise CallFailed(
-            f"{given.file} has {len(raw)} bytes, and a Package takes {ITEM_BYTES_MAX}: say --bytes"
-            " 30000 to have it scaled",
+            f"{arguments.file} has {len(raw)} bytes, and a Package takes {ITEM_BYTES_MAX}: say"
+            " --bytes 30000 to have it scaled",
             USAGE,
         )
     return _data(raw)
@@ -109,6 +109,6 @@ def _scaled(raw: bytes, most: int) -> bytes:
     raise CallFailed(f"the picture does not fit {most} bytes at {SIDES[-1]} pixels either", USAGE)
 
 
-def _position(given: argparse.Namespace) -> dict[str, Any]:
+def _position(arguments: argparse.Namespace) -> dict[str, Any]:
     """Raises CallFailed."""
-    return {**only_place(given.place).degrees(), "timestamp": given.timestamp}
+    return {**only_place(arguments.place).degrees(), "timestamp": arguments.timestamp}

@@ -43,26 +43,26 @@ def say(line: str) -> None:
     print(f"[sky] {escaped(line)}", flush=True)
 
 
-def satellite(given: argparse.Namespace) -> int:
+def satellite(arguments: argparse.Namespace) -> int:
     """Simulate a modem and its gateway until stopped; where `--link` names nothing, its port is in
     a folder that is removed then."""
-    if not re.fullmatch(r"[0-9]{15}", given.imei):
+    if not re.fullmatch(r"[0-9]{15}", arguments.imei):
         print("fieldagent: --imei takes 15 digits", file=sys.stderr)
         return USAGE
-    if given.key is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", given.key):
+    if arguments.key is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", arguments.key):
         print("fieldagent: --key takes 64 hexadecimal digits", file=sys.stderr)
         return USAGE
-    if given.kind == "imt" and given.hub:
+    if arguments.kind == "imt" and arguments.hub:
         print("fieldagent: --hub is DirectIP's, for --kind sbd", file=sys.stderr)
         return USAGE
-    with link_to(given.link, "modem") as link:
-        masters = [bytes.fromhex(given.key)] if given.key else []
-        if given.kind == "imt":
-            imt_bench = build_imt(link, given.imei, given.latency, masters)
+    with link_to(arguments.link, "modem") as link:
+        masters = [bytes.fromhex(arguments.key)] if arguments.key else []
+        if arguments.kind == "imt":
+            imt_bench = build_imt(link, arguments.imei, arguments.latency, masters)
             return until_stopped(partial(_run_imt, imt_bench))
-        hub = _endpoint(given.hub) if given.hub else None
-        bench = build(link, given.imei, given.latency, masters, hub)
-        return until_stopped(partial(_run, bench, given.mt_port))
+        hub = _endpoint(arguments.hub) if arguments.hub else None
+        bench = build(link, arguments.imei, arguments.latency, masters, hub)
+        return until_stopped(partial(_run, bench, arguments.mt_port))
 
 
 @contextmanager

@@ -52,48 +52,48 @@ class _NotBegun(Exception):
         self.code = code
 
 
-def fleet(given: argparse.Namespace) -> int:
+def fleet(arguments: argparse.Namespace) -> int:
     """Let the kits talk to the hub, and print what came of it. Returns ERROR where that is not as
     it should be."""
     try:
-        hub, tokens = _hub(given), _tokens(given)
-        _check_sources(given.source)
+        hub, tokens = _hub(arguments), _tokens(arguments)
+        _check_sources(arguments.source)
         _raise_open_files(len(tokens))
-        run = _Run(given, hub, tokens)
+        run = _Run(arguments, hub, tokens)
         run_heeding(run.run)
     except _NotBegun as none:
         complain(escaped(str(none)))
         return none.code
-    told = run.told
-    if given.json:
-        print(json.dumps(told))
+    figures = run.told
+    if arguments.json:
+        print(json.dumps(figures))
     else:
-        print("\n".join(escaped(line) for line in lines(told)))
-    return OK if as_expected(told) else ERROR
+        print("\n".join(escaped(line) for line in lines(figures)))
+    return OK if as_expected(figures) else ERROR
 
 
-def _hub(given: argparse.Namespace) -> HubAddress:
+def _hub(arguments: argparse.Namespace) -> HubAddress:
     try:
-        address = hub_address(given.hub)
+        address = hub_address(arguments.hub)
     except WrongProperty as wrong:
         raise _NotBegun(f"--hub {wrong}", USAGE) from None
-    return HubAddress(address, "", given.ca_file)
+    return HubAddress(address, "", arguments.ca_file)
 
 
-def _tokens(given: argparse.Namespace) -> list[str]:
+def _tokens(arguments: argparse.Namespace) -> list[str]:
     try:
-        tokens = read_tokens(given.tokens.read_text())
+        tokens = read_tokens(arguments.tokens.read_text())
     except (NoTokens, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError):
             raise _NotBegun(f"--tokens {reason_of(error)}", USAGE) from None
         why = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
-        raise _NotBegun(f"--tokens {given.tokens}: {why}", USAGE) from None
-    wanted = len(tokens) - given.first + 1 if given.kits is None else given.kits
-    chosen = tokens[given.first - 1 :][: max(0, wanted)]
+        raise _NotBegun(f"--tokens {arguments.tokens}: {why}", USAGE) from None
+    wanted = len(tokens) - arguments.first + 1 if arguments.kits is None else arguments.kits
+    chosen = tokens[arguments.first - 1 :][: max(0, wanted)]
     if not chosen or len(chosen) < wanted:
         raise _NotBegun(
-            f"{given.tokens} has {counted(len(tokens), 'token')}: from {given.first} on there are"
-            f" not {max(1, wanted)}; `fieldagent hub device make` makes more",
+            f"{arguments.tokens} has {counted(len(tokens), 'token')}: from {arguments.first} on"
+            f" there are not {max(1, wanted)}; `fieldagent hub device make` makes more",
             USAGE,
         )
     return chosen
@@ -123,12 +123,12 @@ def _raise_open_files(links: int) -> None:
 
 
 class _Run:
-    def __init__(self, given: argparse.Namespace, hub: HubAddress, tokens: list[str]) -> None:
+    def __init__(self, arguments: argparse.Namespace, hub: HubAddress, tokens: list[str]) -> None:
         self.told: dict[str, Any] = {}
-        self._seconds = given.minutes * 60
+        self._seconds = arguments.minutes * 60
         self._hub = hub
         self._tokens = tokens
-        self._plan = Plan(given.every, given.connect_rate, tuple(given.source))
+        self._plan = Plan(arguments.every, arguments.connect_rate, tuple(arguments.source))
         self._began = 0.0
 
     async def run(self, asks: Asks) -> None:
@@ -192,26 +192,26 @@ class _Run:
     def _advice(self, cost: FleetCost) -> list[str]:
         """Return what limited the run, and what to do about it."""
         refused, links = self.told["links"]["refused"], self.told["links"]
-        found = []
+        advice = []
         if any(reason.endswith(_error(errno.EMFILE)) for reason in refused):
-            found.append("Open files ran out: raise the hard limit of this process.")
+            advice.append("Open files ran out: raise the hard limit of this process.")
         if any(reason.endswith(_error(errno.EADDRNOTAVAIL)) for reason in refused):
             low, high = PORT_RANGE.read_text().split()
-            found.append(
+            advice.append(
                 f"Ports ran out: one address of this machine has {int(high) - int(low) + 1} to one"
                 " hub (net.ipv4.ip_local_port_range). Give it more addresses, each with --source."
             )
         if cost.processor > BUSY * cost.seconds:
-            found.append(
+            advice.append(
                 "This program had no processor left, so that the times are its own, too: share the"
                 " kits among several processes or machines, by --first and --kits."
             )
         if links["givenUp"]:
-            found.append(
+            advice.append(
                 f"{counted(links['givenUp'], 'kit')} gave up, for the reasons above: their tokens"
                 " are not of this hub any more, or somebody else uses them."
             )
-        return found
+        return advice
 
 
 def _error(number: int) -> str:

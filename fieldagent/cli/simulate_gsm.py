@@ -49,10 +49,10 @@ def say(line: str) -> None:
     print(f"[gsm] {escaped(line)}", flush=True)
 
 
-def gsm(given: argparse.Namespace) -> int:
+def gsm(arguments: argparse.Namespace) -> int:
     """Simulate a modem until stopped; without `--link` its port is in a folder that is removed
     then."""
-    with link_to(given.link, "gsm") as link:
+    with link_to(arguments.link, "gsm") as link:
         return until_stopped(partial(_run, GsmPort(link)))
 
 
@@ -188,22 +188,22 @@ _STATUS = {"delivered": 0x00, "unconfirmed": 0x01, "trying": 0x20, "failed": 0x4
 """TP-ST (3GPP TS 23.040, 9.2.3.15)."""
 
 
-def _part(modem: SimulatedGsmModem, told: str) -> str:
-    found = _PART.fullmatch(told)
-    if found is None or max(map(int, found.groups()[1:4])) > 255:
+def _part(modem: SimulatedGsmModem, text: str) -> str:
+    match = _PART.fullmatch(text)
+    if match is None or max(map(int, match.groups()[1:4])) > 255:
         raise BadCommand("say it so: part +41791234567 7 1/2 first half of the text")
-    reference, number, total = map(int, found.groups()[1:4])
-    stored = modem.receive_part(found[1], Part(reference, total, number), found[5])
+    reference, number, total = map(int, match.groups()[1:4])
+    stored = modem.receive_part(match[1], Part(reference, total, number), match[5])
     return "1 stored" if stored else FULL
 
 
-def _report(modem: SimulatedGsmModem, told: str) -> str:
-    found = _REPORT.fullmatch(told)
-    if found is None:
+def _report(modem: SimulatedGsmModem, text: str) -> str:
+    match = _REPORT.fullmatch(text)
+    if match is None:
         raise BadCommand("say it so: report 1 delivered")
-    if not 1 <= int(found[1]) <= len(modem.sent_to):
+    if not 1 <= int(match[1]) <= len(modem.sent_to):
         return f"{len(modem.sent_to)} SMS have left"
-    return "as you say" if modem.report(int(found[1]), _STATUS[found[2]]) else FULL
+    return "as you say" if modem.report(int(match[1]), _STATUS[match[2]]) else FULL
 
 
 def _octets(text: str) -> bytes:

@@ -34,21 +34,21 @@ def say(line: str) -> None:
     print(f"[air] {escaped(line)}", flush=True)
 
 
-def _nodes(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
-    air = SharedAir(random, impairments, given.bitrate)
-    air.packet_bytes = given.packet_bytes
+def _nodes(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+    air = SharedAir(random, impairments, arguments.bitrate)
+    air.packet_bytes = arguments.packet_bytes
     return SimulatedNode, air
 
 
-def _meshcore(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+def _meshcore(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
     return SimulatedMeshcore, LoraAir(random, impairments)
 
 
-def _rnode(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+def _rnode(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
     return SimulatedRnode, LoraAir(random, impairments)
 
 
-def _meshtastic(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+def _meshtastic(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
     return SimulatedMeshtastic, _listening_first(LoraAir(random, impairments))
 
 
@@ -59,7 +59,7 @@ def _listening_first(air: SharedAir) -> SharedAir:
     return air
 
 
-def _companion(random: Random, impairments: Impairments, given: argparse.Namespace) -> Kind:
+def _companion(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
     return SimulatedCompanion, _listening_first(LoraAir(random, impairments))
 
 
@@ -74,25 +74,25 @@ KINDS = {
 settings."""
 
 
-def node(given: argparse.Namespace) -> int:
+def node(arguments: argparse.Namespace) -> int:
     """Simulate the nodes until stopped. It prints the seed, with which chance is the same again."""
-    seed = SystemRandom().getrandbits(32) if given.seed is None else given.seed
+    seed = SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
     impairments = Impairments(
-        loss=given.loss,
-        duplicates=given.duplicates,
-        bit_errors=given.bit_errors,
-        delay=given.delay,
+        loss=arguments.loss,
+        duplicates=arguments.duplicates,
+        bit_errors=arguments.bit_errors,
+        delay=arguments.delay,
     )
-    kind, air = KINDS[given.kind](Random(seed), impairments, given)
-    if given.topology is not None:
+    kind, air = KINDS[arguments.kind](Random(seed), impairments, arguments)
+    if arguments.topology is not None:
         try:
-            air.losses = read_topology(given.topology.read_text(), given.nodes)
+            air.losses = read_topology(arguments.topology.read_text(), arguments.nodes)
         except (BadTopology, OSError, UnicodeDecodeError) as error:
-            print(f"fieldagent: {escaped(f'{given.topology}: {error}')}", file=sys.stderr)
+            print(f"fieldagent: {escaped(f'{arguments.topology}: {error}')}", file=sys.stderr)
             return USAGE
-    with link_to(given.link, "") as folder:
-        nodes = Nodes(air, _links(folder, given.nodes, given.tcp_port), say, kind)
-        _introduce([socket.node for socket in nodes.sockets], given.crowd)
+    with link_to(arguments.link, "") as folder:
+        nodes = Nodes(air, _links(folder, arguments.nodes, arguments.tcp_port), say, kind)
+        _introduce([socket.node for socket in nodes.sockets], arguments.crowd)
         say(f"seed {seed}")
         return until_stopped(partial(_run, nodes))
 

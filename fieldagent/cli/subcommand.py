@@ -120,8 +120,8 @@ def positive(value: str) -> float:
 def decimal(text: str) -> float:
     """Read `2450.5`, or `2450,5` as many write it; `2,450` may be either of two numbers. Raises
     ArgumentTypeError."""
-    if found := re.fullmatch(r"([+-]?\d+),(\d{1,2})", text, re.ASCII):
-        text = f"{found[1]}.{found[2]}"
+    if match := re.fullmatch(r"([+-]?\d+),(\d{1,2})", text, re.ASCII):
+        text = f"{match[1]}.{match[2]}"
     try:
         return float(text)
     except ValueError:

@@ -77,15 +77,15 @@ class DrillDesk:
             self._workspace,
         )
         for id_, state, seen in rows:
-            found = sos.named(db, self._workspace, id_)
-            assert found is not None
+            incident = sos.named(db, self._workspace, id_)
+            assert incident is not None
             if state == "open":
                 mean = self._plans[place].answers_in
                 wait = self._random.expovariate(1 / mean)
                 if self._looks_at.setdefault(id_, now + wait) <= now:
-                    sos_desk.acknowledge(db, found, member, "", now)
+                    sos_desk.acknowledge(db, incident, member, "", now)
             elif seen is not None and now - seen > CLOSED_AFTER:
-                sos_desk.close(db, found, member, "", now)
+                sos_desk.close(db, incident, member, "", now)
                 self._looks_at.pop(id_, None)
 
     async def write(self, until: float, kits: int) -> None:

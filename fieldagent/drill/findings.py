@@ -168,10 +168,10 @@ def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> li
     known: dict[int, float] = {}
     for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
         for event in json.loads(body)["payloads"][0]["events"]:
-            told = event.get("incident", {})
-            if told.get("state") in ("seen", "closed"):
-                known.setdefault(told["number"], received)
-    found = []
+            incident = event.get("incident", {})
+            if incident.get("state") in ("seen", "closed"):
+                known.setdefault(incident["number"], received)
+    calls = []
     for number, raised in journal.execute("SELECT number, raised FROM incident ORDER BY number"):
         row = hub.execute(
             "SELECT raised, (SELECT min(at) FROM sos_event WHERE sos = sos.id AND event = 'seen')"
@@ -188,8 +188,8 @@ def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> li
             _since(seen),
             _since(known.get(number)),
         )
-        found.append(call)
-    return found
+        calls.append(call)
+    return calls
 
 
 def _sent(
@@ -202,7 +202,7 @@ def _sent(
     )
     positions = {number for number, each in kit.record.posted.items() if _is_position(each)}
     newest = max(positions & at_hub.keys(), default=0)
-    found = []
+    items = []
     for number, posted in kit.record.posted.items():
         if posted.sos:
             continue
@@ -213,8 +213,8 @@ def _sent(
         if not replaced and (came is None or came - posted.at > world.plan.late):
             end = world.seconds if came is None else came
             why = _why(world, kit, journal, number, (posted.at, end))
-        found.append(SentByKit(kit.plan.name, number, posted.at, came, position, replaced, why))
-    return found
+        items.append(SentByKit(kit.plan.name, number, posted.at, came, position, replaced, why))
+    return items
 
 
 def _is_position(posted: Posted) -> bool:
@@ -276,7 +276,7 @@ def _bill(world: World, kit: Kit, journal: sqlite3.Connection) -> Bill:
     )
     days = int(-(-world.seconds // DAY))
     bill = kit.account.bill
-    found = Bill(
+    kit_bill = Bill(
         kit.plan.name,
         [bill[day] for day in range(days)],
         kit.account.for_sos.total(),
@@ -288,4 +288,4 @@ def _bill(world: World, kit: Kit, journal: sqlite3.Connection) -> Bill:
             f"{kit.plan.name}: the operator bills {bill.total()} credits, and the kit counted {own}"
             f" to {own + doubtful}"
         )
-    return found
+    return kit_bill

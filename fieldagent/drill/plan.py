@@ -31,11 +31,11 @@ class PlanHours:
     """Hours of the day, from one up to another, over midnight too."""
 
     def __init__(self, text: str) -> None:
-        found = _HOURS.fullmatch(text)
-        if found is None:
+        match = _HOURS.fullmatch(text)
+        if match is None:
             raise ValueError
         self.text = text
-        self._from, self._to = int(found[1]), int(found[2])
+        self._from, self._to = int(match[1]), int(match[2])
         if self._from == self._to:
             # None of the day, or all of it? 0-24 is all.
             raise ValueError
@@ -128,20 +128,20 @@ def load_toml(text: str) -> dict[str, Any]:
 def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
     """Return the values with `KEY=VALUE` set, where KEY is a path such as `kits.credits-per-day`
     and VALUE is as TOML has it, or else a text. Raises BadPlan."""
-    path, equals, told = change.partition("=")
+    path, equals, text = change.partition("=")
     if not equals or not path:
         raise BadPlan(f"{change!r} is not KEY=VALUE, such as kits.credits-per-day=20")
     try:
-        value = tomllib.loads(f"value = {told}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = told
+        value = text
     first, _, rest = path.partition(".")
     if not rest:
         return {**values, first: value}
     below = values.get(first, {})
     if not isinstance(below, dict):
         raise BadPlan(f"{path}: {first} is no table; `kits` is what all kits have in common")
-    return {**values, first: changed(below, f"{rest}={told}")}
+    return {**values, first: changed(below, f"{rest}={text}")}
 
 
 def read_plan(values: Mapping[str, Any]) -> DrillPlan:
@@ -163,32 +163,32 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
         DispatcherPlan(**_with(_PlanTable(f"dispatcher {number}: ", each), _DISPATCHER, "name"))
         for number, each in enumerate(table.tables("dispatcher"), 1)
     ]
-    told = table.read_all(_DRILL, beside=("kits", "kit", "dispatcher"))
-    air = AirPlan() if "air" not in told else told.pop("air")
+    members = table.read_all(_DRILL, beside=("kits", "kit", "dispatcher"))
+    air = AirPlan() if "air" not in members else members.pop("air")
     for one, other, _ in air.pairs:
         if {one, other} - {*names}:
             raise BadPlan(f"air.pairs: {one} and {other} are not both names of kits")
     defaults = {"name": "a drill", "text": "", "days": 7.0, "late": HOUR}
     return DrillPlan(
-        **{**defaults, **told}, kits=tuple(kits), dispatchers=tuple(dispatchers), air=air
+        **{**defaults, **members}, kits=tuple(kits), dispatchers=tuple(dispatchers), air=air
     )
 
 
 def _kits(table: _PlanTable) -> list[KitPlan]:
-    told = _with(table, _KIT, "name", "bearers")
-    count = told.pop("count", 1)
+    members = _with(table, _KIT, "name", "bearers")
+    count = members.pop("count", 1)
     if count == 1:
-        return [KitPlan(**told)]
-    return [KitPlan(**{**told, "name": f"{told['name']}-{n}"}) for n in range(1, count + 1)]
+        return [KitPlan(**members)]
+    return [KitPlan(**{**members, "name": f"{members['name']}-{n}"}) for n in range(1, count + 1)]
 
 
 def _with(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
     """Return what is there. Raises BadPlan also where one of the needed keys is not."""
-    told = table.read_all(keys)
+    members = table.read_all(keys)
     for name in needed:
-        if name not in told:
+        if name not in members:
             raise BadPlan(f"{table.where}{name} is missing: {keys[name].allowed}")
-    return told
+    return members
 
 
 class _PlanTable:
@@ -197,16 +197,16 @@ class _PlanTable:
         self.values = values
 
     def table(self, key: str) -> _PlanTable:
-        found = self.values.get(key, {})
-        if not isinstance(found, dict):
+        value = self.values.get(key, {})
+        if not isinstance(value, dict):
             raise BadPlan(f"{self.where}{key} is to be a table: [{key}]")
-        return _PlanTable(f"{self.where}{key}.", found)
+        return _PlanTable(f"{self.where}{key}.", value)
 
     def tables(self, key: str) -> list[dict[str, Any]]:
-        found = self.values.get(key, [])
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             raise BadPlan(f"{self.where}{key} is to be a list of tables: [[{key}]]")
-        return found
+        return value
 
     def read_all(self, keys: Mapping[str, _Key], beside: tuple[str, ...] = ()) -> dict[str, Any]:
         """Return what is there, by attribute. Raises BadPlan."""
@@ -287,10 +287,10 @@ def _name(value: Any) -> str:
 
 
 def _bearers(value: Any) -> tuple[Channel, ...]:
-    found = tuple(Channel(each.capitalize()) for each in value)
-    if not found or isinstance(value, str):
+    channels = tuple(Channel(each.capitalize()) for each in value)
+    if not channels or isinstance(value, str):
         raise ValueError
-    return found
+    return channels
 
 
 def _outages(value: Any) -> Outages:
@@ -306,13 +306,13 @@ def _settings(value: Any) -> dict[str, str]:
 
 
 def _pairs(value: Any) -> tuple[tuple[str, str, float], ...]:
-    found = []
+    pairs = []
     for each in value:
         one, other, *loss = each.split()
-        found.append((one, other, float((*loss, "0")[0])))
-        if len(loss) > 1 or not 0 <= found[-1][2] <= 1:
+        pairs.append((one, other, float((*loss, "0")[0])))
+        if len(loss) > 1 or not 0 <= pairs[-1][2] <= 1:
             raise ValueError
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _air(value: Any) -> AirPlan:

@@ -77,15 +77,15 @@ def _took(calls: Sequence[CallForHelp], of: Callable[[CallForHelp], float | None
 
 def figures(run: Run) -> dict[str, str]:
     """Return the short figures of a run, in words, by what they are."""
-    found = run.found
-    calls, own = found.calls, [each for each in found.sent if not each.replaced]
+    findings = run.found
+    calls, own = findings.calls, [each for each in findings.sent if not each.replaced]
     messages = [each for each in own if not each.is_position]
     times = [each.at_hub - each.at for each in messages if each.at_hub is not None]
     late = [each for each in own if each.why and each.at_hub is not None]
     lost = [each for each in own if each.at_hub is None]
-    down = [each.on_kit - each.at for each in found.written if each.on_kit is not None]
+    down = [each.on_kit - each.at for each in findings.written if each.on_kit is not None]
     at_hub, known = _took(calls, lambda c: c.at_hub), _took(calls, lambda c: c.known)
-    told = {
+    entries = {
         "SOS raised": str(len(calls)),
         "SOS at the hub": f"{len(at_hub)} of {len(calls)}",
         "– median / worst time": typical(at_hub),
@@ -97,19 +97,21 @@ def figures(run: Run) -> dict[str, str]:
         "– median / worst time  ": typical(times),
         f"Messages and positions later than {span(run.plan.late)}": str(len(late)),
         "Messages and positions that are not at the hub": str(len(lost)),
-        "Positions that a newer one replaced": str(len(found.sent) - len(own)),
-        "Messages from the desk, on the disk of their kit": f"{len(down)} of {len(found.written)}",
+        "Positions that a newer one replaced": str(len(findings.sent) - len(own)),
+        "Messages from the desk, on the disk of their kit": (
+            f"{len(down)} of {len(findings.written)}"
+        ),
         "– median / worst time   ": typical(down),
     }
-    told = {name: value for name, value in told.items() if value not in ("–", "0 of 0")}
-    if found.bills:
-        told["Credits in all"] = str(sum(sum(bill.days) for bill in found.bills))
-        told["– for messages with an SOS, from the kits"] = str(
-            sum(bill.for_sos for bill in found.bills)
+    entries = {name: value for name, value in entries.items() if value not in ("–", "0 of 0")}
+    if findings.bills:
+        entries["Credits in all"] = str(sum(sum(bill.days) for bill in findings.bills))
+        entries["– for messages with an SOS, from the kits"] = str(
+            sum(bill.for_sos for bill in findings.bills)
         )
-    if found.air:
-        told["Air-time in all"] = span(sum(found.air.values()))
-    return told
+    if findings.air:
+        entries["Air-time in all"] = span(sum(findings.air.values()))
+    return entries
 
 
 def markdown(source: str, runs: Sequence[Run]) -> str:
@@ -152,18 +154,18 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _one(run: Run) -> list[str]:
-    found = run.found
+    findings = run.found
     return [
-        *_calls(found),
-        *_why(found),
-        *_credits(found),
+        *_calls(findings),
+        *_why(findings),
+        *_credits(findings),
         *_air(run),
-        *_unposted(found),
+        *_unposted(findings),
     ]
 
 
-def _calls(found: Findings) -> list[str]:
-    if not found.calls:
+def _calls(findings: Findings) -> list[str]:
+    if not findings.calls:
         return []
     rows = [
         [
@@ -174,14 +176,16 @@ def _calls(found: Findings) -> list[str]:
                 for moment in (call.at_hub, call.seen, call.known)
             ),
         ]
-        for call in found.calls
+        for call in findings.calls
     ]
     heads = ("raised", "kit", "at the hub after", "acknowledged after", "the kit knows after")
     return ["## Each SOS\n", _table(heads, rows)]
 
 
-def _why(found: Findings) -> list[str]:
-    reasons = Counter((each.kit, each.why, each.at_hub is None) for each in found.sent if each.why)
+def _why(findings: Findings) -> list[str]:
+    reasons = Counter(
+        (each.kit, each.why, each.at_hub is None) for each in findings.sent if each.why
+    )
     if not reasons:
         return ["## Late or lost\n", "Nothing.\n"]
     rows = [
@@ -191,13 +195,13 @@ def _why(found: Findings) -> list[str]:
     return ["## Late or lost, and why\n", _table(("kit", "why", "how many", ""), rows), WHY]
 
 
-def _credits(found: Findings) -> list[str]:
-    if not found.bills:
+def _credits(findings: Findings) -> list[str]:
+    if not findings.bills:
         return []
-    days = len(found.bills[0].days)
+    days = len(findings.bills[0].days)
     rows = [
         [bill.kit, *map(str, bill.days), str(sum(bill.days)), str(bill.for_sos), _count(bill)]
-        for bill in found.bills
+        for bill in findings.bills
     ]
     heads = ["kit", *(f"day {day + 1}" for day in range(days)), "all", "SOS", "the kit's count"]
     return ["## Credits by kit and day\n", _table(heads, rows)]
@@ -218,10 +222,10 @@ def _air(run: Run) -> list[str]:
     return ["## Air-time\n", _table(("kit", "on the air", "of the time"), rows)]
 
 
-def _unposted(found: Findings) -> list[str]:
+def _unposted(findings: Findings) -> list[str]:
     rows = [
         f"- {kit}: {counted(count, 'message')} that nobody could write, as it had no power"
-        for kit, count in found.unposted.items()
+        for kit, count in findings.unposted.items()
     ]
     return ["## Not written\n", "\n".join(rows) + "\n"] if rows else []
 
@@ -232,7 +236,7 @@ def _unposted(found: Findings) -> list[str]:
 def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     """Return the credits a day that suffice on so many per cent of a plan's days, by kit: whole
     days of all runs; `sos` is the mean of what messages with an SOS took for each SOS raised."""
-    found: dict[str, dict[str, float]] = {}
+    budgets: dict[str, dict[str, float]] = {}
     several = len({run.label for run in runs}) > 1
     for label, kit in dict.fromkeys((run.label, b.kit) for run in runs for b in run.found.bills):
         own = [run for run in runs if run.label == label]
@@ -241,16 +245,16 @@ def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
         days = [spent for bill in bills for spent in bill.days[:whole]]
         calls = sum(call.kit == kit for run in own for call in run.found.calls)
         name = f"{kit}, {label}" if several else kit
-        found[name] = {f"{share}": percentile(days, share) for share in SHARES}
-        found[name]["days"] = len(days)
+        budgets[name] = {f"{share}": percentile(days, share) for share in SHARES}
+        budgets[name]["days"] = len(days)
         if calls:
-            found[name]["sos"] = round(sum(bill.for_sos for bill in bills) / calls, 1)
-    return found
+            budgets[name]["sos"] = round(sum(bill.for_sos for bill in bills) / calls, 1)
+    return budgets
 
 
 def budget_text(source: str, runs: Sequence[Run]) -> str:
     """Return the table of credits a day, by kit, as Markdown; `source` names the plan."""
-    told = budget(runs)
+    budgets = budget(runs)
     heads = ("kit", *(f"{share} % of days" for share in SHARES), "each SOS", "days")
     rows = [
         [
@@ -259,9 +263,9 @@ def budget_text(source: str, runs: Sequence[Run]) -> str:
             f"{values['sos']:g}" if "sos" in values else "–",
             f"{values['days']:g}",
         ]
-        for kit, values in told.items()
+        for kit, values in budgets.items()
     ]
-    days = min((values["days"] for values in told.values()), default=0)
+    days = min((values["days"] for values in budgets.values()), default=0)
     worst = "" if days >= 100 else " With fewer than 100 days, 99 % is the dearest of them."
     return (
         f"# Credits a day: {source}\n\n"

@@ -144,14 +144,14 @@ class KeptConnections:
     def take(self, server: Server) -> _ClientConnection | None:
         """Take the connection that was used last, if one is alive; it is the caller's now."""
         waiting = self._idle.get(server, [])
-        found: _ClientConnection | None = None
-        while waiting and found is None:
+        connection: _ClientConnection | None = None
+        while waiting and connection is None:
             latest = waiting.pop()
             if latest.is_alive():
-                found = latest
+                connection = latest
             else:
                 latest.drop()
-        return found
+        return connection
 
     def give(self, server: Server, connection: _ClientConnection) -> None:
         """Keep it, until it has waited for IDLE seconds."""

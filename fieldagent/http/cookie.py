@@ -12,8 +12,8 @@ def cookie_of(request: Request, name: str) -> str | None:
     `http.cookies` takes quadratic time for backslashes."""
     # No value holds a comma (4.1.1); it stands between two lines of the header.
     for pair in request.headers.get("cookie", "").replace(",", ";").split(";"):
-        found, _, value = pair.partition("=")
-        if found.strip() == name:
+        key, _, value = pair.partition("=")
+        if key.strip() == name:
             return value.strip()
     return None
 

@@ -25,11 +25,11 @@ def write_date(second: int) -> bytes:
 
 def read_date(text: str) -> float | None:
     """Read a date as Unix time; None of what is no date in the form that must be sent today."""
-    found = _FIXED.fullmatch(text)
-    if found is None or found[2] not in _MONTHS:
+    match = _FIXED.fullmatch(text)
+    if match is None or match[2] not in _MONTHS:
         return None
-    day, month, year = int(found[1]), _MONTHS.index(found[2]) + 1, int(found[3])
-    clock = hour, minute, second = int(found[4]), int(found[5]), int(found[6])
+    day, month, year = int(match[1]), _MONTHS.index(match[2]) + 1, int(match[3])
+    clock = hour, minute, second = int(match[4]), int(match[5]), int(match[6])
     if not 1 <= day <= 31 or not year >= 1970 or clock > (23, 59, 60):
         return None
     # A leap second is the one after, as in `calendar.timegm`, which takes 0.1 MB.

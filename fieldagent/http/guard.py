@@ -110,9 +110,9 @@ def check_content(request: Request, admission: Admission) -> None:
             f"Content-Encoding {coding} is not taken",
             headers=(("Accept-Encoding", "identity"),),
         )
-    given = headers.get("content-type", "")
-    kind = given.partition(";")[0].rstrip(" \t").lower()
-    if not _JSON.fullmatch(given) and kind not in admission.takes:
+    content_type = headers.get("content-type", "")
+    kind = content_type.partition(";")[0].rstrip(" \t").lower()
+    if not _JSON.fullmatch(content_type) and kind not in admission.takes:
         taken = ("application/json", *filter(None, admission.takes))
         detail = f"send the body with Content-Type: {' or '.join(taken)}"
         raise Problem(415, detail, headers=(("Accept", ", ".join(taken)),))

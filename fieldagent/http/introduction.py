@@ -35,8 +35,8 @@ class Introductions:
             return proxy_protocol.client_of(head, behind) or proxy
         except (OSError, RemoteProtocolError) as error:
             if count := self._refused.note():
-                told = f"{count} connections from proxies were refused, the last from %s: %s"
-                log.warning(told, proxy, error)
+                message = f"{count} connections from proxies were refused, the last from %s: %s"
+                log.warning(message, proxy, error)
             return None
 
 

@@ -167,7 +167,7 @@ class LinkSession(Generic[Outgoing]):
         await self._post.returned(items, ended.reason)
 
     async def _until_the_end(self) -> LinkEnd:
-        found: list[BaseException] = []
+        causes: list[BaseException] = []
         try:
             features = await self._greet()
             async with trio.open_nursery() as nursery:
@@ -178,9 +178,9 @@ class LinkSession(Generic[Outgoing]):
                 # By this task: of ten thousand links each other one is 4 KiB of the hub's.
                 await self._judge()
         except* (Closed, RemoteProtocolError, NotNow, _Silent) as trouble:
-            found.append(first_error(trouble))
-        self._keepalive.end(trio.current_time(), explained=not _broke_off(found[0]))
-        return _end(found[0])
+            causes.append(first_error(trouble))
+        self._keepalive.end(trio.current_time(), explained=not _broke_off(causes[0]))
+        return _end(causes[0])
 
     async def _greet(self) -> int:
         """The features that both ends have."""

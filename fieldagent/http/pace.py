@@ -160,12 +160,12 @@ class CpuPace(trio.abc.Instrument):
 
     def account(self, share: CpuShare, whose: str) -> Tab:
         """Return the tab of a caller with that share; of too many, the idle ones are forgotten."""
-        found = self._accounts.get((share, whose))
-        if found is None:
+        tab = self._accounts.get((share, whose))
+        if tab is None:
             if len(self._accounts) >= ACCOUNTS:
                 self._forget_idle()
-            found = self._accounts[share, whose] = Tab(share)
-        return found
+            tab = self._accounts[share, whose] = Tab(share)
+        return tab
 
     def _forget_idle(self) -> None:
         self._accounts = {key: each for key, each in self._accounts.items() if not each.is_idle}

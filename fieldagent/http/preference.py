@@ -17,6 +17,6 @@ def preferred_wait(headers: Mapping[str, str]) -> int | None:
     Of several the first counts, and what cannot be read is ignored (section 2).
     """
     for preference in _PREFERENCE.findall(headers.get("prefer", "")):
-        if found := _WAIT.fullmatch(preference.strip()):
-            return int(found[1] or found[2])
+        if match := _WAIT.fullmatch(preference.strip()):
+            return int(match[1] or match[2])
     return None

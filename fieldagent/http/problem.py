@@ -69,8 +69,8 @@ class Problem(Exception):
 def _bounded(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return those that are told, and how many more there are: one is told rather than counted."""
     more = len(errors) - ERRORS_MAX
-    told = (sentence("and {more} more", more=more), "")
-    return (*errors[:ERRORS_MAX], told) if more > 1 else tuple(errors)
+    rest = (sentence("and {more} more", more=more), "")
+    return (*errors[:ERRORS_MAX], rest) if more > 1 else tuple(errors)
 
 
 def too_large(limit: int) -> Problem:

@@ -74,10 +74,10 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
     if method == "HEAD" and method not in methods:
         method = "GET"
     if (route := methods.get(method)) is not None:
-        found = {} if route.judge is None else {"caller": await route.judge(head)}
+        arguments = {} if route.judge is None else {"caller": await route.judge(head)}
         body = BODIES.get(method, NO_BODY) if route.body is None else route.body
-        handler = partial(route.handler, **names, **found)
-        return Admission(handler, body, route.takes, found.get("caller"))
+        handler = partial(route.handler, **names, **arguments)
+        return Admission(handler, body, route.takes, arguments.get("caller"))
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}
     if method == "OPTIONS":
         return _options(allowed)

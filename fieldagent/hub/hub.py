@@ -281,8 +281,8 @@ class Hub:
     def callers(self) -> dict[str, Operator]:
         """Return who takes MT messages, by operator: those that the settings set up."""
         own = self.settings.operator_own
-        found = {name: kind.caller(own) for name, kind in self.kinds.items()}
-        return {name: caller for name, caller in found.items() if caller is not None}
+        by_name = {name: kind.caller(own) for name, kind in self.kinds.items()}
+        return {name: caller for name, caller in by_name.items() if caller is not None}
 
     def lent(self, what: str, operator: str) -> OperatorHost:
         """Return what an operator gets of the hub; `what` names it where it fails."""
@@ -463,14 +463,14 @@ async def _serve_admin(
 @contextmanager
 def _mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
     """Open where operators' gateways bring MO messages, as the settings say, by operator."""
-    found: dict[str, MoListener] = {}
+    listeners: dict[str, MoListener] = {}
     try:
         for kind in hub.kinds.values():
             if (listener := kind.listen(hub.settings.operator_own)) is not None:
-                found[kind.name] = listener
-        yield found
+                listeners[kind.name] = listener
+        yield listeners
     finally:
-        for each in found.values():
+        for each in listeners.values():
             for listening_socket in each.sockets:
                 listening_socket.close()
 

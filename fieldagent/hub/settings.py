@@ -373,8 +373,8 @@ def load(
 
     Raises InvalidSettings with every fault, or OSError.
     """
-    given = path or default_path(environ)
-    return parse(read_file(given, required=path is not None), given, database, environ)
+    file = path or default_path(environ)
+    return parse(read_file(file, required=path is not None), file, database, environ)
 
 
 def parse(
@@ -397,8 +397,10 @@ def parse(
     prices = {kind.name: _price_key(kind) for kind in satellite}
     others = [key for key in [*own, *prices.values()] if key not in KEYS]
     values, pairs, faults = read(content, path, [*KEYS, *others])
-    told = {name: values.pop(key.attribute) for name, key in prices.items()}
-    values["operator_prices"] = {name: price for name, price in told.items() if price is not None}
+    amounts = {name: values.pop(key.attribute) for name, key in prices.items()}
+    values["operator_prices"] = {
+        name: price for name, price in amounts.items() if price is not None
+    }
     brought = {key.name: values.pop(key.attribute) for key in own}
     for name, some in owners.items():
         values[name] = {key.name: brought[key.name] for kind in some for key in kind.keys}

@@ -94,28 +94,28 @@ def start(said: Mapping[str, str]) -> None:
 
 def findings(said: Mapping[str, str], root: Path) -> dict[str, str]:
     """Return of all that was set why it does not work; empty where it does."""
-    found = {}
+    reasons = {}
     addresses = _addresses()
     if "time-zone" in said:
         known = (root / "usr/share/zoneinfo" / said["time-zone"]).is_file()
-        found["time-zone"] = "" if known else f"{said['time-zone']} is unknown here"
+        reasons["time-zone"] = "" if known else f"{said['time-zone']} is unknown here"
     if own := said.get("address"):
         there = [name for name, each in addresses.items() if own in each and name != ADAPTER]
-        found["address"] = "" if there else f"no cable has {own}"
+        reasons["address"] = "" if there else f"no cable has {own}"
     if name := said.get("wifi"):
         own = ", ".join(addresses.get(ADAPTER, []))
-        found["wifi"] = "" if own else _adapter(addresses) or f"{name} was not joined"
+        reasons["wifi"] = "" if own else _adapter(addresses) or f"{name} was not joined"
     if "access-point" in said:
         running = all(map(_is_active, card_format.units(said)))
         works = running and CAMP in addresses.get(ADAPTER, [])
-        found["access-point"] = "" if works else _adapter(addresses) or "it does not run"
+        reasons["access-point"] = "" if works else _adapter(addresses) or "it does not run"
     status = kit_health.status(root / INSTALLED.relative_to("/"))
-    found["agent"] = "" if status else "it does not answer: fieldagent.properties on the card"
+    reasons["agent"] = "" if status else "it does not answer: fieldagent.properties on the card"
     if status and status["channels"]["Cellular"]["configured"]:
         cellular = status["channels"]["Cellular"]
         works = cellular["state"] in kit_health.WORKS
-        found["hub"] = "" if works else f"{cellular['state']}: {cellular['reason']}"
-    return found
+        reasons["hub"] = "" if works else f"{cellular['state']}: {cellular['reason']}"
+    return reasons
 
 
 def _adapter(addresses: Mapping[str, list[str]]) -> str:
@@ -124,8 +124,8 @@ def _adapter(addresses: Mapping[str, list[str]]) -> str:
 
 def _addresses() -> dict[str, list[str]]:
     """IPv4 and IPv6, of each interface."""
-    told = subprocess.run(["ip", "-json", "address"], capture_output=True).stdout
-    links: list[dict[str, Any]] = json.loads(told or b"[]")
+    output = subprocess.run(["ip", "-json", "address"], capture_output=True).stdout
+    links: list[dict[str, Any]] = json.loads(output or b"[]")
     return {
         each["ifname"]: [
             f"{own['local']}/{own['prefixlen']}"
@@ -140,10 +140,10 @@ def _is_active(unit: str) -> bool:
     return subprocess.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0
 
 
-def result(said: Mapping[str, str], found: Mapping[str, str], wrong: str) -> str:
+def result(said: Mapping[str, str], reasons: Mapping[str, str], wrong: str) -> str:
     """Return what a laptop shows; nothing that is secret."""
     lines = [f"Not taken: {wrong}"] if wrong else []
-    lines += [f"{name}: {why or 'works'}" for name, why in found.items()]
+    lines += [f"{name}: {why or 'works'}" for name, why in reasons.items()]
     host = said.get("hostname")
     return "\n".join([f"This is {host}." if host else "This kit has no name.", *lines, ""])
 
@@ -152,7 +152,7 @@ def check(root: Path) -> None:
     """Look at how the kit started, and write what is found on the card, if that has changed. Raises
     OSError."""
     said, until = kept(root), time.monotonic() + PATIENCE
-    while any((found := findings(said, root)).values()) and time.monotonic() < until:
+    while any((reasons := findings(said, root)).values()) and time.monotonic() < until:
         time.sleep(LOOK)
     wrong = ""
     if waiting := _waiting(root):
@@ -161,7 +161,7 @@ def check(root: Path) -> None:
             wrong = f"{waiting.name} waits for the next start"
         except InvalidSettings as faults:
             wrong = "; ".join(faults.faults)
-    text, target = result(said, found, wrong).encode(), root / BOOT / RESULT
+    text, target = result(said, reasons, wrong).encode(), root / BOOT / RESULT
     if not target.exists() or target.read_bytes() != text:
         put_file(target, text)
 

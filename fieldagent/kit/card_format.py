@@ -135,8 +135,8 @@ def parse(text: str, path: Path) -> dict[str, str]:
         faults.append("access-point needs access-point-password")
     if faults:
         raise InvalidSettings(path, faults)
-    found: dict[str, Any] = {name: values[name.replace("-", "_")] for name in pairs}
-    return found
+    settings: dict[str, Any] = {name: values[name.replace("-", "_")] for name in pairs}
+    return settings
 
 
 def pre_shared_key(name: str, secret: str) -> str:

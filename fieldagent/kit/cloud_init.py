@@ -34,9 +34,9 @@ def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
     Unfit."""
     if not card_format.LABEL.fullmatch(host):
         raise Unfit(f"{host!r} is no host name: lower case letters, digits and - alone")
-    found: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
+    document: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
     if not keys:
-        return found
+        return document
     if not _LOGIN.fullmatch(login) or login == "root":
         raise Unfit(f"{login!r} is no name to log in by")
     user = {
@@ -49,7 +49,7 @@ def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
     }
     # Debian starts sshd by itself, Raspberry Pi OS does not.
     start = [["systemctl", "enable", "--now", "ssh"]]
-    return found | {"users": [user], "ssh_pwauth": False, "runcmd": start}
+    return document | {"users": [user], "ssh_pwauth": False, "runcmd": start}
 
 
 def network_config(name: str, password: str, country: str) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def public_keys(file: Path) -> Sequence[str]:
         lines = file.read_text().splitlines()
     except UnicodeDecodeError:
         lines = ["?"]
-    found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not found or not all(_KEY.fullmatch(line) for line in found):
+    keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not keys or not all(_KEY.fullmatch(line) for line in keys):
         raise Unfit(f"{file} is no public key of ssh's, such as id_ed25519.pub")
-    return found
+    return keys
 
 
 def texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:

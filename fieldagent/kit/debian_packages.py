@@ -57,16 +57,16 @@ def installed() -> str:
     """Return the version of the packages that are installed, as dpkg writes it. Raises
     NotAtHand."""
     form = "--showformat=${Package} ${Version} ${db:Status-Status}\n"
-    told = _run("dpkg-query", "--show", form, *NAMES, HUB).stdout
+    output = _run("dpkg-query", "--show", form, *NAMES, HUB).stdout
     # Without a version where it was removed and purged.
-    rows = [line.split() for line in told.splitlines()]
-    found = {name: version for name, *version, state in rows if state in WHOLE}
-    if HUB in found:
+    rows = [line.split() for line in output.splitlines()]
+    packages = {name: version for name, *version, state in rows if state in WHOLE}
+    if HUB in packages:
         raise NotAtHand(
             f"{HUB} is installed here too, and its database would not follow back:"
             " `sudo apt install` updates both"
         )
-    versions = {version for name in NAMES for version in found.get(name, [""])}
+    versions = {version for name in NAMES for version in packages.get(name, [""])}
     if len(versions) != 1 or "" in versions:
         raise NotAtHand(
             f"{' and '.join(NAMES)} are not installed whole, in one version:"
@@ -79,10 +79,10 @@ def newest() -> str:
     """Return the newest version of those that apt's lists have, by its preferences. Raises
     NotAtHand."""
     policy = _run("apt-cache", "policy", NAMES[-1]).stdout
-    found = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
+    if match is None:
         raise NotAtHand(f"apt knows no package {NAMES[-1]}: `sudo apt update` fetches its lists")
-    return found[1]
+    return match[1]
 
 
 def fetch(folder: Path, version: str) -> None:
@@ -128,7 +128,7 @@ def change_alone(folder: Path, version: str) -> None:
 
 def content(folder: Path, version: str) -> dict[str, bytes]:
     """Return the packages' files by name, which begins with `./`. Raises NotAtHand."""
-    found = {}
+    contents = {}
     for each in files(folder, version):
         done = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
         if done.returncode:
@@ -137,16 +137,16 @@ def content(folder: Path, version: str) -> dict[str, bytes]:
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
             for member in archive:
                 if (file := archive.extractfile(member)) is not None:
-                    found[member.name] = file.read()
-    return found
+                    contents[member.name] = file.read()
+    return contents
 
 
-def as_zipapp(found: dict[str, bytes]) -> bytes:
+def as_zipapp(contents: dict[str, bytes]) -> bytes:
     """Pack the program among them into one file that Python starts."""
     return packed(
         {
             name.removeprefix(PROGRAM): file
-            for name, file in found.items()
+            for name, file in contents.items()
             if name.startswith(PROGRAM)
         }
     )

@@ -73,15 +73,15 @@ def all_kinds() -> list[Recognition]:
 
 async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
     """Ask all places at the same time."""
-    found: dict[str, FoundDevice] = {}
+    devices: dict[str, FoundDevice] = {}
 
     async def ask(place: str) -> None:
-        found[place] = await look_at(place, kinds)
+        devices[place] = await look_at(place, kinds)
 
     async with trio.open_nursery() as nursery:
         for place in places:
             nursery.start_soon(ask, place)
-    return [found[place] for place in places]
+    return [devices[place] for place in places]
 
 
 async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
@@ -90,14 +90,14 @@ async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
         seen = check_serial_port(Path(place))
         if why := _console(place) if seen.good else seen.text:
             return FoundDevice(place, why=why)
-    found = FoundDevice(place)
+    device = FoundDevice(place)
     try:
-        found = await _ask(place, kinds)
+        device = await _ask(place, kinds)
     except* PortInUse as taken:
-        found = FoundDevice(place, why=str(first_error(taken)), in_use=True)
+        device = FoundDevice(place, why=str(first_error(taken)), in_use=True)
     except* (PortLost, RadioLost) as lost:
-        found = FoundDevice(place, why=str(first_error(lost)))
-    return found
+        device = FoundDevice(place, why=str(first_error(lost)))
+    return device
 
 
 async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
@@ -119,8 +119,8 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     if not heard:
         raise lost or PortLost(f"{place} is at no port that a known radio listens on")
     # What talks at one speed is noise at the others: the first that was heard tells most.
-    told = next((each for each in heard if each.said or each.echoes), heard[0])
-    return FoundDevice(place, why=f"{place}: {told.in_words()}", answers=True)
+    reply = next((each for each in heard if each.said or each.echoes), heard[0])
+    return FoundDevice(place, why=f"{place}: {reply.in_words()}", answers=True)
 
 
 def _openings(

@@ -113,13 +113,13 @@ def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> Fetc
             tell(f"{what}: {begun:,} bytes are here, and the rest is fetched")
         else:
             kept = _begun(kept, what, mark)
-        told = time.monotonic()
+        reported_at = time.monotonic()
         while chunk := answer.read(CHUNK):
             content += chunk
             kept = _added(kept, chunk)
             _check_size(what, len(content))
-            if time.monotonic() > told + TOLD_EVERY:
-                told = time.monotonic()
+            if time.monotonic() > reported_at + TOLD_EVERY:
+                reported_at = time.monotonic()
                 tell(f"{what}: {len(content):,} bytes" + (f" of {whole:,}" if whole else ""))
     if whole is not None and len(content) < whole:
         raise ServerAway(f"{what} was broken off after {len(content):,} of {whole:,} bytes")

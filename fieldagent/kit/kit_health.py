@@ -85,26 +85,26 @@ def watched(wanted: Wanted, boots: int) -> str:
     began = time.monotonic()
     answered = False
     while True:
-        found = status(wanted.settings)
-        answered = answered or found is not None
-        why = _unfit(found, wanted)
+        answer = status(wanted.settings)
+        answered = answered or answer is not None
+        why = _unfit(answer, wanted)
         waited = time.monotonic() - began
         if not why or waited > 60 * wanted.minutes or (waited > SILENT and not answered):
             return why
         time.sleep(LOOK)
 
 
-def _unfit(found: Mapping[str, Any] | None, wanted: Wanted) -> str:
-    if found is None:
+def _unfit(answer: Mapping[str, Any] | None, wanted: Wanted) -> str:
+    if answer is None:
         return f"no agent answers; `journalctl -u {AGENT}` may tell why"
-    if wanted.version and found["version"] != wanted.version:
-        return f"what answers is {found['version']}"
+    if wanted.version and answer["version"] != wanted.version:
+        return f"what answers is {answer['version']}"
     for name, before in wanted.channels.items():
-        channel = found["channels"][name]
+        channel = answer["channels"][name]
         if WORKS.get(channel["state"], 0) < WORKS[before]:
             why = f" ({channel['reason']})" if channel["reason"] else ""
             return f"{name} was {before}, and is {channel['state']}{why}"
-    if found["uptime"] < wanted.steady:
+    if answer["uptime"] < wanted.steady:
         return f"it does not run for {wanted.steady:g} s in one piece"
     return ""
 
@@ -114,38 +114,38 @@ def status(settings: Path) -> dict[str, Any] | None:
     port = load(settings).api_port
     try:
         call(port, "GET", "/api/health", timeout=ANSWERS)
-        found: dict[str, Any] = call(port, "GET", "/api/status", timeout=ANSWERS).body
+        answer: dict[str, Any] = call(port, "GET", "/api/status", timeout=ANSWERS).body
     except CallFailed:
         return None
-    return found
+    return answer
 
 
 def unsafe_to_stop(port: int) -> str:
     """Tell why the agent may not be stopped now: an open SOS that its disk does not have would be
     lost. Empty where it may, and where no agent answers."""
     try:
-        found = call(port, "GET", "/api/status", timeout=ANSWERS).body
+        answer = call(port, "GET", "/api/status", timeout=ANSWERS).body
     except CallFailed:
         return ""
     # One of before does not tell of its disk.
-    why = found["journal"].get("notOnDisk")
-    return SOS_IN_MEMORY.format(why) if why and found["sos"]["active"] else ""
+    why = answer["journal"].get("notOnDisk")
+    return SOS_IN_MEMORY.format(why) if why and answer["sos"]["active"] else ""
 
 
 def wait_until_safe_to_stop(port: int) -> None:
     """Wait until a stop would lose no SOS, however long one is open."""
-    told = ""
+    announced = ""
     while why := unsafe_to_stop(port):
-        if why != told:
+        if why != announced:
             complain(f"the agent is not stopped yet: {why}")
-        told = why
+        announced = why
         time.sleep(ANSWERS)
 
 
 def working_channels(port: int) -> dict[str, str] | None:
     """Return the state of each channel that works now; None where no agent answers."""
     try:
-        found = call(port, "GET", "/api/status", timeout=ANSWERS).body["channels"]
+        channels = call(port, "GET", "/api/status", timeout=ANSWERS).body["channels"]
     except CallFailed:
         return None
-    return {name: each["state"] for name, each in found.items() if each["state"] in WORKS}
+    return {name: each["state"] for name, each in channels.items() if each["state"] in WORKS}

@@ -65,10 +65,10 @@ class PiBoot:
         sync_folder(self._boot / slot)
 
     def _kept(self) -> str:
-        found = re.match("kernel=([ab])/", self._choice.read_text())
-        if found is None:
+        match = re.match("kernel=([ab])/", self._choice.read_text())
+        if match is None:
             raise OSError(f"{self._choice} names no system: write a card of the newer image")
-        return found[1]
+        return match[1]
 
     def _choose(self, slot: str, words: str = WORDS) -> None:
         lines = f"kernel={slot}/vmlinuz\ninitramfs {slot}/initrd.img\ncmdline={slot}/{words}\n"

@@ -59,22 +59,22 @@ class Proposal(NamedTuple):
     @property
     def settings(self) -> dict[str, str]:
         """Return all settings that can be made: a device that lacks one is left out."""
-        whole = [told for port, told in self.by_port.items() if port not in self.needed]
-        return {name: value for told in whole for name, value in told.items()}
+        whole = [pairs for port, pairs in self.by_port.items() if port not in self.needed]
+        return {name: value for pairs in whole for name, value in pairs.items()}
 
 
-def propose(found: Sequence[FoundDevice], text: str, more: Mapping[str, str] = {}) -> Proposal:
+def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] = {}) -> Proposal:
     """Return what to set in the settings file `text`; `more` is what somebody has said beside."""
     before = dict(pairs_in(text))
     by_port: dict[str, Mapping[str, str]] = {}
     needed: dict[str, Sequence[str]] = {}
-    there = {seat.port: _at(before.get(seat.port), found) for seat in SEATS}
+    there = {seat.port: _at(before.get(seat.port), devices) for seat in SEATS}
     kept = [
         port
         for port, seat in zip(there, SEATS, strict=True)
         if port in before and _stays(there[port], seat, before)
     ]
-    free = [each for each in found if each not in [there[port] for port in kept]]
+    free = [each for each in devices if each not in [there[port] for port in kept]]
     for seat in SEATS:
         if seat.port in kept:
             by_port[seat.port] = _kind(there[seat.port], seat, before)
@@ -83,18 +83,18 @@ def propose(found: Sequence[FoundDevice], text: str, more: Mapping[str, str] = {
         if not fits:
             continue
         free.remove(fits[0])
-        told = {seat.port: fits[0].place, **_kind(fits[0], seat, before)}
-        told |= _of_device(fits[0], seat, before)
-        wanted = _wanted(seat, {**before, **told})
-        told |= {name: more[name] for name in wanted if name in more}
-        by_port[seat.port] = told
-        if missing := [name for name in wanted if name not in before and name not in told]:
+        pairs = {seat.port: fits[0].place, **_kind(fits[0], seat, before)}
+        pairs |= _of_device(fits[0], seat, before)
+        wanted = _wanted(seat, {**before, **pairs})
+        pairs |= {name: more[name] for name in wanted if name in more}
+        by_port[seat.port] = pairs
+        if missing := [name for name in wanted if name not in before and name not in pairs]:
             needed[seat.port] = missing
     return Proposal(by_port, kept, needed)
 
 
-def _at(port: str | None, found: Sequence[FoundDevice]) -> FoundDevice | None:
-    there = [each for each in found if port is not None and is_same_port(each.place, port)]
+def _at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | None:
+    there = [each for each in devices if port is not None and is_same_port(each.place, port)]
     return there[0] if there else None
 
 

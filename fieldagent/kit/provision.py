@@ -83,11 +83,11 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
         return SETTINGS
     put_settings(text, target)
     names = sorted(pairs)
-    told = f"The kit has taken what was set: {', '.join(names)}."
-    told += " The file itself was erased: it held keys.\n"
+    report = f"The kit has taken what was set: {', '.join(names)}."
+    report += " The file itself was erased: it held keys.\n"
     # First: after a power cut behind the next line nobody comes here again, and what an earlier
     # start had found wrong would stay told.
-    put_file(card.with_name(RESULT), told.encode())
+    put_file(card.with_name(RESULT), report.encode())
     rename_file(card, card.with_name(TAKEN))
     erase(card.with_name(TAKEN))
     _say(as_json, target, names)

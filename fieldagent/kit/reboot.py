@@ -23,11 +23,11 @@ def take(settings: Path) -> int:
     """Take what the agent of these settings has left, once. Returns an exit code."""
     try:
         left = load(settings).state_directory / REBOOT
-        if (told := read_left(left)) is None:
+        if (boot := read_left(left)) is None:
             complain("nobody has told this kit to start anew: `fieldagent hub command KIT reboot`")
             return REFUSED
         remove_left(left)
-        if told.decode("ascii", "replace").strip() != BOOT.read_text().strip():
+        if boot.decode("ascii", "replace").strip() != BOOT.read_text().strip():
             complain("the machine stays up: it has started anew since it was told to")
             return REFUSED
         kit_health.systemctl("reboot")

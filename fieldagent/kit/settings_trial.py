@@ -121,12 +121,12 @@ def _begin(
 
 def _offer(offer: bytes) -> SettingsOffer:
     try:
-        found = decode(offer)
+        note = decode(offer)
     except RemoteProtocolError as error:
         raise NotAChange(str(error)) from None
-    if not isinstance(found, SettingsOffer):
+    if not isinstance(note, SettingsOffer):
         raise NotAChange("what the agent has left is no offer")
-    return found
+    return note
 
 
 def _verified(text: str, signature: str, key: Path) -> SettingsChange:
@@ -143,8 +143,8 @@ def _last_number(place: SettingsPlace) -> int:
         return int(place.number.read_text())
     except (FileNotFoundError, ValueError):
         # What the last result tells, where it cannot be read.
-        told = outcomes.of_offer(place.result)
-        return 0 if told is None or told.state == "refused" else told.number
+        outcome = outcomes.of_offer(place.result)
+        return 0 if outcome is None or outcome.state == "refused" else outcome.number
 
 
 def _to_work_again(meant: Settings, *, by_satellite: bool) -> dict[str, str]:

@@ -64,9 +64,9 @@ def set_clock(
 def _read(body: bytes, now: Reading) -> tuple[str, float]:
     """Return who told the time, and what it is by that. Raises NotTheTime."""
     try:
-        told = load_document(body)
-        source, boot = str(told["source"]), str(told["boot"])
-        at, unix = float(told["sinceBoot"]), float(told["unix"])
+        document = load_document(body)
+        source, boot = str(document["source"]), str(document["boot"])
+        at, unix = float(document["sinceBoot"]), float(document["unix"])
     except (NotJson, ValueError, TypeError, KeyError) as error:
         raise NotTheTime("what the agent left for it cannot be read") from error
     if now.trusted:

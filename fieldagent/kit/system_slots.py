@@ -36,14 +36,14 @@ class Slots:
 
     def running(self) -> str:
         """Return the slot whose system runs. Raises NotTaken where there are no two."""
-        found = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
-        if found is None:
+        match = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
+        if match is None:
             raise NotTaken(NONE)
         try:
             self._loader()
         except OSError as none:
             raise NotTaken(str(none)) from None
-        return found[1]
+        return match[1]
 
     def other(self) -> str:
         """Return the slot whose system does not run. Raises NotTaken."""
@@ -121,7 +121,9 @@ class Slots:
             env={**os.environ, "LC_ALL": "C"},
         )
         # It begins with its own version, and always ends well.
-        told = done.stderr.decode(errors="replace").strip().splitlines()[1:]
-        if told or not done.stdout:
-            raise OSError(f"{what} of system {slot} cannot be read: {' '.join(told) or 'empty'}")
+        complaints = done.stderr.decode(errors="replace").strip().splitlines()[1:]
+        if complaints or not done.stdout:
+            raise OSError(
+                f"{what} of system {slot} cannot be read: {' '.join(complaints) or 'empty'}"
+            )
         return done.stdout

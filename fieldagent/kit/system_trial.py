@@ -273,7 +273,7 @@ def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
     away = 0
     while True:
         try:
-            found = fetched(name, place.part, tell)
+            file = fetched(name, place.part, tell)
         except NotTaken as why:
             if not isinstance(why, ServerAway) and not _is_unplugged(name):
                 raise
@@ -282,10 +282,10 @@ def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
             time.sleep(pause)
             away += 1
             continue
-        if digest(found.content) == piece.file:
-            return found.content
+        if digest(file.content) == piece.file:
+            return file.content
         # A power cut may have spoiled what came before.
-        if not found.went_on:
+        if not file.went_on:
             raise NotTaken(f"{name} is not the file that was signed: it was changed, or cut short")
 
 

@@ -70,5 +70,5 @@ class SystemdBoot:
 
     def _turn(self) -> str:
         said = (each.read_text() for each in self._entries.glob("system-*.conf"))
-        found = [int(turn) for text in said for turn in re.findall(r"(?m)^version (\d+)$", text)]
-        return str(max(found, default=0) + 1)
+        turns = [int(turn) for text in said for turn in re.findall(r"(?m)^version (\d+)$", text)]
+        return str(max(turns, default=0) + 1)

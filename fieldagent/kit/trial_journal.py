@@ -68,8 +68,8 @@ def _version(state: Path) -> int:
     if not stat.S_ISREG(mode):
         raise OSError(f"{journal} is no file: move it away")
     with closing(_opened(journal)) as reader:
-        ((found,),) = reader.execute("PRAGMA user_version")
-    return int(found)
+        ((number,),) = reader.execute("PRAGMA user_version")
+    return int(number)
 
 
 def _opened(journal: Path) -> sqlite3.Connection:

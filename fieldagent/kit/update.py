@@ -239,8 +239,8 @@ def _version(program: Path) -> str:
 def _faults(program: Path, settings: Path) -> list[str]:
     done = _run(program, "check", "--json", "--config", str(settings))
     try:
-        found = json.loads(done.stdout)["findings"]
-        return [str(each["text"]) for each in found if not each["good"]]
+        findings = json.loads(done.stdout)["findings"]
+        return [str(each["text"]) for each in findings if not each["good"]]
     except (ValueError, KeyError, TypeError):
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return [f"its check of the settings fails: {last}"]
@@ -261,10 +261,10 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _channels(port: int) -> dict[str, str]:
     """Return how each that works does now; none where no agent runs."""
-    found = kit_health.working_channels(port)
-    if found is None:
+    channels = kit_health.working_channels(port)
+    if channels is None:
         tell("no agent runs: it is tried whether the new one does")
-    return found or {}
+    return channels or {}
 
 
 def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
@@ -322,20 +322,20 @@ def _under_way(place: Place) -> tuple[str, str]:
 def _result(place: Place) -> dict[str, Any] | None:
     """None where there is none that can be read."""
     try:
-        found: dict[str, Any] = json.loads(place.result.read_bytes())
+        result: dict[str, Any] = json.loads(place.result.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
-    return found
+    return result
 
 
 def _last_as_json(place: Place) -> int:
     """`phase` where it is under way; `why` where it went back."""
-    found = {"phase": _under_way(place)[0] or None, "version": None, "before": None, "why": None}
-    if not found["phase"] and (result := _result(place)) is not None:
-        found |= {
+    report = {"phase": _under_way(place)[0] or None, "version": None, "before": None, "why": None}
+    if not report["phase"] and (result := _result(place)) is not None:
+        report |= {
             "version": result["version"],
             "before": result["previous_version"],
             "why": result["why"] or None,
         }
-    print(json.dumps(found))
-    return ERROR if found["why"] else OK
+    print(json.dumps(report))
+    return ERROR if report["why"] else OK

@@ -132,17 +132,17 @@ class Commands:
     async def run(self, session: MqttSession) -> None:
         """Carry out what waits, one after the other, until cancelled. Raises BrokerLost."""
         async for command in self._get:
-            told: dict[str, Any] = {}
+            result: dict[str, Any] = {}
 
-            async def take(command: MqttCommand = command, told: dict[str, Any] = told) -> None:
-                told |= await self._carry_out(command)
+            async def take(command: MqttCommand = command, result: dict[str, Any] = result) -> None:
+                result |= await self._carry_out(command)
                 if command.came.number is not None:
                     self._handled.append(command.identity)
 
             await waits.let_finish(take)
             if command.came.number is not None:
                 await session.acknowledge(command.came.number)
-            await session.publish(self._result_topic(command.sender), compact(told))
+            await session.publish(self._result_topic(command.sender), compact(result))
 
 
 def document_in(body: bytes) -> Any:

@@ -79,14 +79,14 @@ def announcement(
 ) -> dict[str, Any]:
     """Return the message that makes a device of these parts. `state` and `online` are topics; `via`
     is the device that brings what is told of it."""
-    told: dict[str, Any] = {
+    description: dict[str, Any] = {
         "identifiers": [device],
         "name": f"fieldagent {name}",
         "manufacturer": "fieldagent",
         "sw_version": __version__,
     }
     return {
-        "device": told | ({"via_device": via} if via else {}),
+        "device": description | ({"via_device": via} if via else {}),
         "origin": {"name": "fieldagent", "sw_version": __version__},
         "components": {
             key: {**part, "unique_id": f"{device}_{key}"} for key, part in parts.items()

@@ -203,14 +203,14 @@ class MqttSession:
             answered.set()
 
     async def _hear(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
-        found = self._early
+        packets = self._early
         while True:
-            for packet in found:
+            for packet in packets:
                 if isinstance(packet, Published):
                     await take(packet)
                 else:
                     self._note(packet)
-            found = await self._listen()
+            packets = await self._listen()
 
     async def _ping(self) -> NoReturn:
         while True:
@@ -301,8 +301,8 @@ class MqttSession:
 
     async def _receive(self) -> list[FromBroker]:
         """Return at least one packet."""
-        found: list[FromBroker] = []
-        while not found:
+        packets: list[FromBroker] = []
+        while not packets:
             try:
                 data = await self._stream.receive_some(RECEIVE_MAX)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -311,11 +311,11 @@ class MqttSession:
             if not data:
                 raise BrokerLost("the broker closed the connection", closed=self._accepted)
             try:
-                found += self._reader.receive_data(data)
+                packets += self._reader.receive_data(data)
             except RemoteProtocolError as error:
                 text = f"what the broker says makes no sense: {error}"
                 raise BrokerLost(text, fault=True) from error
-        return found
+        return packets
 
 
 def _refusal(code: int, client: MqttClient) -> BrokerLost:

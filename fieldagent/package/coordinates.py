@@ -45,11 +45,11 @@ def read_degrees(text: str, sides: str) -> float:
         side, plain = _SIDES[plain[0]], plain[1:].strip()
     elif plain[-1:] in sides and plain:
         side, plain = _SIDES[plain[-1]], plain[:-1].strip()
-    if found := re.fullmatch(_DECIMAL, plain, re.ASCII):
-        sign, degrees = found.groups()
+    if match := re.fullmatch(_DECIMAL, plain, re.ASCII):
+        sign, degrees = match.groups()
         return side * _signed(sign, _decimal(degrees))
-    if found := re.fullmatch(_PARTED, plain, re.ASCII):
-        sign, whole, minutes, seconds = found.groups()
+    if match := re.fullmatch(_PARTED, plain, re.ASCII):
+        sign, whole, minutes, seconds = match.groups()
         parts = [_decimal(minutes), _decimal(seconds or "0")]
         if max(parts) >= 60 or (seconds is not None and not parts[0].is_integer()):
             raise NoCoordinate

@@ -85,10 +85,10 @@ def read_grid(text: str) -> tuple[float, float]:
     """Return latitude and longitude; of MGRS those of the middle of its square. Raises
     NotInGrid."""
     typed = text.strip().upper()
-    if found := _POLAR.match(typed):
-        place = _at_pole(found[1], typed[found.end() :])
-    elif found := _ZONE.match(typed):
-        place = _in_zone(int(found[1]), found[2], typed[found.end() :])
+    if match := _POLAR.match(typed):
+        place = _at_pole(match[1], typed[match.end() :])
+    elif match := _ZONE.match(typed):
+        place = _in_zone(int(match[1]), match[2], typed[match.end() :])
     else:
         place = None
     if place is None:
@@ -111,8 +111,8 @@ def _in_zone(zone: int, band: str, rest: str) -> tuple[float, float] | None:
 
 def _metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, float]]:
     """Return which may be meant, those of the south below 0: rows of squares come again."""
-    if found := _METRES.fullmatch(rest):
-        return [(float(found[1]), float(found[2]) - (_SOUTH if lowest < 0 else 0))]
+    if match := _METRES.fullmatch(rest):
+        return [(float(match[1]), float(match[2]) - (_SOUTH if lowest < 0 else 0))]
     square = _square(rest, _COLUMNS[(zone - 1) % 3], _ROWS)
     if square is None:
         return []
@@ -124,18 +124,18 @@ def _metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, fl
 
 def _square(rest: str, columns: str, rows: str) -> tuple[float, float] | None:
     """Return the middle of a square of MGRS, in metres from where the letters begin."""
-    found = _IN_SQUARE.fullmatch(rest)
-    if found is None or found[1] not in columns or found[2] not in rows:
+    match = _IN_SQUARE.fullmatch(rest)
+    if match is None or match[1] not in columns or match[2] not in rows:
         return None
-    together = found[3] or ""
-    east, north = found[4] or together[: len(together) // 2], found[5] or ""
+    together = match[3] or ""
+    east, north = match[4] or together[: len(together) // 2], match[5] or ""
     north = north or together[len(together) // 2 :]
     if len(east) != len(north):
         return None
     side = 10 ** (5 - len(east))
     return (
-        columns.index(found[1]) * _SQUARE + (int(east) + 0.5) * side,
-        rows.index(found[2]) * _SQUARE + (int(north) + 0.5) * side,
+        columns.index(match[1]) * _SQUARE + (int(east) + 0.5) * side,
+        rows.index(match[2]) * _SQUARE + (int(north) + 0.5) * side,
     )
 
 
@@ -169,8 +169,8 @@ def _zone_of(latitude: float, longitude: float) -> int:
 
 def _at_pole(letter: str, rest: str) -> tuple[float, float] | None:
     letters = _AT_POLES[letter]
-    if found := _METRES.fullmatch(rest):
-        east, north = float(found[1]), float(found[2])
+    if match := _METRES.fullmatch(rest):
+        east, north = float(match[1]), float(match[2])
     elif square := _square(rest, letters.columns, letters.rows):
         east, north = square[0] + letters.east, square[1] + letters.north
     else:

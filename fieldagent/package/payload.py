@@ -143,8 +143,12 @@ def incident_text(word: IncidentWord) -> str:
 def _incident_word(word: IncidentWord) -> dict[str, Any]:
     """Who knows no incidents takes it for a message that says the same."""
     number = {"number": word.incident, "state": word.says.value}
-    told = {"device": str(word.station) if word.station else None, "by": word.by, "text": word.text}
-    incident = number | {name: value for name, value in told.items() if value}
+    details = {
+        "device": str(word.station) if word.station else None,
+        "by": word.by,
+        "text": word.text,
+    }
+    incident = number | {name: value for name, value in details.items() if value}
     return {"type": "Message", "content": incident_text(word), "incident": incident}
 
 

@@ -400,13 +400,13 @@ def read_one_of(
         raise InvalidPackage([Fault("must be a JSON object that holds one Package", "")])
     kinds = [kind for kind in items if document.get(kind) is not None]
     if len(kinds) != 1:
-        found = " and ".join(kinds) or "none"
+        listing = " and ".join(kinds) or "none"
         faults += [
             Fault(
                 sentence(
                     "exactly one of {items} must be there, found {found}",
                     items=", ".join(items),
-                    found=found,
+                    found=listing,
                 ),
                 pointer,
             )
@@ -427,8 +427,8 @@ def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
         faults.append(Fault("must be an object", f"/{kind}"))
         return None
     before = len(faults)
-    found = read_members(value, members, f"/{kind}", faults)
-    return build(**found) if len(faults) == before else None
+    attributes = read_members(value, members, f"/{kind}", faults)
+    return build(**attributes) if len(faults) == before else None
 
 
 _NAME_SHOWN = 80
@@ -444,7 +444,7 @@ def read_members(
 ) -> dict[str, Any]:
     """Read the members, by attribute; what is wrong with them is added to `faults`. null is a
     member left out."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name, member in value.items():
         pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"
         if name not in members:
@@ -454,7 +454,7 @@ def read_members(
             )
         elif member is not None:
             try:
-                found[members[name].attribute] = members[name].read(member)
+                attributes[members[name].attribute] = members[name].read(member)
             except WrongValue as wrong:
                 faults.append(Fault(str(wrong), pointer))
     faults += [
@@ -462,4 +462,4 @@ def read_members(
         for name, field in members.items()
         if field.required and value.get(name) is None
     ]
-    return found
+    return attributes

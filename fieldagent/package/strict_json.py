@@ -117,9 +117,9 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
 
 
 def _end_of_scalars(text: str, at: int) -> int:
-    found = _BETWEEN.match(text, at)
-    assert found is not None, "it matches nothing, too"
-    return found.end()
+    match = _BETWEEN.match(text, at)
+    assert match is not None, "it matches nothing, too"
+    return match.end()
 
 
 def _place(text: str, at: int) -> Sentence:
@@ -133,12 +133,12 @@ def _at(line: int, column: int) -> Sentence:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise ValueError(f"the member {json.dumps(name)[:60]} is there more than once")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _no_constant(name: str) -> None:

@@ -31,15 +31,15 @@ class Placed(NamedTuple):
     sos: bool = False
 
 
-def geojson(found: Sequence[Placed]) -> dict[str, Any]:
+def geojson(places: Sequence[Placed]) -> dict[str, Any]:
     """Return a FeatureCollection of points: longitude, latitude, altitude if known (RFC 7946)."""
-    return {"type": "FeatureCollection", "features": [_feature(each) for each in found]}
+    return {"type": "FeatureCollection", "features": [_feature(each) for each in places]}
 
 
 def _feature(each: Placed) -> dict[str, Any]:
     place = each.place
     where = [place.longitude, place.latitude]
-    told: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "sender": each.sender.id,
         "name": each.sender.name,
         "device": each.device,
@@ -47,9 +47,9 @@ def _feature(each: Placed) -> dict[str, Any]:
         "sos": each.sos,
     }
     if isinstance(place, Waypoint):
-        told |= {"waypoint": place.name, "notes": place.notes}
+        properties |= {"waypoint": place.name, "notes": place.notes}
     else:
-        told |= {
+        properties |= {
             "speedOverGround": place.speed_over_ground,
             "courseOverGround": place.course_over_ground,
         }
@@ -58,19 +58,19 @@ def _feature(each: Placed) -> dict[str, Any]:
         "type": "Feature",
         "id": each.id,
         "geometry": {"type": "Point", "coordinates": where},
-        "properties": told,
+        "properties": properties,
     }
 
 
-def gpx(found: Sequence[Placed], pause: float = inf) -> str:
+def gpx(places: Sequence[Placed], pause: float = inf) -> str:
     """Return what was marked, and a track for each device, or member who has none; each in the
     order of time. After more than `pause` seconds without a position a new segment begins."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<gpx version="1.1" creator="fieldagent" xmlns="http://www.topografix.com/GPX/1/1">',
     ]
-    lines += [_point("wpt", each) for each in found if isinstance(each.place, Waypoint)]
-    for title, points in _tracks(found).items():
+    lines += [_point("wpt", each) for each in places if isinstance(each.place, Waypoint)]
+    for title, points in _tracks(places).items():
         lines.append(f"<trk><name>{_text(title)}</name>")
         for leg in legs(points, pause):
             lines += ["<trkseg>", *(_point("trkpt", each) for each in leg), "</trkseg>"]
@@ -78,7 +78,7 @@ def gpx(found: Sequence[Placed], pause: float = inf) -> str:
     return "\n".join([*lines, "</gpx>", ""])
 
 
-def kml(found: Sequence[Placed], pause: float = inf) -> str:
+def kml(places: Sequence[Placed], pause: float = inf) -> str:
     """Return the same as KML: a line for each part of a track, and where it ends."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -86,10 +86,10 @@ def kml(found: Sequence[Placed], pause: float = inf) -> str:
     ]
     lines += [
         _placemark(each.place.name, each, each.place.notes)
-        for each in found
+        for each in places
         if isinstance(each.place, Waypoint)
     ]
-    for title, points in _tracks(found).items():
+    for title, points in _tracks(places).items():
         for leg in legs(points, pause):
             first, last = (write_timestamp(leg[at].moment) for at in (0, -1))
             lines.append(
@@ -118,10 +118,10 @@ def legs(points: Sequence[Placed], pause: float) -> list[list[Placed]]:
     return parts
 
 
-def _tracks(found: Sequence[Placed]) -> dict[str, list[Placed]]:
+def _tracks(places: Sequence[Placed]) -> dict[str, list[Placed]]:
     """By whose they are, each in the order of time."""
     tracks: dict[str, list[Placed]] = {}
-    for each in sorted(found, key=lambda each: each.moment):
+    for each in sorted(places, key=lambda each: each.moment):
         if isinstance(each.place, Location):
             name = each.sender.name
             title = name if each.device is None else f"{name} ({each.device})"

@@ -49,12 +49,12 @@ class CarriedMap:
         from fieldagent.page import map_file
 
         try:
-            found = await trio.to_thread.run_sync(map_file.about, self.path)
+            description = await trio.to_thread.run_sync(map_file.about, self.path)
         except UnusableMap as unusable:
             self.trouble = str(unusable)
             return None
-        self.trouble, self.is_vector = None, found.vector
-        return found
+        self.trouble, self.is_vector = None, description.vector
+        return description
 
     async def tile(self, zoom: int, x: int, y: int) -> Tile | None:
         """Return a tile of the map; None without a map, or without that tile. Raises UnusableMap,
@@ -87,14 +87,16 @@ def routes(
 
 async def _about(carried: CarriedMap, request: Request, caller: object = None) -> Response:
     """Where it cannot be used, the page has coasts and a grid, and says why."""
-    found = await carried.about()
-    told = None if found is None else {**found._asdict(), "address": OURS}
-    return json_response({"map": told, "trouble": carried.trouble})
+    description = await carried.about()
+    members = None if description is None else {**description._asdict(), "address": OURS}
+    return json_response({"map": members, "trouble": carried.trouble})
 
 
 async def _about_server(server: TileServer, request: Request, caller: object = None) -> Response:
-    told = MapAbout("", server.attribution, 0, ZOOM_OF_SERVERS, None)
-    return json_response({"map": {**told._asdict(), "address": server.address}, "trouble": None})
+    description = MapAbout("", server.attribution, 0, ZOOM_OF_SERVERS, None)
+    return json_response(
+        {"map": {**description._asdict(), "address": server.address}, "trouble": None}
+    )
 
 
 async def _tile(
@@ -106,14 +108,14 @@ async def _tile(
     if max(place[1:]) >= 2 ** place[0]:
         raise Problem(404, "the map has no such tile: the world ends before it")
     try:
-        found = await carried.tile(*place)
+        tile = await carried.tile(*place)
     except UnusableMap as unusable:
         raise Problem(404, str(unusable)) from None
-    if found is None and carried.is_vector:
+    if tile is None and carried.is_vector:
         # Beyond the edge of a region there is nothing to draw, and that is no fault.
         return Response(204)
-    if found is None:
+    if tile is None:
         raise Problem(404, "the map has no such tile")
-    packed = (("Content-Encoding", "gzip"),) if found.packed else ()
+    packed = (("Content-Encoding", "gzip"),) if tile.packed else ()
     kept = ("Cache-Control", "max-age=86400")
-    return Response(200, found.content, found.kind, (kept, *packed))
+    return Response(200, tile.content, tile.kind, (kept, *packed))

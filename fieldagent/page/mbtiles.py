@@ -29,23 +29,23 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 def about(path: Path) -> MapAbout:
     """Return what the map file tells of itself. Raises UnusableMap."""
     with _opened(path) as db:
-        told = dict(db.execute("SELECT name, value FROM metadata").fetchall())
+        metadata = dict(db.execute("SELECT name, value FROM metadata").fetchall())
         ((lowest, highest),) = db.execute("SELECT min(zoom_level), max(zoom_level) FROM tiles")
         rows = db.execute("SELECT tile_data FROM tiles LIMIT 1").fetchall()
-    kind = told.get("format", "none")
+    kind = metadata.get("format", "none")
     if is_vector := kind == VECTOR and rows and bytes(rows[0][0]).startswith(GZIP):
-        tiles.refuse_other_layers(tiles.metadata(str(told.get("json", ""))), f"map-file {path}")
+        tiles.refuse_other_layers(tiles.metadata(str(metadata.get("json", ""))), f"map-file {path}")
     elif not rows or tiles.picture(bytes(rows[0][0])) is None:
         raise UnusableMap(
             f"map-file {path} holds no pictures (format {kind}): take one with raster tiles, PNG,"
             " JPEG or WebP, or a vector map (docs/maps.md)"
         )
     return MapAbout(
-        str(told.get("name", "")),
-        str(told.get("attribution", "")),
+        str(metadata.get("name", "")),
+        str(metadata.get("attribution", "")),
         lowest,
         highest,
-        _bounds(str(told.get("bounds", ""))),
+        _bounds(str(metadata.get("bounds", ""))),
         bool(is_vector),
     )
 
@@ -60,8 +60,8 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
             (zoom, x, 2**zoom - 1 - y),
         ).fetchall()
         formats = db.execute("SELECT value FROM metadata WHERE name = 'format'").fetchall()
-    for (found,) in rows:
-        content = bytes(found)
+    for (data,) in rows:
+        content = bytes(data)
         if (VECTOR,) in formats and content.startswith(GZIP):
             return tiles.vector(content)
         return tiles.picture(content)

@@ -69,16 +69,16 @@ def read_header(content: bytes) -> Header:
         raise WrongArchive(f"is of PMTiles version {version}, and not {VERSION}")
     if len(content) < HEADER.size:
         raise WrongArchive("is cut short")
-    told = HEADER.unpack_from(content)
-    inner, outer, tile_type, lowest, highest = told[14:19]
+    fields = HEADER.unpack_from(content)
+    inner, outer, tile_type, lowest, highest = fields[14:19]
     for compression in (inner, outer):
         if compression not in (NO_COMPRESSION, GZIP):
             name = COMPRESSIONS.get(compression, str(compression))
             raise WrongArchive(f"is compressed by {name}, and not by gzip")
-    root, metadata, leaves, tiles = spans = [Span(*told[at : at + 2]) for at in range(2, 10, 2)]
+    root, metadata, leaves, tiles = spans = [Span(*fields[at : at + 2]) for at in range(2, 10, 2)]
     if any(sum(span) > FURTHEST for span in spans) or not lowest <= highest <= ZOOM_MAX:
         raise WrongArchive("is damaged: its header says what cannot be")
-    west, south, east, north = (each / E7 for each in told[19:23])
+    west, south, east, north = (each / E7 for each in fields[19:23])
     bounds = (west, south, east, north)
     return Header(root, metadata, leaves, tiles, inner, outer, tile_type, lowest, highest, bounds)
 
@@ -111,9 +111,9 @@ def read_directory(content: bytes) -> TileDirectory:
         total += step
         columns[0][at] = _bounded(total)
     offsets, lengths = columns[3], columns[2]
-    for at, told in enumerate(offsets):
-        if told:
-            offsets[at] = told - 1
+    for at, offset in enumerate(offsets):
+        if offset:
+            offsets[at] = offset - 1
         elif at:
             offsets[at] = _bounded(offsets[at - 1] + lengths[at - 1])
         else:

@@ -50,8 +50,8 @@ def about(path: Path) -> MapAbout:
         if size < least:
             raise WrongArchive(f"is cut short ({size:,} of {least:,} bytes)")
         _directory(path, file, header.inner, header.root)
-        told = pmtiles.unpacked(_part(file, header.metadata, PART_BYTES), header.inner)
-    metadata = tiles.metadata(told.decode("utf-8", "replace"))
+        document = pmtiles.unpacked(_part(file, header.metadata, PART_BYTES), header.inner)
+    metadata = tiles.metadata(document.decode("utf-8", "replace"))
     is_vector = header.tile_type == pmtiles.VECTOR
     if is_vector:
         tiles.refuse_other_layers(metadata, f"map-file {path}")
@@ -73,13 +73,13 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
         header = _header(file)
         span = header.root
         for _ in range(DEEPEST):
-            found = pmtiles.find(_directory(path, file, header.inner, span), number)
-            if found is None:
+            entry = pmtiles.find(_directory(path, file, header.inner, span), number)
+            if entry is None:
                 return None
-            if not found.is_leaf:
-                content = _part(file, _within(header.tiles, found.span), TILE_BYTES)
+            if not entry.is_leaf:
+                content = _part(file, _within(header.tiles, entry.span), TILE_BYTES)
                 break
-            span = _within(header.leaves, found.span)
+            span = _within(header.leaves, entry.span)
         else:
             raise WrongArchive(WRONG_DIRECTORY)
         if header.tile_type == pmtiles.VECTOR:
@@ -109,10 +109,10 @@ def _read_directory(
     return pmtiles.read_directory(pmtiles.unpacked(content, compression))
 
 
-def _within(room: Span, found: Span) -> Span:
-    if found.offset + found.length > room.length:
+def _within(room: Span, span: Span) -> Span:
+    if span.offset + span.length > room.length:
         raise WrongArchive("is damaged: a tile lies behind its end")
-    return Span(room.offset + found.offset, found.length)
+    return Span(room.offset + span.offset, span.length)
 
 
 def _part(file: BinaryIO, span: Span, most: int) -> bytes:

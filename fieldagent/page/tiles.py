@@ -62,16 +62,16 @@ def metadata(text: str) -> dict[str, Any]:
     """Return an object of JSON, an empty one where the text is none."""
     try:
         check_depth(text)
-        told = json.loads(text)
+        document = json.loads(text)
     except (NotJson, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def refuse_other_layers(told: dict[str, Any], where: str) -> None:
+def refuse_other_layers(document: dict[str, Any], where: str) -> None:
     """Refuse a vector map of which the metadata names no layers that the page draws. Raises
     UnusableMap."""
-    listed = told.get("vector_layers")
+    listed = document.get("vector_layers")
     names = [
         str(each.get("id", ""))
         for each in (listed if isinstance(listed, list) else [])

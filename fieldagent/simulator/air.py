@@ -48,7 +48,7 @@ def read_topology(text: str, count: int) -> Losses:
 
     Nodes that no line joins do not hear each other. Raises BadTopology.
     """
-    found: Losses = {}
+    losses: Losses = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         one_way = ">" in words
@@ -60,15 +60,15 @@ def read_topology(text: str, count: int) -> Losses:
                     raise ValueError
                 if len(named) > 3:
                     raise ValueError
-                found[one, other] = loss
+                losses[one, other] = loss
                 if not one_way:
-                    found[other, one] = loss
+                    losses[other, one] = loss
         except (ValueError, IndexError):
             raise BadTopology(
                 f"line {number}, {line.strip()!r}: two of the nodes 1 to {count}, with > between"
                 " where one alone hears the other, and a chance of loss from 0 to 1 if any"
             ) from None
-    return found
+    return losses
 
 
 class _Flight(NamedTuple):

@@ -357,8 +357,8 @@ class SimulatedCompanion(LoraBoard):
                 self._send_to(each, _Kind.RESPONSE, answer, now)
             elif kind == _Kind.RESPONSE and len(plain) == MIXER.size + 2:
                 (hundredths,) = struct.unpack_from("<H", plain, MIXER.size)
-                told = wire.write_telemetry(each.key, hundredths / 100)
-                self._said += wire.frame(told, wire.FROM_RADIO)
+                telemetry = wire.write_telemetry(each.key, hundredths / 100)
+                self._said += wire.frame(telemetry, wire.FROM_RADIO)
             return
 
     def _hear_group(self, payload: bytes) -> None:

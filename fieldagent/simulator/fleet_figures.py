@@ -129,18 +129,18 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def as_expected(told: dict[str, Any]) -> bool:
+def as_expected(figures: dict[str, Any]) -> bool:
     """Return whether each kit has its link in the end, and all that was made is confirmed."""
-    links, items = told["links"], told["items"]
-    return links["open"] == told["kits"] and not items["unconfirmed"] and not items["notSent"]
+    links, items = figures["links"], figures["items"]
+    return links["open"] == figures["kits"] and not items["unconfirmed"] and not items["notSent"]
 
 
-def lines(told: dict[str, Any]) -> list[str]:
+def lines(figures: dict[str, Any]) -> list[str]:
     """Return the same for people."""
-    links, items, tool = told["links"], told["items"], told["tool"]
-    after, came = told["confirmedAfter"], told["cameDown"]
+    links, items, tool = figures["links"], figures["items"], figures["tool"]
+    after, came = figures["confirmedAfter"], figures["cameDown"]
     text = [
-        f"links: {links['open']} of {told['kits']} open at the end, {links['mostOpen']} at most;"
+        f"links: {links['open']} of {figures['kits']} open at the end, {links['mostOpen']} at most;"
         f" opened {counted(links['opened'], 'time')}",
         *(f"  refused {times} x: {reason}" for reason, times in links["refused"].items()),
         *(f"  lost {times} x: {reason}" for reason, times in links["lost"].items()),
@@ -160,6 +160,6 @@ def lines(told: dict[str, Any]) -> list[str]:
     memory, for_each = tool["memoryBytes"] / 2**20, tool["memoryPerKitBytes"] / 1024
     text.append(
         f"this program: {memory:.0f} MiB of memory, {for_each:.0f} KiB for each kit;"
-        f" {tool['processorSeconds']:g} s of a processor in {told['seconds']:g} s"
+        f" {tool['processorSeconds']:g} s of a processor in {figures['seconds']:g} s"
     )
-    return [*text, *told["advice"]]
+    return [*text, *figures["advice"]]

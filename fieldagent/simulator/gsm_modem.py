@@ -173,8 +173,8 @@ class SimulatedGsmModem:
             self._say("OK")
         elif command == "AT+CPIN?":
             self._say(f"+CPIN: {self._wants() or 'READY'}", "OK")
-        elif found := _PIN.fullmatch(command):
-            self._unlock(found[1])
+        elif match := _PIN.fullmatch(command):
+            self._unlock(match[1])
         elif self._wants() and command.startswith(("AT+CMG", "AT+CPMS", "AT+CNMI")):
             self._say("+CMS ERROR: 311")  # the SIM wants its PIN
         elif command == "AT+CREG?":
@@ -183,15 +183,15 @@ class SimulatedGsmModem:
             self._say(*_PLAIN[command], "OK")
         elif command == "AT+CPMS?":
             self._say(f"+CPMS: {', '.join([self._filled()] * 3)}", "OK")
-        elif found := _SET.fullmatch(command):
-            self._set(found[1], found[2])
-        elif found := _SEND.fullmatch(command):
-            self._expected = int(found[1])
+        elif match := _SET.fullmatch(command):
+            self._set(match[1], match[2])
+        elif match := _SEND.fullmatch(command):
+            self._expected = int(match[1])
             self._output += b"\r\n> "
-        elif found := _LIST.fullmatch(command):
-            self._list(int(found[1]))
-        elif found := _READ.fullmatch(command):
-            self._read(found[1], int(found[2]), found[3] or "0")
+        elif match := _LIST.fullmatch(command):
+            self._list(int(match[1]))
+        elif match := _READ.fullmatch(command):
+            self._read(match[1], int(match[2]), match[3] or "0")
         else:
             self._say("ERROR")
 
@@ -200,8 +200,8 @@ class SimulatedGsmModem:
             return ""
         return "SIM PUK" if self.wrong_pins >= PUK_AFTER else "SIM PIN"
 
-    def _unlock(self, given: str) -> None:
-        if self._wants() == "SIM PIN" and given == self.pin:
+    def _unlock(self, pin: str) -> None:
+        if self._wants() == "SIM PIN" and pin == self.pin:
             self._unlocked, self.wrong_pins = True, 0
             self._say("OK")
         else:

@@ -235,16 +235,16 @@ class SimulatedImtModem:
             return
         if self._loses_power("offered"):
             return
-        told = {"topic_id": topic, "request_reference": body["request_reference"]}
+        members = {"topic_id": topic, "request_reference": body["request_reference"]}
         refusal = self.faults.refusals.popleft() if self.faults.refusals else None
         if self._mo is not None:
             refusal = "message_discarded_on_overflow"
         if refusal is not None:
-            self._say(200, "messageOriginate", {**told, "message_response": refusal})
+            self._say(200, "messageOriginate", {**members, "message_response": refusal})
             return
         self._mo = _Mo(topic, self.since_boot.next_mo, size)
         self.since_boot.next_mo = (self.since_boot.next_mo + 1) % 256
-        named = {**told, "message_id": self._mo.id, "message_response": imt.ACCEPTED}
+        named = {**members, "message_id": self._mo.id, "message_response": imt.ACCEPTED}
         if self.faults.lose_answers:
             self.faults.lose_answers -= 1
         else:
@@ -383,15 +383,15 @@ class SimulatedImtModem:
 
 
 def _told_version(modem: SimulatedImtModem) -> dict[str, object]:
-    told: dict[str, object] = {"supported_versions": [_version(each) for each in VERSIONS]}
+    answer: dict[str, object] = {"supported_versions": [_version(each) for each in VERSIONS]}
     if modem.version is not None:
-        told["active_version"] = _version(modem.version)
-    return told
+        answer["active_version"] = _version(modem.version)
+    return answer
 
 
 def _told_hardware(modem: SimulatedImtModem) -> dict[str, object]:
-    told = {"hw_version": "0x0601", "serial_number": "1a07ty", "imei": modem.imei}
-    return {**told, "board_temp": 19}
+    answer = {"hw_version": "0x0601", "serial_number": "1a07ty", "imei": modem.imei}
+    return {**answer, "board_temp": 19}
 
 
 def _told_sim(modem: SimulatedImtModem) -> dict[str, object]:

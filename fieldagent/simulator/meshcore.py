@@ -69,12 +69,14 @@ class SimulatedMeshcore(LoraBoard):
 
     def _obey(self, command: int, content: bytes) -> None:
         if command == MeshcoreCommand.SET_RADIO:
-            found = wire.read_settings(content)
-            fits = found is not None and 5 <= found.spreading <= 12 and 5 <= found.coding <= 8
-            if found is None or not fits:
-                self._say(MeshcoreSaid.ERROR, bytes([1 if found is None else 2]))
+            settings = wire.read_settings(content)
+            fits = (
+                settings is not None and 5 <= settings.spreading <= 12 and 5 <= settings.coding <= 8
+            )
+            if settings is None or not fits:
+                self._say(MeshcoreSaid.ERROR, bytes([1 if settings is None else 2]))
                 return
-            self.lora = self.air.radios[self.number] = found
+            self.lora = self.air.radios[self.number] = settings
             self._say(MeshcoreSaid.OK)
         elif command == MeshcoreCommand.SET_POWER:
             self.power = content[0] if content else self.power

@@ -272,19 +272,19 @@ class SimulatedMeshtastic(LoraBoard):
         """Take in what the host says; what cannot be read is skipped."""
         for message in self._deframer.receive_data(data):
             try:
-                told = wire.TO_RADIO.decode(message)
+                request = wire.TO_RADIO.decode(message)
             except RemoteProtocolError:
                 continue
-            if told.want_config is not None:
-                self._introduce(told.want_config)
-            elif told.heartbeat is not None:
+            if request.want_config is not None:
+                self._introduce(request.want_config)
+            elif request.heartbeat is not None:
                 self._queue_status(Queued.OK, 0)
-                if told.heartbeat.nonce == 1:
+                if request.heartbeat.nonce == 1:
                     self._say_who(BROADCAST, now)
-            elif told.disconnect:
+            elif request.disconnect:
                 self.leave_host()
-            elif told.packet is not None:
-                self._take(told.packet, now)
+            elif request.packet is not None:
+                self._take(request.packet, now)
 
     def _introduce(self, nonce: int) -> None:
         """Tell all that a host asks for first, in the firmware's order."""
@@ -523,7 +523,7 @@ def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
 
 def _hash_of(settings: ChannelSettings) -> int:
     """The firmware's own, never 0 here: that is what goes by public key."""
-    found = 0
+    digest = 0
     for byte in settings.name.encode() + wire.expanded_key(settings.key):
-        found ^= byte
-    return found or 0xFF
+        digest ^= byte
+    return digest or 0xFF

@@ -103,8 +103,8 @@ def _set_indications(asked: AtCommand) -> AtAnswer:
 
 
 def _tell_indications(asked: AtCommand) -> AtAnswer:
-    told = int(asked.state.volatile.indications)
-    return AtAnswer((f"+CIER:{told},{told},{told},0,0", "OK"))
+    flag = int(asked.state.volatile.indications)
+    return AtAnswer((f"+CIER:{flag},{flag},{flag},0,0", "OK"))
 
 
 def _tell_signal(asked: AtCommand) -> AtAnswer:

@@ -64,7 +64,7 @@ class Pages:
         """Yield every row that can be read, and perhaps some that were deleted long ago; of one
         that was changed the newest comes first."""
         free = self._free() - self._owners.keys()
-        found: list[tuple[int, list[Row]]] = []
+        pages: list[tuple[int, list[Row]]] = []
         for number, images in sorted(self._images.items()):
             if number in free:
                 continue
@@ -73,8 +73,8 @@ class Pages:
                 rows += self._rows_of(number, image.content)
                 if image.sound:
                     break
-            found.append((number, rows))
-        for number, rows in found:
+            pages.append((number, rows))
+        for number, rows in pages:
             if number in self._owners or number not in self._overflow:
                 yield from rows
 

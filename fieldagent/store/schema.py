@@ -24,13 +24,13 @@ WRITTEN_EARLIER = (
 class WrongVersion(sqlite3.DatabaseError):
     """A whole database that this program cannot use, as its tables are of another version."""
 
-    def __init__(self, told: str, why: str) -> None:
+    def __init__(self, template: str, why: str) -> None:
         super().__init__(why)
-        self._told = told
+        self._template = template
 
     def of(self, database: str) -> str:
         """Return what people are told of a database of that name."""
-        return self._told.format(database, self)
+        return self._template.format(database, self)
 
 
 @dataclass(frozen=True, slots=True)

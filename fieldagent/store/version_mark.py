@@ -45,14 +45,14 @@ def mark_of(version: int) -> int:
 
 def read_head(connection: sqlite3.Connection, known: int) -> Head:
     """Return what it says; `known` is the version of this program."""
-    ((told,),) = connection.execute("PRAGMA user_version")
+    ((number,),) = connection.execute("PRAGMA user_version")
     ((mark,),) = connection.execute("PRAGMA application_id")
     version = mark >> 16
     if version > 0 and mark == mark_of(version):
-        return Head(version, told, told != version, True)
-    if mark == 0 and told:
-        return Head(known, told, True, False)
-    return Head(told, told, False, False)
+        return Head(version, number, number != version, True)
+    if mark == 0 and number:
+        return Head(known, number, True, False)
+    return Head(number, number, False, False)
 
 
 def write_head(connection: sqlite3.Connection, version: int) -> None:

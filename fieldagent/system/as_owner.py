@@ -71,34 +71,34 @@ def as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE) -
         _work_and_exit(owner, work, writes, within)
     os.close(writes)
     try:
-        told = _read(reads, time.monotonic() + within + GRACE)
+        answer = _read(reads, time.monotonic() + within + GRACE)
     finally:
         os.close(reads)
         with suppress(OSError):  # a unit's root may not, and the child's own alarm does
             os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    result: T = _result(told, folder)
+    result: T = _result(answer, folder)
     return result
 
 
 def _read(pipe: int, until: float) -> bytes:
-    told = b""
-    while len(told) <= MOST_BYTES:
+    answer = b""
+    while len(answer) <= MOST_BYTES:
         ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
         if not ready:
             raise OSError("what was to be done as the owner of a folder has not ended in time")
         if not (piece := os.read(pipe, 65_536)):
             break
-        told += piece
-    return told
+        answer += piece
+    return answer
 
 
-def _result(told: bytes, folder: Path) -> Any:
+def _result(answer: bytes, folder: Path) -> Any:
     try:
-        found = json.loads(told)
-        if "error" in found:
-            raise OSError(*found["error"])
-        return found["result"]
+        outcome = json.loads(answer)
+        if "error" in outcome:
+            raise OSError(*outcome["error"])
+        return outcome["result"]
     except (ValueError, TypeError, KeyError):
         raise OSError(f"{folder}: what was to be done there as its owner has failed") from None
 
@@ -111,13 +111,13 @@ def _work_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, within: flo
         _close_all_but(pipe)
         try:
             _become(owner)
-            told = {"result": work()}
+            outcome = {"result": work()}
         except OSError as error:
-            given = (error.errno, error.strerror) if error.errno else (str(error),)
+            arguments = (error.errno, error.strerror) if error.errno else (str(error),)
             named = (str(error.filename),) if error.errno and error.filename else ()
-            told = {"error": [*given, *named]}
+            outcome = {"error": [*arguments, *named]}
         with open(pipe, "wb", closefd=False) as stream:
-            stream.write(json.dumps(told).encode())
+            stream.write(json.dumps(outcome).encode())
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -131,7 +131,7 @@ def _close_all_but(pipe: int) -> None:
     open, to import what it has not yet (`build/program.py`)."""
     program = (re.match(r"/proc/self/fd/(\d+)", each) for each in sys.path)
     begin = 3
-    for kept in sorted({pipe, *(int(found[1]) for found in program if found)}):
+    for kept in sorted({pipe, *(int(match[1]) for match in program if match)}):
         os.closerange(begin, kept)
         begin = kept + 1
     os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
@@ -161,9 +161,9 @@ def owner_of(folder: Path) -> Owner:
                 there = os.open(name, _ONLY_NAME, dir_fd=here)
             except FileNotFoundError:
                 break
-            before, found = status, os.fstat(there)
-            _require_one_owner(before, found, place / name)
-            if stat.S_ISLNK(found.st_mode):
+            before, entry = status, os.fstat(there)
+            _require_one_owner(before, entry, place / name)
+            if stat.S_ISLNK(entry.st_mode):
                 os.close(there)
                 if (links := links + 1) > LINKS_MAX:
                     raise UnsafeFolder(f"{folder}: there are too many links on the way to it")
@@ -173,9 +173,9 @@ def owner_of(folder: Path) -> Owner:
                     continue
                 there, place = os.open("/", _ONLY_NAME), Path()
                 name = "/"
-                found = os.fstat(there)
+                entry = os.fstat(there)
             os.close(here)
-            here, place, status = there, place / name, found
+            here, place, status = there, place / name, entry
             if not stat.S_ISDIR(status.st_mode):
                 raise NotADirectoryError(f"{place} is no folder")
         _require_ours(status, place, last=True)
@@ -196,15 +196,15 @@ def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
         )
 
 
-def _require_one_owner(before: os.stat_result, found: os.stat_result, place: Path) -> None:
-    if before.st_uid not in (0, found.st_uid):
+def _require_one_owner(before: os.stat_result, entry: os.stat_result, place: Path) -> None:
+    if before.st_uid not in (0, entry.st_uid):
         raise UnsafeFolder(
-            f"{place} belongs to user {found.st_uid}, in a folder of user {before.st_uid}: give it"
+            f"{place} belongs to user {entry.st_uid}, in a folder of user {before.st_uid}: give it"
             " to that user (chown), or name another place"
         )
-    if stat.S_ISLNK(found.st_mode) and found.st_uid:
+    if stat.S_ISLNK(entry.st_mode) and entry.st_uid:
         raise UnsafeFolder(
-            f"{place} is a link that user {found.st_uid} has laid, which root does not follow:"
+            f"{place} is a link that user {entry.st_uid} has laid, which root does not follow:"
             " name the place that it leads to"
         )
 

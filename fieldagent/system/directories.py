@@ -18,8 +18,8 @@ def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> P
 
 def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """Return what systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
-    if given := environ.get("STATE_DIRECTORY"):
-        return Path(given.split(":")[0])
+    if folders := environ.get("STATE_DIRECTORY"):
+        return Path(folders.split(":")[0])
     return xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
 
 

@@ -98,12 +98,12 @@ def _slot(number: int, content: bytes) -> bytes:
 
 def _whole(slots: bytes) -> list[tuple[int, bytes]]:
     """The slots that are, with their numbers."""
-    found = []
+    entries = []
     for begin in (0, SLOT):
         slot = slots[begin : begin + SLOT]
         if len(slot) == SLOT:
             number, size, _ = _SLOT_HEAD.unpack_from(slot)
             content = slot[_SLOT_HEAD.size :][:size]
             if slot == _slot(number, content):
-                found.append((number, content))
-    return found
+                entries.append((number, content))
+    return entries

@@ -87,10 +87,10 @@ def _meant(text: str) -> str:
     return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def _character(found: re.Match[str]) -> str:
-    told = found[1]
-    if not told.startswith("u"):
-        return _MEANT.get(told, told)
-    if not _HEXADECIMAL.fullmatch(told):
-        raise NoProperties(f"\\{told} is no character: \\u and four hexadecimal digits are")
-    return chr(int(told[1:], 16))
+def _character(match: re.Match[str]) -> str:
+    escape = match[1]
+    if not escape.startswith("u"):
+        return _MEANT.get(escape, escape)
+    if not _HEXADECIMAL.fullmatch(escape):
+        raise NoProperties(f"\\{escape} is no character: \\u and four hexadecimal digits are")
+    return chr(int(escape[1:], 16))

@@ -21,21 +21,21 @@ def _slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
         # It may have more than its members.
         return dataclasses.dataclass(plain, **options)
     kind: Any = type(plain)
-    given = {name: value for name, value in vars(plain).items() if name not in _OF_PLAIN}
-    given["__qualname__"] = plain.__qualname__
+    attributes = {name: value for name, value in vars(plain).items() if name not in _OF_PLAIN}
+    attributes["__qualname__"] = plain.__qualname__
     names = [name for name, text in plain.__annotations__.items() if "ClassVar" not in text]
     # What stands there under a member's name is its default.
-    body = {name: value for name, value in given.items() if name not in names}
+    body = {name: value for name, value in attributes.items() if name not in names}
     slotted = kind(plain.__name__, plain.__bases__, {**body, "__slots__": tuple(names)})
 
     # It names `slotted` alone: `plain` has done its work and goes.
     def first(self: Any, *values: Any, **members: Any) -> None:
         # Of its own for each thread that comes here at one moment: they find the same.
-        worked_out = kind(slotted.__name__, slotted.__bases__, dict(given))
+        worked_out = kind(slotted.__name__, slotted.__bases__, dict(attributes))
         # Else the library works out a text of the signature.
         worked_out.__doc__ = slotted.__doc__ or slotted.__name__
         dataclasses.dataclass(worked_out, **{**options, "slots": False})
-        kept = (given.keys() | _OF_PLAIN) - {"__hash__"}
+        kept = (attributes.keys() | _OF_PLAIN) - {"__hash__"}
         for name, value in vars(worked_out).items():
             if name not in kept:
                 setattr(slotted, name, value)

@@ -50,14 +50,14 @@ class Signature(NamedTuple):
 def read_keys(text: str) -> list[TrustedKey]:
     """Read a file with one key or several, each as `minisign -G` writes it: what else there is, is
     comment. Raises NotSigned where there is none."""
-    found = []
+    keys = []
     for line in text.splitlines():
         raw = _decoded(line)
         if len(raw) == 42 and raw[:2] == PLAIN:
-            found.append(TrustedKey(raw[2:10], raw[10:]))
-    if not found:
+            keys.append(TrustedKey(raw[2:10], raw[10:]))
+    if not keys:
         raise NotSigned("no public key of minisign's is in it")
-    return found
+    return keys
 
 
 def read_signature(text: str) -> Signature:

@@ -31,10 +31,10 @@ def named_object(place: str, kind: type[T]) -> T:
     if not colon:
         raise WrongProperty(f"must be package.module:NAME, not {place!r}")
     try:
-        found = getattr(importlib.import_module(module), name)
+        target = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise WrongProperty(f"names {place}, which cannot be loaded: {error}") from None
-    if not isinstance(found, kind):
+    if not isinstance(target, kind):
         of = f"{kind.__module__}.{kind.__qualname__}"
         raise WrongProperty(f"names {place}, which is no {of}")
-    return found
+    return target

@@ -36,8 +36,8 @@ def own_certificate(path: Path) -> Path:
     except FileNotFoundError:
         raise NoCertificate("openssl is missing: apt install openssl") from None
     except subprocess.SubprocessError as error:
-        told = getattr(error, "stderr", None) or str(error).encode()
-        raise NoCertificate(f"openssl failed: {told.decode(errors='replace')[-200:]}") from error
+        output = getattr(error, "stderr", None) or str(error).encode()
+        raise NoCertificate(f"openssl failed: {output.decode(errors='replace')[-200:]}") from error
     except OSError as error:
         raise NoCertificate(f"{path} cannot be written: {error.strerror}") from error
     return path

@@ -39,7 +39,7 @@ def sum_of(parts: Iterable[tuple[Price, float]]) -> str:
 
 def credit_price(value: str) -> Price:
     """Read a setting of the form `0.12 EUR`. Raises WrongProperty."""
-    found = _PRICE.fullmatch(value)
-    if found is None:
+    match = _PRICE.fullmatch(value)
+    if match is None:
         raise WrongProperty(f"must be an amount and a currency, such as 0.12 EUR, not {value!r}")
-    return Price(int(found[1]) * 1_000_000 + int((found[2] or "").ljust(6, "0")), found[3])
+    return Price(int(match[1]) * 1_000_000 + int((match[2] or "").ljust(6, "0")), match[3])

@@ -67,8 +67,8 @@ def some_of(*words: str) -> Callable[[str], frozenset[str]]:
         if asked == {"none"}:
             return frozenset()
         if not asked <= {*words}:
-            told = f"must be some of {', '.join(words)}, with spaces between, or none"
-            raise WrongProperty(f"{told}, not {value!r}")
+            rule = f"must be some of {', '.join(words)}, with spaces between, or none"
+            raise WrongProperty(f"{rule}, not {value!r}")
         return asked
 
     return read
@@ -179,11 +179,11 @@ def read(
     values: dict[str, Any] = {key.attribute: key.default for key in keys}
     faults = []
     try:
-        told = list(pairs_in(text))
+        entries = list(pairs_in(text))
     except NoProperties as error:
         raise InvalidSettings(path, [str(error)]) from None
-    pairs = dict(told)
-    times = Counter(name for name, _ in told)
+    pairs = dict(entries)
+    times = Counter(name for name, _ in entries)
     faults += [f"{name} is set {times[name]} times: keep one" for name in pairs if times[name] > 1]
     for name, value in pairs.items():
         if name not in known:

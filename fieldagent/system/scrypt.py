@@ -30,8 +30,8 @@ def check_password(password: str, stored: str | None) -> bool:
     """Return whether it is the stored one; this takes as long for somebody without a password as
     for one with another."""
     _, n, r, p, salt, expected = (stored or _DUMMY).split("$")
-    found = _scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
-    return hmac.compare_digest(found, base64.b64decode(expected)) and stored is not None
+    digest = _scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
+    return hmac.compare_digest(digest, base64.b64decode(expected)) and stored is not None
 
 
 def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:

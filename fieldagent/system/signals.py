@@ -62,9 +62,9 @@ def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
     unraisable fault (`PyErr_CheckSignals`), and is none."""
     tell = sys.unraisablehook
 
-    def tell_faults(told: sys.UnraisableHookArgs) -> None:
-        if not (isinstance(told.exc_value, OSError) and str(told.exc_value).endswith(RACE)):
-            tell(told)
+    def tell_faults(fault: sys.UnraisableHookArgs) -> None:
+        if not (isinstance(fault.exc_value, OSError) and str(fault.exc_value).endswith(RACE)):
+            tell(fault)
 
     sys.unraisablehook = tell_faults
     for number in numbers:

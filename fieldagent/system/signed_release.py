@@ -34,12 +34,12 @@ class Release(NamedTuple):
 
 def read_release(comment: str) -> Release:
     """Read the kind, version, day of signing and expiry of a release. Raises NotSigned."""
-    found = _FORM.fullmatch(comment)
-    if found is None:
+    match = _FORM.fullmatch(comment)
+    if match is None:
         raise NotSigned(
             "its signed text does not say kind, version and expiry: build/sign writes it"
         )
-    kind, version, *days = found.groups()
+    kind, version, *days = match.groups()
     try:
         signed, expires = map(date.fromisoformat, days)
     except ValueError as wrong:

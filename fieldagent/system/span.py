@@ -10,8 +10,8 @@ _SECONDS = {"s": 1, "m": 60, "": 60, "h": 3_600}
 
 def read_span(text: str) -> int | None:
     """Return its seconds; None where it is none."""
-    found = _SPAN.fullmatch(text)
-    return None if found is None else int(found[1]) * _SECONDS[found[2]]
+    match = _SPAN.fullmatch(text)
+    return None if match is None else int(match[1]) * _SECONDS[match[2]]
 
 
 def span(seconds: int) -> str:

@@ -78,7 +78,7 @@ class Supervisor:
         fault = self._faults.setdefault(name, PartFault(name))
         failed = False
         while True:
-            found: list[Exception] = []
+            failures: list[Exception] = []
             try:
                 if failed and mend is not None:
                     await mend()
@@ -87,11 +87,11 @@ class Supervisor:
                 raise
             except* Exception as errors:
                 # A cancellation among them goes on from here by itself.
-                found.append(errors)
+                failures.append(errors)
                 self._count_in_a_row(fault)
                 pause = PAUSES[min(fault.in_a_row, len(PAUSES)) - 1]
                 self._tell(fault, errors, f"it starts again in {pause:g} s; the rest goes on")
-            if not found:
+            if not failures:
                 return
             failed = True
             await waits.sleep(pause)

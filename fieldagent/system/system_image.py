@@ -71,8 +71,8 @@ def reader(file: int) -> Read:
 def read_name(text: bytes) -> SystemName:
     """Read board, version and id. Raises UnreadableImage."""
     try:
-        found = json.loads(text)
-        return SystemName(*(str(found[name]) for name in SystemName._fields))
+        document = json.loads(text)
+        return SystemName(*(str(document[name]) for name in SystemName._fields))
     except (ValueError, KeyError, TypeError):
         raise UnreadableImage("it does not say board, version and id") from None
 
@@ -80,14 +80,16 @@ def read_name(text: bytes) -> SystemName:
 def read_image(text: bytes) -> SystemImage:
     """Read the list of a system's pieces. Raises UnreadableImage."""
     try:
-        found: dict[str, Any] = json.loads(text)
-        if found["format"] != FORMAT:
-            raise UnreadableImage(f"it has format {found['format']}, this program knows {FORMAT}")
+        document: dict[str, Any] = json.loads(text)
+        if document["format"] != FORMAT:
+            raise UnreadableImage(
+                f"it has format {document['format']}, this program knows {FORMAT}"
+            )
         pieces = [
-            SystemPiece(str(each[0]), str(each[1]), bool(each[2])) for each in found["pieces"]
+            SystemPiece(str(each[0]), str(each[1]), bool(each[2])) for each in document["pieces"]
         ]
-        size, before = int(found["size"]), str(found["before"])
-        before_size = int(found["before_size"])
+        size, before = int(document["size"]), str(document["before"])
+        before_size = int(document["before_size"])
     except (ValueError, KeyError, TypeError, IndexError):
         raise UnreadableImage("it is no list of a system's pieces: build/image makes one") from None
     if not 0 < size <= MOST_BYTES or len(pieces) != -(-size // PIECE):

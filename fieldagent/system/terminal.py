@@ -14,7 +14,7 @@ _ACTS = re.compile(
 
 def escaped(text: str) -> str:
     """Return one line, with what acts on a terminal shown as Python writes it: ESC as \\x1b."""
-    return _ACTS.sub(lambda found: repr(found[0])[1:-1], text)
+    return _ACTS.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def escaped_lines(text: str) -> str:

@@ -32,10 +32,10 @@ def unpack(frame: bytes, before: bytes | None = None) -> bytes:
     return _zstd(frame, before, "-d")
 
 
-def _zstd(given: bytes, before: bytes | None, *words: str) -> bytes:
+def _zstd(content: bytes, before: bytes | None, *words: str) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "given").write_bytes(given)
+        (folder / "given").write_bytes(content)
         there = []
         if before is not None:
             (folder / "before").write_bytes(before)
@@ -53,8 +53,8 @@ def _zstd(given: bytes, before: bytes | None, *words: str) -> bytes:
         except FileNotFoundError:
             raise ZstdFailed("zstd is missing: apt install zstd") from None
         except subprocess.CalledProcessError as failed:
-            told = failed.stderr.decode(errors="replace").strip().splitlines()
-            raise ZstdFailed(f"zstd fails: {told[-1] if told else failed.returncode}") from None
+            lines = failed.stderr.decode(errors="replace").strip().splitlines()
+            raise ZstdFailed(f"zstd fails: {lines[-1] if lines else failed.returncode}") from None
         except (subprocess.TimeoutExpired, OSError) as error:
             raise ZstdFailed(f"zstd fails: {reason_of(error)}") from None
         return (folder / "made").read_bytes()

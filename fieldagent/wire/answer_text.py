@@ -31,12 +31,12 @@ def pack(text: str) -> bytes:
 def pack_lines(lines: Sequence[str], size: int) -> bytes:
     """Return as many of the first lines as fit into `size` bytes, and of the next what fits."""
     fit = _most(lambda count: lines[:count], len(lines), size)
-    told = list(lines[:fit])
+    answer = list(lines[:fit])
     if fit < len(lines):
         line = lines[fit]
-        part = _most(lambda length: [*told, line[:length] + "…"], len(line), size)
-        told += [line[:part] + "…"] if part > PART_MIN else []
-    return pack("\n".join(told))
+        part = _most(lambda length: [*answer, line[:length] + "…"], len(line), size)
+        answer += [line[:part] + "…"] if part > PART_MIN else []
+    return pack("\n".join(answer))
 
 
 def pack_last(lines: Sequence[str], size: int) -> bytes:

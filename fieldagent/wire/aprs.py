@@ -92,10 +92,10 @@ def read(frame: Frame) -> AprsHeard:
 
 def _third_party(text: str) -> AprsHeard:
     """Read `SOURCE>DESTINATION,PATH:information`; a gateway has it from elsewhere."""
-    found = re.fullmatch(r"([A-Z0-9]{1,9}(?:-[A-Z0-9]{1,2})?)>([A-Z0-9-]+)([^:]*):(.*)", text, re.S)
-    if found is None:
+    match = re.fullmatch(r"([A-Z0-9]{1,9}(?:-[A-Z0-9]{1,2})?)>([A-Z0-9-]+)([^:]*):(.*)", text, re.S)
+    if match is None:
         raise RemoteProtocolError("a third party's packet without a head")
-    source, to, _, info = found.groups()
+    source, to, _, info = match.groups()
     if info.startswith("}"):
         raise RemoteProtocolError("a third party's packet within another")
     try:
@@ -145,11 +145,11 @@ def _utf_8(text: str) -> str:
 
 def _object(text: str) -> AprsObject:
     """Read `;NAME *111111z` or `)NAME!`, and a position. Raises RemoteProtocolError."""
-    found = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
-    if found is None:
+    match = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
+    if match is None:
         raise RemoteProtocolError("an object without a name")
-    name, alive, when, of_item, item_alive = found.groups()
-    there = _position(text[found.end() :])._replace(when=when or "")
+    name, alive, when, of_item, item_alive = match.groups()
+    there = _position(text[match.end() :])._replace(when=when or "")
     return AprsObject(_utf_8(name or of_item).strip(), there, (alive or item_alive) != "_")
 
 
@@ -162,15 +162,15 @@ def dated(when: str, now: datetime) -> datetime | None:
     first, second, third = (int(when[at : at + 2]) for at in (0, 2, 4))
     try:
         if when[6] == "h":
-            found = now.replace(hour=first, minute=second, second=third, microsecond=0)
-            return found if found <= now + _AHEAD else found - timedelta(days=1)
-        found = now.replace(day=first, hour=second, minute=third, second=0, microsecond=0)
-        if found > now + _AHEAD:
+            moment = now.replace(hour=first, minute=second, second=third, microsecond=0)
+            return moment if moment <= now + _AHEAD else moment - timedelta(days=1)
+        moment = now.replace(day=first, hour=second, minute=third, second=0, microsecond=0)
+        if moment > now + _AHEAD:
             month_before = now.replace(day=1) - timedelta(days=1)
-            found = found.replace(year=month_before.year, month=month_before.month)
+            moment = moment.replace(year=month_before.year, month=month_before.month)
     except ValueError:
         return None
-    return found.astimezone(UTC)
+    return moment.astimezone(UTC)
 
 
 _AHEAD = timedelta(minutes=5)
@@ -182,10 +182,10 @@ def _position(text: str) -> AprsPosition:
     if not text[:1].isdigit() and not text.startswith(" "):
         return _compressed(text)
     form = r"([0-9 ]{4}\.[0-9 ]{2})([NSns]).([0-9 ]{5}\.[0-9 ]{2})([EWew])(.)(.*)"
-    found = re.fullmatch(form, text, re.S)
-    if found is None:
+    match = re.fullmatch(form, text, re.S)
+    if match is None:
         raise RemoteProtocolError("a position without latitude and longitude")
-    north, ns, east, ew, symbol, rest = found.groups()
+    north, ns, east, ew, symbol, rest = match.groups()
     ambiguity = max(north.count(" "), east.count(" "))
     latitude = _degrees(north, 2) * (-1 if ns in "Ss" else 1)
     longitude = _degrees(east, 3) * (-1 if ew in "Ww" else 1)
@@ -288,8 +288,8 @@ def _mic_e(text: str, to: Callsign) -> AprsPosition:
 
 def _mic_e_altitude(text: str) -> float | None:
     """Three characters of base 91 before `}`: metres above 10 km below the sea."""
-    found = re.match(r".?([!-{]{3})\}", text, re.S)
-    return None if found is None else float(_base_91(found[1]) - 10_000)
+    match = re.match(r".?([!-{]{3})\}", text, re.S)
+    return None if match is None else float(_base_91(match[1]) - 10_000)
 
 
 def _checked(
@@ -305,9 +305,9 @@ def _checked(
 ) -> AprsPosition:
     if abs(latitude) > 90 or abs(longitude) > 180:
         raise RemoteProtocolError("a position that is not on earth")
-    if found := _ALTITUDE.search(rest):
-        altitude = int(found[1]) * _FOOT
-        rest = rest.replace(found[0], "", 1)
+    if match := _ALTITUDE.search(rest):
+        altitude = int(match[1]) * _FOOT
+        rest = rest.replace(match[0], "", 1)
     return AprsPosition(
         latitude, longitude, altitude, speed, course, _utf_8(rest).strip(), ambiguity, emergency
     )

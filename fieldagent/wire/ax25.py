@@ -37,10 +37,10 @@ class Frame:
 
 def read_call(text: str) -> Callsign:
     """Read a call such as `N0CALL-7`. Raises LocalProtocolError."""
-    found = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
-    if found is None:
+    match = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
+    if match is None:
         raise LocalProtocolError(f"{text!r} is no call such as N0CALL-7")
-    return Callsign(found[1], int(found[2] or 0))
+    return Callsign(match[1], int(match[2] or 0))
 
 
 def encode(frame: Frame) -> bytes:

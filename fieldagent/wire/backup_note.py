@@ -165,8 +165,8 @@ def read(items: Sequence[Any]) -> BackupNote:
         case [BackupKind.INVENTORY, 0 | 1 as direction, after, list(rows), first, end, *_] if (
             _all_numbers(after, first, end) and len(rows) <= PAGE and all(map(_is_row, rows))
         ):
-            found = tuple(InventoryRow(*row[:5]) for row in rows)
-            return Inventory(Direction(direction), after, found, (first, end))
+            entries = tuple(InventoryRow(*row[:5]) for row in rows)
+            return Inventory(Direction(direction), after, entries, (first, end))
         case [BackupKind.FETCH, 0 | 1 as direction, list(places), *_] if (
             _all_numbers(*places) and len(places) <= PAGE
         ):

@@ -74,8 +74,8 @@ def _name(value: object) -> str:
 
 
 def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def from_base64(text: object) -> bytes:
@@ -91,8 +91,8 @@ def from_base64(text: object) -> bytes:
 
 
 def _location(network: Mapping[str, Any]) -> tuple[float, float, int] | None:
-    found = _object(network, "location")
-    numbers = [found.get(name) for name in ("latitude", "longitude", "cep")]
+    location = _object(network, "location")
+    numbers = [location.get(name) for name in ("latitude", "longitude", "cep")]
     if not all(type(each) in (int, float) for each in numbers):
         return None
     try:
@@ -142,13 +142,13 @@ def read_records(document: object) -> list[Record]:
     listed = document.get("messageRecords") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise RemoteProtocolError("the answer has no messageRecords")
-    found = []
+    records = []
     for each in listed:
         try:
-            found.append(_record(each))
+            records.append(_record(each))
         except (ValueError, TypeError, KeyError, OverflowError):
             continue
-    return sorted(found, key=lambda record: record.at)
+    return sorted(records, key=lambda record: record.at)
 
 
 def _record(each: Mapping[str, Any]) -> Record:
@@ -175,12 +175,12 @@ def read_balance(document: object) -> dict[str, float]:
     listed = document.get("summary") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise RemoteProtocolError("the answer has no summary")
-    found = {}
+    balances = {}
     for each in listed:
         left = each.get("remaining") if isinstance(each, dict) else None
         if isinstance(left, int | float) and not isinstance(left, bool) and isfinite(left):
-            found[str(each.get("plan") or "a plan without a name")[:SHOWN]] = float(left)
-    return found
+            balances[str(each.get("plan") or "a plan without a name")[:SHOWN]] = float(left)
+    return balances
 
 
 def moment(unix: float) -> str:

@@ -35,5 +35,5 @@ def is_proved(number: int, command: RemoteCommand, keys: Iterable[bytes]) -> boo
 
 
 def _proof(number: int, command: RemoteCommand, key: bytes) -> bytes:
-    given = cbor2.dumps([number, command.verb, *command.arguments])
-    return hmac.digest(key, given, "sha256")[:TAG_BYTES]
+    content = cbor2.dumps([number, command.verb, *command.arguments])
+    return hmac.digest(key, content, "sha256")[:TAG_BYTES]

@@ -104,27 +104,27 @@ class EventSplitter:
         """Return the events that are whole by now."""
         sought_from = max(0, len(self._rest) - len(_END))
         self._rest += data
-        found = []
+        events = []
         begin = 0
         while (end := self._rest.find(_END, max(begin, sought_from))) >= 0:
             end += len(_END)
             if self._skips or end - begin > EVENT_BYTES_MAX:
                 self.too_long += 1
             else:
-                found.append(bytes(self._rest[begin:end]))
+                events.append(bytes(self._rest[begin:end]))
             self._skips = False
             begin = end
         del self._rest[:begin]
         if self._skips or len(self._rest) > EVENT_BYTES_MAX:
             self._skips = True
             del self._rest[: -len(_END)]
-        return found
+        return events
 
 
 def type_of(raw: bytes) -> str:
     """Return an event's type without reading the rest of it; empty where it is not found."""
-    found = _TYPE.search(raw)
-    return found[2].decode("utf-8", "replace") if found else ""
+    match = _TYPE.search(raw)
+    return match[2].decode("utf-8", "replace") if match else ""
 
 
 def decode(raw: bytes) -> CotEvent:

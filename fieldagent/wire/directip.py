@@ -114,10 +114,10 @@ def take_message(buffer: bytearray) -> bytes | None:
 
 def read_mobile_originated(elements: bytes) -> DirectIpMo:
     """Read a mobile-originated message. Raises RemoteProtocolError."""
-    found = _split(elements)
-    reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, found, MO_HEADER)
-    payload = found.get(MO_PAYLOAD)
-    location = _read_location(found)
+    contents = _split(elements)
+    reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, contents, MO_HEADER)
+    payload = contents.get(MO_PAYLOAD)
+    location = _read_location(contents)
     return DirectIpMo(reference, _imei(imei), status, momsn, mtmsn, time, payload, location)
 
 
@@ -142,9 +142,9 @@ def salvage_payload(elements: bytes) -> tuple[str, bytes]:
 
 def read_mobile_terminated(elements: bytes) -> DirectIpMt:
     """Read a mobile-terminated message. Raises RemoteProtocolError."""
-    found = _split(elements)
-    client_id, imei, flags = _unpack(_MT_HEADER, found, MT_HEADER)
-    return DirectIpMt(client_id, _imei(imei), found.get(MT_PAYLOAD), flags)
+    contents = _split(elements)
+    client_id, imei, flags = _unpack(_MT_HEADER, contents, MT_HEADER)
+    return DirectIpMt(client_id, _imei(imei), contents.get(MT_PAYLOAD), flags)
 
 
 def read_confirmation(elements: bytes) -> Confirmation:
@@ -194,7 +194,7 @@ def _join(elements: list[tuple[int, bytes]]) -> bytes:
 
 
 def _split(elements: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+    contents: dict[int, bytes] = {}
     at = 0
     while at < len(elements):
         if len(elements) - at < _ELEMENT.size:
@@ -203,13 +203,13 @@ def _split(elements: bytes) -> dict[int, bytes]:
         at += _ELEMENT.size
         if len(elements) - at < length:
             raise RemoteProtocolError(f"information element {id_:#04x} is cut short")
-        found[id_] = elements[at : at + length]
+        contents[id_] = elements[at : at + length]
         at += length
-    return found
+    return contents
 
 
-def _unpack(shape: struct.Struct, found: dict[int, bytes], id_: int) -> tuple[int, ...]:
-    content = found.get(id_)
+def _unpack(shape: struct.Struct, contents: dict[int, bytes], id_: int) -> tuple[int, ...]:
+    content = contents.get(id_)
     if content is None or len(content) != shape.size:
         size = "missing" if content is None else f"{len(content)} bytes long"
         raise RemoteProtocolError(f"information element {id_:#04x} is {size}")
@@ -220,9 +220,9 @@ _WEST, _SOUTH, _FORMAT = 0x01, 0x02, 0x0C
 """Of the first byte of a location: the hemispheres, and the format, of which 0 is the only one."""
 
 
-def _read_location(found: dict[int, bytes]) -> MoLocation | None:
+def _read_location(contents: dict[int, bytes]) -> MoLocation | None:
     """None where there is none, or none that can be: the message beside it counts all the same."""
-    content = found.get(MO_LOCATION, b"")
+    content = contents.get(MO_LOCATION, b"")
     if len(content) != _MO_LOCATION.size:
         return None
     flags, north, north_minutes, east, east_minutes, radius = _MO_LOCATION.unpack(content)

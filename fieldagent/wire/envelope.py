@@ -369,8 +369,8 @@ def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: b
         try:
             plain, *address = entry if _is_addressed(entry) else [entry]
             unpacked = _read_packed(plain, base) if may_pack else None
-            found = unpacked or [_read_entry(plain, base)]
-            understood += [_address(each, *address) for each in found] if address else found
+            parts = unpacked or [_read_entry(plain, base)]
+            understood += [_address(each, *address) for each in parts] if address else parts
             packed = packed or unpacked is not None
         except RemoteProtocolError as error:
             not_understood.append(f"entry {position}: {error}")
@@ -524,8 +524,8 @@ def _read_ack(station: Any, count: Any, bitmap: Any, by_hub: Any = None, beyond:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
-    told = bool(by_hub), report.digest, tuple(stations)
-    return Ack(station, report.count, report.arrived, *told)
+    details = bool(by_hub), report.digest, tuple(stations)
+    return Ack(station, report.count, report.arrived, *details)
 
 
 def _read_relay_request(station: Any) -> RelayRequest:
@@ -619,7 +619,7 @@ _TIMED: Kinds = {
     4: (Data, lambda time, payload: Data(read_bytes(payload)), lambda item: [item.payload]),
     11: (
         Receipt,
-        lambda time, by, digest, *told: _read_receipt(by, digest, *told),
+        lambda time, by, digest, *reach: _read_receipt(by, digest, *reach),
         lambda said: [said.by or None, said.digest, said.rung or None, said.text or None],
     ),
     32: (IncidentWord, read_incident_word, write_incident_word),

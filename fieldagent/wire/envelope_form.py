@@ -114,10 +114,10 @@ def _taken_apart(entry: Sequence[Any]) -> _Entry:
 def _content(entry: _Entry, number: bytes, *, at_base: bool = False) -> bytearray:
     elements = entry.elements
     bare = len(elements) == 2 and isinstance(elements[1], bytes)
-    told = elements[at_base : 1 if bare else None]
+    members = elements[at_base : 1 if bare else None]
     content = bytearray([entry.kind | bare * _BARE]) + number
     content += cbor2.dumps(entry.address) if entry.address else b""
-    return content + b"".join(map(cbor2.dumps, told)) + (elements[1] if bare else b"")
+    return content + b"".join(map(cbor2.dumps, members)) + (elements[1] if bare else b"")
 
 
 def _step(number: int, before: int) -> bytes:

@@ -53,27 +53,27 @@ def read_line(line: bytes) -> GpsReport:
     return _position(text) if text.get("class") == "TPV" else None
 
 
-def _position(told: dict[str, Any]) -> GpsReport:
-    if told.get("mode") not in (2, 3):
+def _position(report: dict[str, Any]) -> GpsReport:
+    if report.get("mode") not in (2, 3):
         return NoFix()
-    latitude, longitude = _number(told, "lat", -90, 90), _number(told, "lon", -180, 180)
-    time = _time(told.get("time"))
+    latitude, longitude = _number(report, "lat", -90, 90), _number(report, "lon", -180, 180)
+    time = _time(report.get("time"))
     if latitude is None or longitude is None or time is None:
         return NoFix()
     # Some receivers claim to be there, far out at sea, until they know where they are.
     if latitude == longitude == 0:
         return NoFix()
     altitude = None
-    if told["mode"] == 3:
+    if report["mode"] == 3:
         # Before gpsd 3.20 there was `alt` alone, which is above the sea too.
-        altitude = _number(told, "altMSL", -12_000, 100_000)
-        altitude = _number(told, "alt", -12_000, 100_000) if altitude is None else altitude
-    speed, course = _number(told, "speed", 0, 10_000), _number(told, "track", 0, 360)
+        altitude = _number(report, "altMSL", -12_000, 100_000)
+        altitude = _number(report, "alt", -12_000, 100_000) if altitude is None else altitude
+    speed, course = _number(report, "speed", 0, 10_000), _number(report, "track", 0, 360)
     return Fix(time, latitude, longitude, altitude, speed, course)
 
 
-def _number(told: dict[str, Any], name: str, low: float, high: float) -> float | None:
-    value = told.get(name)
+def _number(report: dict[str, Any], name: str, low: float, high: float) -> float | None:
+    value = report.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # Compared first: a NaN lies nowhere, and a long integer does not fit into a float.

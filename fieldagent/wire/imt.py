@@ -261,12 +261,12 @@ def provisioned(line: jspr.JsprLine) -> list[Topic]:
     """Return the topics that the modem may use; none of a SIM that is new, or whose plan has just
     been changed: it learns them within 10 to 30 minutes of open sky."""
     listed = line.body.get("provisioning")
-    found = []
+    topics = []
     for each in listed if isinstance(listed, list) else ():
         id_ = each.get("topic_id") if isinstance(each, dict) else None
         if type(id_) is int and TOPIC_MIN <= id_ <= TOPIC_MAX:
-            found.append(Topic(id_, str(each.get("topic_name")), str(each.get("priority"))))
-    return found
+            topics.append(Topic(id_, str(each.get("topic_name")), str(each.get("priority"))))
+    return topics
 
 
 def topic_called(topics: Iterable[Topic], name: str) -> Topic | None:
@@ -345,9 +345,9 @@ def mo_final(word: str) -> MoStatus:
 
 def mo_refused(word: str) -> MoStatus:
     """Return what an answer means that accepts no message: nothing can have left."""
-    found = FINAL.get(word)
-    if found is not None and found.verdict in (_S.NOT_SENT, _S.FAULT):
-        return found
+    status = FINAL.get(word)
+    if status is not None and status.verdict in (_S.NOT_SENT, _S.FAULT):
+        return status
     return MoStatus(_S.NOT_SENT, f"the modem does not take it: {word[:60]}")
 
 
@@ -394,6 +394,6 @@ class MtAssembly:
             return MtMessage(ended.key.topic, body, f"{gap} bytes of it did not come")
         body, guard = bytes(whole[:-CRC_BYTES]), bytes(whole[-CRC_BYTES:])
         if crc(body) != guard:
-            told = int.from_bytes(guard)
-            return MtMessage(ended.key.topic, body, "its CRC is wrong", told)
+            checksum = int.from_bytes(guard)
+            return MtMessage(ended.key.topic, body, "its CRC is wrong", checksum)
         return MtMessage(ended.key.topic, body, "")

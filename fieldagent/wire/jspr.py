@@ -87,13 +87,13 @@ class LineReader:
     def next_line(self) -> JsprLine | None:
         """Return the next line; None while it has not come whole."""
         while (end := self._buffer.find(b"\r")) >= 0:
-            found = bytes(self._buffer[:end])
+            raw = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
             dropped, self._drops = self._drops, False
-            line = None if dropped else _read(found)
+            line = None if dropped else _read(raw)
             if line is not None:
                 return line
-            self.noise += len(found)
+            self.noise += len(raw)
         if len(self._buffer) > LINE_BYTES:
             self.noise += len(self._buffer)
             self._buffer.clear()
@@ -101,9 +101,9 @@ class LineReader:
         return None
 
 
-def _read(found: bytes) -> JsprLine | None:
+def _read(raw: bytes) -> JsprLine | None:
     """The last that can be a line: noise may stand before it, and hold what looks like one."""
-    match = _LINE.search(found)
+    match = _LINE.search(raw)
     if match is None:
         return None
     try:

@@ -86,8 +86,8 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
         raise RemoteProtocolError(f"the token is signed with {named!r}, not with RS256")
     if len(_decode(signature)) != key.size or signed >= key.modulus:
         raise RemoteProtocolError("the token's signature has another length")
-    found = pow(signed, key.exponent, key.modulus).to_bytes(key.size, "big")
-    if not hmac.compare_digest(found, _encoded(f"{head}.{claims}".encode(), key.size)):
+    block = pow(signed, key.exponent, key.modulus).to_bytes(key.size, "big")
+    if not hmac.compare_digest(block, _encoded(f"{head}.{claims}".encode(), key.size)):
         raise RemoteProtocolError("the token's signature is wrong")
     if not isinstance(document, dict):
         raise RemoteProtocolError("the token holds no claims")

@@ -30,8 +30,8 @@ def encode(content: bytes, command: int = DATA, port: int = 0) -> bytes:
 
 def waiting_bytes(answer: bytes) -> int | None:
     """Return what a TNC says to `QUERY`; None when it is something else."""
-    found = re.fullmatch(rb"TXBUF:\s*([0-9]{1,9})\s*", answer)
-    return None if found is None else int(found[1])
+    match = re.fullmatch(rb"TXBUF:\s*([0-9]{1,9})\s*", answer)
+    return None if match is None else int(match[1])
 
 
 class KissDeframer:

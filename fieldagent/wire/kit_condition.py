@@ -128,8 +128,8 @@ def _signal(row: Any) -> tuple[str, list[int | None]]:
 
 
 def _nibbles(hours: Sequence[int | None]) -> bytes:
-    found = [_NOTHING if bars is None else min(bars, BARS) for bars in hours]
-    return bytes(high << 4 | low for high, low in zip(found[::2], found[1::2], strict=True))
+    nibbles = [_NOTHING if bars is None else min(bars, BARS) for bars in hours]
+    return bytes(high << 4 | low for high, low in zip(nibbles[::2], nibbles[1::2], strict=True))
 
 
 def _bars(nibbles: bytes) -> Iterator[int | None]:

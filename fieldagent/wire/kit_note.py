@@ -97,7 +97,7 @@ class KitReport:
     def encode(self) -> bytes:
         """Return the report as CBOR; what is empty at its end is left out."""
         update, settings, program = self.update, self.settings, self.program
-        told: list[object] = [
+        members: list[object] = [
             NoteKind.REPORT,
             None if update is None else [update.version, update.before, _cut(update.why)],
             None if settings is None else settings.row(),
@@ -106,7 +106,7 @@ class KitReport:
         later = [None if program is None else program.row(), self.installed, modems]
         while later and not later[-1]:
             later.pop()
-        return cbor2.dumps(told + later)
+        return cbor2.dumps(members + later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +244,12 @@ def _settings(items: list[Any]) -> SettingsOffer:
 
 
 def _program(items: list[Any]) -> ProgramOffer:
-    found = items[1:4]
-    if [type(item) for item in found] != [int, str, str] or found[0] <= 0:
+    members = items[1:4]
+    if [type(item) for item in members] != [int, str, str] or members[0] <= 0:
         raise RemoteProtocolError("an offer of a program has no number, version and address")
-    if found[2] and not is_address(found[2]):
+    if members[2] and not is_address(members[2]):
         raise RemoteProtocolError("an offer of a program names no http:// or https:// address")
-    return ProgramOffer(*found)
+    return ProgramOffer(*members)
 
 
 def _has_directory(items: list[Any]) -> HasDirectory:
@@ -305,9 +305,9 @@ def is_address(url: str) -> bool:
     return plain and len(url) <= WORDS_MAX and url.startswith(("https://", "http://"))
 
 
-def _row(found: list[Any], types: tuple[type, ...]) -> list[Any] | None:
+def _row(items: list[Any], types: tuple[type, ...]) -> list[Any] | None:
     """The members of a part that may be missing."""
-    row = found[0] if found else None
+    row = items[0] if items else None
     if row is None:
         return None
     if not isinstance(row, list) or tuple(map(type, row[: len(types)])) != types:
@@ -315,8 +315,8 @@ def _row(found: list[Any], types: tuple[type, ...]) -> list[Any] | None:
     return [_cut(each) if isinstance(each, str) else each for each in row[: len(types)]]
 
 
-def _modems(found: list[Any]) -> tuple[ModemReport, ...]:
-    rows = found[0] if found else None
+def _modems(items: list[Any]) -> tuple[ModemReport, ...]:
+    rows = items[0] if items else None
     if rows is None:
         return ()
     if not isinstance(rows, list) or len(rows) > MODEMS_MAX:

@@ -114,9 +114,9 @@ def lines(status: KitStatus) -> list[str]:
 def numbers_of(version: str) -> tuple[tuple[int, int, int], int]:
     """Return what a status says of a program's version: its numbers, and the commits since; zeros
     of what is no version."""
-    if (found := _VERSION.match(version)) is None:
+    if (match := _VERSION.match(version)) is None:
         return (0, 0, 0), 0
-    major, minor, patch, *since = found.groups()
+    major, minor, patch, *since = match.groups()
     return (int(major), int(minor), int(patch)), int(next(filter(None, since), 0))
 
 
@@ -137,11 +137,11 @@ def write_version(version: str) -> bytes:
     )
 
 
-def read_version(told: bytes) -> str:
+def read_version(content: bytes) -> str:
     """Return it for people. Raises ValueError."""
-    if len(told) not in (3, 5):
+    if len(content) not in (3, 5):
         raise ValueError("a version has 3 or 5 bytes")
-    return _in_words(told[:3], int.from_bytes(told[3:], "big"))
+    return _in_words(content[:3], int.from_bytes(content[3:], "big"))
 
 
 def decode(body: bytes) -> KitStatus:

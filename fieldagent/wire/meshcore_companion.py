@@ -288,9 +288,9 @@ def ask_telemetry(key: bytes) -> bytes:
 def read_self(content: bytes) -> CompanionSelf:
     """Read what the radio tells of itself. Raises RemoteProtocolError."""
     body = _body(content, CompanionSaid.SELF_INFO, _SELF.size)
-    found = _SELF.unpack_from(body)
-    kind, power, _, key, latitude, longitude, _, _, _, by_hand = found[:10]
-    frequency, bandwidth, spreading, coding = found[10:]
+    fields = _SELF.unpack_from(body)
+    kind, power, _, key, latitude, longitude, _, _, _, by_hand = fields[:10]
+    frequency, bandwidth, spreading, coding = fields[10:]
     return CompanionSelf(
         *(key, _text(body[_SELF.size :]), kind, latitude, longitude, bool(by_hand)),
         *(frequency, bandwidth, spreading, coding, power),

@@ -12,8 +12,8 @@ _ANSWER = re.compile(rb"[\r\n]([ -~]+)[\r\n]+(?:OK|0)[\r\n]")
 
 def read_model(said: bytes) -> str | None:
     """Return the name in what a modem said; None where it said none."""
-    found = _ANSWER.search(b"\n" + said)
-    if found is None:
+    match = _ANSWER.search(b"\n" + said)
+    if match is None:
         return None
-    name = found[1].decode().partition("+CGMM:")
+    name = match[1].decode().partition("+CGMM:")
     return (name[2] or name[0]).strip().strip('"') or None

@@ -98,8 +98,8 @@ _SMS_ALONE = {"home-sms-only", "roaming-sms-only"}
 
 def read_modem(output: str) -> ManagedState:
     """Read the state of a modem. Raises RemoteProtocolError."""
-    told = _object(_json(output), "modem")
-    generic, at_network = _object(told, "generic"), _object(told, "3gpp")
+    details = _object(_json(output), "modem")
+    generic, at_network = _object(details, "generic"), _object(details, "3gpp")
     quality = generic.get("signal-quality")
     value = quality.get("value") if isinstance(quality, dict) else None
     state = _text(generic, "state")
@@ -120,22 +120,22 @@ def read_list(output: str) -> list[int]:
     paths = _json(output).get("modem.messaging.sms")
     if not isinstance(paths, list):
         raise RemoteProtocolError("mmcli lists no messages")
-    found = [_PATH.fullmatch(each) for each in paths if isinstance(each, str)]
-    return sorted(int(each[1]) for each in found if each is not None)
+    matches = [_PATH.fullmatch(each) for each in paths if isinstance(each, str)]
+    return sorted(int(each[1]) for each in matches if each is not None)
 
 
 def read_created(output: str) -> int:
     """Return the place of a message that was made. Raises RemoteProtocolError."""
-    found = _PATH.search(output)
-    if found is None:
+    match = _PATH.search(output)
+    if match is None:
         raise RemoteProtocolError(f"mmcli names no message that it made: {output.strip()[:60]!r}")
-    return int(found[1])
+    return int(match[1])
 
 
 def read_message(place: int, output: str) -> ManagedSms:
     """Read a text message. Raises RemoteProtocolError."""
-    told = _object(_json(output), "sms")
-    content, properties = _object(told, "content"), _object(told, "properties")
+    message = _object(_json(output), "sms")
+    content, properties = _object(message, "content"), _object(message, "properties")
     number, kind = _text(content, "number"), _text(properties, "pdu-type")
     named = _text(properties, "message-reference")
     reference = int(named) % 256 if re.fullmatch("[0-9]{1,9}", named) else None
@@ -153,38 +153,38 @@ def read_message(place: int, output: str) -> ManagedSms:
     return ManagedSms(place, None)
 
 
-def _content(told: dict[str, Any]) -> Content:
-    if data := _text(told, "data"):
+def _content(content: dict[str, Any]) -> Content:
+    if data := _text(content, "data"):
         try:
             return Content(Coding.DATA, bytes.fromhex(data))
         except ValueError:
             raise RemoteProtocolError("mmcli shows octets that are none") from None
-    return Content(Coding.UCS2, _text(told, "text").encode("utf-16-be", "replace"))
+    return Content(Coding.UCS2, _text(content, "text").encode("utf-16-be", "replace"))
 
 
 def _json(output: str) -> dict[str, Any]:
     try:
         check_depth(output)
         # It escapes most control characters, and not all.
-        told = json.loads(output, strict=False)
+        document = json.loads(output, strict=False)
     except (ValueError, NotJson):
         shown = output.strip()[:60]
         raise RemoteProtocolError(f"mmcli answers what is no JSON: {shown!r}") from None
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise RemoteProtocolError("mmcli answers JSON that is no object")
-    return told
+    return document
 
 
-def _object(told: dict[str, Any], name: str) -> dict[str, Any]:
-    found = told.get(name)
-    if not isinstance(found, dict):
+def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
+    value = document.get(name)
+    if not isinstance(value, dict):
         raise RemoteProtocolError(f"mmcli says nothing of {name!r}")
-    return found
+    return value
 
 
-def _text(told: dict[str, Any], name: str) -> str:
-    found = told.get(name)
-    return found if isinstance(found, str) and found != NONE else ""
+def _text(document: dict[str, Any], name: str) -> str:
+    value = document.get(name)
+    return value if isinstance(value, str) and value != NONE else ""
 
 
 def _moment(text: str) -> float:
@@ -225,8 +225,8 @@ _STATUS = {
 
 def complaint(errors: str) -> str:
     """Return what it complained of, on one line."""
-    found = _ERROR.search(errors)
-    said = found[1] if found is not None else errors.strip().partition("\n")[0]
+    match = _ERROR.search(errors)
+    said = match[1] if match is not None else errors.strip().partition("\n")[0]
     return said[:200] or "it said nothing"
 
 
@@ -262,8 +262,8 @@ def judge(errors: str) -> Sent:
     modem for may have left."""
     if is_not_allowed(errors):
         return Sent(Outcome.NOT_SENT, reason=NOT_ALLOWED)
-    found = _NAMED.search(errors)
-    number = _NUMBERS.get(found[1]) if found is not None else None
+    match = _NAMED.search(errors)
+    number = _NUMBERS.get(match[1]) if match is not None else None
     if number is not None:
         return sms_modem.judge(GsmReply(False, (), number))
     return Sent(Outcome.DOUBTFUL, reason=f"mmcli says: {complaint(errors)}")

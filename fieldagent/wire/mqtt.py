@@ -170,12 +170,12 @@ def _packet(kind: PacketType, flags: int, rest: bytes) -> bytes:
 
 def _length(size: int) -> bytes:
     assert size <= _REST_MAX
-    found = bytearray()
+    octets = bytearray()
     while True:
         size, low = divmod(size, 128)
-        found.append(low | (0x80 if size else 0))
+        octets.append(low | (0x80 if size else 0))
         if not size:
-            return bytes(found)
+            return bytes(octets)
 
 
 def _text(text: str) -> bytes:
@@ -207,8 +207,8 @@ class PacketReader:
             # So much at a time, or one long PUBLISH would be kept whole where it came whole.
             self._buffer += view[: PACKET_MAX + 5]
             view = view[PACKET_MAX + 5 :]
-            while (found := self._next()) is not None:
-                yield found
+            while (packet := self._next()) is not None:
+                yield packet
             if not view:
                 return
 
@@ -234,10 +234,10 @@ class PacketReader:
         needed = start + 2 + TOPIC_MAX + 2
         if len(self._buffer) < needed:
             return None
-        found = _read_publish(flags, bytes(self._buffer[start:needed]), size)
+        packet = _read_publish(flags, bytes(self._buffer[start:needed]), size)
         self._skip = max(0, start + size - len(self._buffer))
         del self._buffer[: start + size]
-        return found
+        return packet
 
 
 def _read_head(buffer: bytearray) -> tuple[int, int] | None:

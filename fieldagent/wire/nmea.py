@@ -12,15 +12,15 @@ _SENTENCE = re.compile(rb"\$([A-Z0-9]{5}(?:,[ -)+-~]*)?)\*([0-9A-Fa-f]{2})\r?\n"
 def sentences(said: bytes) -> list[str]:
     """Return those that are whole and sound, without `$` and sum."""
     return [
-        found[1].decode()
-        for found in _SENTENCE.finditer(said)
-        if reduce(xor, found[1]) == int(found[2], 16)
+        match[1].decode()
+        for match in _SENTENCE.finditer(said)
+        if reduce(xor, match[1]) == int(match[2], 16)
     ]
 
 
-def satellites(found: list[str]) -> int | None:
+def satellites(lines: list[str]) -> int | None:
     """Return how many satellites the last position rests on (GGA); None where none says."""
-    for sentence in reversed(found):
+    for sentence in reversed(lines):
         fields = sentence.split(",")
         if fields[0][2:] == "GGA" and len(fields) > 7 and fields[7].isdigit():
             return int(fields[7]) if fields[6] not in ("", "0") else 0

@@ -73,16 +73,16 @@ class ProtobufSchema(Generic[Message]):
     def decode(self, data: bytes) -> Message:
         """Decode a message. Raises RemoteProtocolError. Of a member that stands there twice the
         last counts; a float that is no finite number counts as one that is left out."""
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for number, wire_type, raw in _members(data):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))
             if name and wire_type == _wire_type(kind):
                 value = _value(kind, raw)
                 # Of a measurement that failed: nobody can round it, nor write it as JSON.
                 if kind is not Scalar.FLOAT or isfinite(value):
-                    found[name] = value
+                    members[name] = value
         made: Callable[..., Message] = self._message
-        return made(**found)
+        return made(**members)
 
 
 def _wire_type(kind: Kind) -> int:

@@ -223,7 +223,7 @@ class Conversation:
         """NULs that stand on the line before a message are no part of its length: its sum shows
         where it begins. Of an empty one the sum shows nothing, and what follows it does."""
         buffer = self._buffer
-        found, ended, intact, guard = b"", 2, False, None
+        payload, ended, intact, guard = b"", 2, False, None
         for begins in range(len(buffer)):
             size = int.from_bytes(buffer[begins : begins + 2])
             if size > (MT_BYTES if begins else READ_BYTES) or intact or any(buffer[:begins]):
@@ -232,12 +232,12 @@ class Conversation:
             follows = b"" if size else _AFTER_BINARY
             if len(buffer) < end + len(follows):
                 return NEED_DATA
-            found, ended = bytes(buffer[begins + 2 : end - 2]), end
+            payload, ended = bytes(buffer[begins + 2 : end - 2]), end
             guard = int.from_bytes(buffer[end - 2 : end])
-            intact = buffer.startswith(checksum(found) + follows, end - 2)
+            intact = buffer.startswith(checksum(payload) + follows, end - 2)
         del buffer[:ended]
         self._state = _State.AWAITING_RESULT
-        return MobileTerminated(found, intact, None if intact else guard)
+        return MobileTerminated(payload, intact, None if intact else guard)
 
     def _next_line(self) -> str | None:
         """The next line without its end; an overlong one is dropped up to its end."""
@@ -364,8 +364,8 @@ def parse_serial_number(reply: ModemReply) -> str:
 def parse_system_time(reply: ModemReply) -> float | None:
     """Return Unix time; None where the modem has not heard the network yet."""
     for line in reply.lines:
-        if found := re.fullmatch(r"-MSSTM: ?([0-9a-fA-F]{1,8})", line):
-            return SYSTEM_EPOCH + int(found[1], 16) * SYSTEM_TICK
+        if match := re.fullmatch(r"-MSSTM: ?([0-9a-fA-F]{1,8})", line):
+            return SYSTEM_EPOCH + int(match[1], 16) * SYSTEM_TICK
     return None
 
 
@@ -373,7 +373,7 @@ def parse_numbers(reply: ModemReply) -> tuple[int, ...]:
     """Return the numbers of the first line of the form `+CIER:1,1,0`; none where none is."""
     for line in reply.lines:
         if re.fullmatch(r"\+[A-Z]+\s*:\s*[0-9]{1,5}(?:\s*,\s*[0-9]{1,5})*", line):
-            return tuple(int(found) for found in re.findall(r"[0-9]+", line))
+            return tuple(int(digits) for digits in re.findall(r"[0-9]+", line))
     return ()
 
 
@@ -394,7 +394,7 @@ def _numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int
     shape = re.compile(rf"{pattern}\s*:{number}(?:,{number}){{{least - 1},5}}")
     for line in reply.lines:
         if shape.fullmatch(line):
-            return [int(found) for found in re.findall(r"-?[0-9]+", line.partition(":")[2])]
+            return [int(digits) for digits in re.findall(r"-?[0-9]+", line.partition(":")[2])]
     raise RemoteProtocolError(f"{name} was answered {_shown(reply)}")
 
 

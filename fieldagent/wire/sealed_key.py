@@ -22,8 +22,8 @@ def seal_key(key: bytes, secret: bytes) -> bytes:
 def open_key(body: bytes, secrets: Iterable[bytes]) -> bytes | None:
     """Return the key; None where none of the secrets sealed it."""
     keys = [_sealing(each) for each in secrets]
-    found = unseal(body, keys) if is_sealed(body) else None
-    return None if found is None or len(found[0]) != KEY_BYTES else found[0]
+    result = unseal(body, keys) if is_sealed(body) else None
+    return None if result is None or len(result[0]) != KEY_BYTES else result[0]
 
 
 def _sealing(secret: bytes) -> bytes:

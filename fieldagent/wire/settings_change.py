@@ -51,10 +51,10 @@ class SettingsChange:
 
 def read_change(text: str) -> SettingsChange:
     """Read a change of settings. Raises NotAChange."""
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise NotAChange(f"it is no text of the form {HEAD!r} (docs/operating.md)")
-    device, kit, number, lines = found.groups()
+    device, kit, number, lines = match.groups()
     pairs = tuple(
         (name, value) for name, _, value in (line.partition("=") for line in lines.split("\n")[:-1])
     )

@@ -72,16 +72,16 @@ def septets(text: str) -> bytes:
 def text_of(codes: bytes) -> str:
     """Return the text of GSM codes, one a byte. What the extension lacks is read as the character
     of the basic table (TS 23.038, 6.2.1.1)."""
-    found, escaped = [], False
+    characters, escaped = [], False
     for code in codes:
         if escaped:
-            found.append(EXTENSION.get(code, BASIC[code] if code != ESCAPE else " "))
+            characters.append(EXTENSION.get(code, BASIC[code] if code != ESCAPE else " "))
             escaped = False
         elif code == ESCAPE:
             escaped = True
         else:
-            found.append(BASIC[code])
-    return "".join(found)
+            characters.append(BASIC[code])
+    return "".join(characters)
 
 
 def pack(codes: bytes, skip: int = 0) -> bytes:

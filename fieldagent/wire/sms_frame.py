@@ -107,12 +107,12 @@ def is_frame(text: str) -> bool:
 def read(text: str) -> SmsFrame:
     """Return the frame that a text holds; who wrote it is not yet known. Raises
     RemoteProtocolError."""
-    found = _TEXT.fullmatch(text.strip())
-    if found is None:
+    match = _TEXT.fullmatch(text.strip())
+    if match is None:
         raise RemoteProtocolError("it is cut off, or a service has changed characters of it")
-    padding = "=" * (-len(found[1]) % 4)
+    padding = "=" * (-len(match[1]) % 4)
     try:
-        whole = base64.b64decode(found[1] + padding, validate=True)
+        whole = base64.b64decode(match[1] + padding, validate=True)
     except ValueError:
         raise RemoteProtocolError("its length is that of no base64") from None
     plain, own = whole[:-TAG_BYTES], whole[-TAG_BYTES:]

@@ -218,11 +218,11 @@ def judge(reply: GsmReply | None) -> Sent:
     if reply is None:
         return Sent(Outcome.DOUBTFUL, reason="the modem answered nothing to an SMS that it had")
     if reply.ok:
-        found = next((each for line in reply.lines if (each := _REFERENCE.fullmatch(line))), None)
-        if found is None:
+        match = next((each for line in reply.lines if (each := _REFERENCE.fullmatch(line))), None)
+        if match is None:
             said = " ".join(reply.lines)[:60]
             return Sent(Outcome.DOUBTFUL, reason=f"the modem's answer cannot be read: {said!r}")
-        return Sent(Outcome.SENT, int(found[1]) % 256)
+        return Sent(Outcome.SENT, int(match[1]) % 256)
     code = reply.error
     if code is not None and code in _REFUSED_FOR_GOOD:
         return Sent(Outcome.NOT_SENT, None, f"{_REFUSED_FOR_GOOD[code]} ({code})", True)
@@ -245,12 +245,12 @@ class Stored(NamedTuple):
 
 def listed(reply: GsmReply) -> list[Stored]:
     """Return what +CMGL listed, in its order."""
-    found, lines = [], iter(reply.lines)
+    messages, lines = [], iter(reply.lines)
     for line in lines:
         head = _LISTED.fullmatch(line)
         if head is not None:
-            found.append(_stored(int(head[1]), next(lines, "")))
-    return found
+            messages.append(_stored(int(head[1]), next(lines, "")))
+    return messages
 
 
 def _stored(place: int, text: str) -> Stored:
@@ -266,8 +266,8 @@ def filled(reply: GsmReply) -> tuple[int, int] | None:
     """Return how many places of the store are taken, and how many there are: one that is full
     receives nothing more, and says nothing of it."""
     for line in reply.lines:
-        if found := _FILLED.match(line):
-            return int(found[1]), int(found[2])
+        if match := _FILLED.match(line):
+            return int(match[1]), int(match[2])
     return None
 
 
@@ -275,8 +275,8 @@ def locked(reply: GsmReply) -> str:
     """Return what the SIM wants before it works, for people: empty where it wants nothing. Raises
     RemoteProtocolError where the reply says nothing of it."""
     for line in reply.lines:
-        if found := _PIN.fullmatch(line):
-            return "" if found[1] == "READY" else found[1]
+        if match := _PIN.fullmatch(line):
+            return "" if match[1] == "READY" else match[1]
     known = _ME_SIM.get(reply.error or 0)
     if known is None:
         raise RemoteProtocolError("the modem does not say whether its SIM wants a PIN")
@@ -298,13 +298,13 @@ SIM_BUSY = (14,)
 def registered(reply: GsmReply) -> bool:
     """Return whether a network takes SMS of this SIM: at home, roaming, or for SMS alone (TS
     27.007, 7.2)."""
-    found = next((each for line in reply.lines if (each := _NETWORK.fullmatch(line))), None)
-    return found is not None and found[1] in ("1", "5", "6", "7")
+    match = next((each for line in reply.lines if (each := _NETWORK.fullmatch(line))), None)
+    return match is not None and match[1] in ("1", "5", "6", "7")
 
 
 def bars(reply: GsmReply) -> int | None:
     """Return the signal, 0 to 5 bars; None while the modem knows none (TS 27.007, 8.5)."""
-    found = next((each for line in reply.lines if (each := _SIGNAL.fullmatch(line))), None)
-    if found is None or int(found[1]) > 31:
+    match = next((each for line in reply.lines if (each := _SIGNAL.fullmatch(line))), None)
+    if match is None or int(match[1]) > 31:
         return None
-    return min(5, -(-int(found[1]) // 6))
+    return min(5, -(-int(match[1]) // 6))

@@ -21,6 +21,6 @@ def tag(plain: bytes, key: bytes) -> bytes:
 
 def key_of(body: bytes, keys: Sequence[bytes]) -> int | None:
     """Return which of the keys tagged it; None if none did."""
-    plain, found = body[:-TAG_BYTES], body[-TAG_BYTES:]
-    matching = (at for at, key in enumerate(keys) if hmac.compare_digest(tag(plain, key), found))
+    plain, suffix = body[:-TAG_BYTES], body[-TAG_BYTES:]
+    matching = (at for at, key in enumerate(keys) if hmac.compare_digest(tag(plain, key), suffix))
     return next(matching, None)

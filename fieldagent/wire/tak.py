@@ -149,10 +149,12 @@ def chat(said: GeoChat, now: datetime) -> CotEvent:
     return _event(uid, CHAT, now, _CHAT_LASTS, detail)
 
 
-def receipt(told: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
+def receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
     """Return the tick for what `to` has said."""
-    detail = _between("__chatreceipt", told.sender, to, told.message_id, now)
-    return _event(told.message_id, READ if told.read else ON_PHONE, now, _CHAT_LASTS, detail)
+    detail = _between("__chatreceipt", chat_receipt.sender, to, chat_receipt.message_id, now)
+    return _event(
+        chat_receipt.message_id, READ if chat_receipt.read else ON_PHONE, now, _CHAT_LASTS, detail
+    )
 
 
 def _between(

@@ -94,7 +94,7 @@ def position(
     unit: TakUnit,
     user: Whereabouts,
     shown_by: ShownBy,
-    told: ToldPosition | None,
+    last_position: ToldPosition | None,
     now: float,
     *,
     shared: bool,
@@ -122,7 +122,7 @@ def position(
     if old:
         there = PlacedMarker(f"{user.name} {clock(user.at, now)}", words, point, at(user.at), ())
         shown.append(tak.marker(beside, unit, there, when, timedelta(seconds=SHOWN)))
-    elif told is not None and told.old:
+    elif last_position is not None and last_position.old:
         shown.append(tak.removal(beside, unit, when))
     return shown
 
@@ -143,16 +143,16 @@ def clock(moment: float, now: float) -> str:
     return f"{day}{when:%H:%M}Z"
 
 
-def position_due(told: ToldPosition | None, user: Whereabouts, now: float) -> float:
+def position_due(last_position: ToldPosition | None, user: Whereabouts, now: float) -> float:
     """Return when a user's position is to be told; what is not after `now` is due."""
-    if told is None:
+    if last_position is None:
         return now
-    if _has_moved(told.user, user) or user.name != told.user.name:
-        return told.at + LEAST
+    if _has_moved(last_position.user, user) or user.name != last_position.user.name:
+        return last_position.at + LEAST
     if is_old(user, now):
-        return told.at + SHOWN / 2 if told.old else now
+        return last_position.at + SHOWN / 2 if last_position.old else now
     # What was fresh then is told as old once it is.
-    return min(told.at + FRESH / 2, (user.at or 0.0) + FRESH + 1.0)
+    return min(last_position.at + FRESH / 2, (user.at or 0.0) + FRESH + 1.0)
 
 
 def _has_moved(before: Whereabouts, now: Whereabouts) -> bool:

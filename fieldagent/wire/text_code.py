@@ -67,9 +67,9 @@ class CodedText:
 
     def symbol(self, symbol: int = 0) -> int:
         """Code the symbol that follows in the model, and return it."""
-        found = self._model.code(self._coder, self._before, symbol)
-        self._before.append(found)
-        return found
+        next_symbol = self._model.code(self._coder, self._before, symbol)
+        self._before.append(next_symbol)
+        return next_symbol
 
     def known(self, symbol: int, character: str = "\0") -> None:
         """Append the character of a symbol that is neither shift, other, nor the end."""
@@ -77,10 +77,10 @@ class CodedText:
         if symbol == known.digit:
             self.characters.append(DIGITS[self._coder.choose(_TEN, DIGITS.find(character))])
             return
-        found, capital = known.characters[symbol], known.capital(symbol)
+        next_character, capital = known.characters[symbol], known.capital(symbol)
         if capital and self._is_capital(character == capital):
-            found = capital
-        self.characters.append(found)
+            next_character = capital
+        self.characters.append(next_character)
 
     def _is_capital(self, upper: bool) -> bool:
         if self._before[-2] == self.alphabet.shift:

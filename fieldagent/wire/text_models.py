@@ -139,15 +139,15 @@ class Table:
 
     def contexts(self, before: list[int]) -> list[int]:
         """Return those that end what stands before, the longest first."""
-        found = [0]
+        nodes = [0]
         for symbol in before[: -ORDER - 1 : -1]:
-            start, end = self._below[found[-1]], self._below[found[-1] + 1]
+            start, end = self._below[nodes[-1]], self._below[nodes[-1] + 1]
             child = self._fronts.find(symbol, start, end)
             if child < 0:
                 break
             # The root is below none.
-            found.append(child + 1)
-        return found[::-1]
+            nodes.append(child + 1)
+        return nodes[::-1]
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
         """Code a symbol by the longest context that knows it. Raises RemoteProtocolError."""
@@ -182,9 +182,9 @@ class Block:
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
         """Code a symbol, which is the likelier from here on."""
-        found = coder.choose(self._weights, symbol)
-        self._weights[found] += _LEARNT
-        return found
+        choice = coder.choose(self._weights, symbol)
+        self._weights[choice] += _LEARNT
+        return choice
 
 
 @cache

@@ -53,15 +53,15 @@ def write(records: Iterable[TraceRecord]) -> str:
 
 def read(text: str) -> list[TraceRecord]:
     """Return the records of a trace. Raises RemoteProtocolError with the line that is none."""
-    found = []
+    records = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line.startswith("#"):
             continue
         match = re.fullmatch(_LINE, line)
         if match is None:
             raise RemoteProtocolError(f"line {number} is none of a trace: {line[:60]!r}")
-        found.append(TraceRecord(float(match[1]), match[2], _plain(match[3])))
-    return found
+        records.append(TraceRecord(float(match[1]), match[2], _plain(match[3])))
+    return records
 
 
 _LINE = r"([0-9]{1,12}\.[0-9]{3}) ([<>!]) ((?:[ -\[\]-~]|\\\\|\\x[0-9a-f]{2})*)"
@@ -89,23 +89,23 @@ def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
 
 def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     """By +SBDWB and +SBDRB. What stands before the first command may be of a payload."""
-    found: list[TraceRecord] = []
+    copies: list[TraceRecord] = []
     left, known = 0, False
     for at, each in enumerate(records):
         if each.way == HAPPENED:
-            found.append(each)
+            copies.append(each)
             known = True
         elif each.way == SENT and left and not each.data.startswith(b"AT"):
-            found.append(each._replace(data=_zeroed(each.data)))
+            copies.append(each._replace(data=_zeroed(each.data)))
             left = 0
         elif each.way == SENT:
             written = re.fullmatch(rb"AT\+SBDWB=([0-9]{1,4})\r", each.data)
             left = int(written[1]) + 2 if written else 0
             known = known or each.data.startswith(b"AT")
-            found.append(each)
+            copies.append(each)
         elif known:
-            found.append(each._replace(data=_mask_read(records, at)))
-    return found
+            copies.append(each._replace(data=_mask_read(records, at)))
+    return copies
 
 
 def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
@@ -146,7 +146,7 @@ def _zeroed(message: bytes) -> bytes:
 def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     """Segments as zeros, whose CRC is zero; base64 has `A` for them. A message to the host whose
     CRC was wrong ends with a one instead."""
-    found = list(records)
+    copies = list(records)
     for way in (SENT, CAME):
         places = [at for at, each in enumerate(records) if each.way == way]
         whole = b"".join(records[at].data for at in places)
@@ -160,9 +160,9 @@ def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
         begins = 0
         for at in places:
             ends = begins + len(records[at].data)
-            found[at] = records[at]._replace(data=whole[begins:ends])
+            copies[at] = records[at]._replace(data=whole[begins:ends])
             begins = ends
-    return found
+    return copies
 
 
 def _ends_of_garbled(whole: bytes) -> list[int]:
@@ -170,7 +170,7 @@ def _ends_of_garbled(whole: bytes) -> list[int]:
     # What talks to such a modem has them loaded; others do without.
     from fieldagent.wire import imt, jspr
 
-    found, assembly = [], imt.MtAssembly()
+    positions, assembly = [], imt.MtAssembly()
     ends: dict[imt.MessageKey, tuple[int, int]] = {}
     for match in re.finditer(rb"299 messageTerminate(?:Segment|Status) \{[^\r]*\}\r", whole):
         lines = jspr.LineReader()
@@ -189,9 +189,9 @@ def _ends_of_garbled(whole: bytes) -> list[int]:
         elif isinstance(event, imt.MtEnded):
             message = assembly.end(event)
             if message is not None and message.damage and event.key in ends:
-                found.append(ends[event.key][1])
+                positions.append(ends[event.key][1])
             ends.pop(event.key, None)
-    return found
+    return positions
 
 
 def _dotted(match: re.Match[bytes]) -> bytes:

@@ -224,11 +224,11 @@ class Bits:
 
     def take(self, size: int) -> int:
         """Return the next `size` bits as a number. Raises ValueError where fewer are left."""
-        found = self._bits[self._at : self._at + size]
-        if len(found) < size:
+        bits = self._bits[self._at : self._at + size]
+        if len(bits) < size:
             raise ValueError("track that ends before its last position")
         self._at += size
-        return int(found, 2) if size else 0
+        return int(bits, 2) if size else 0
 
     def take_golomb(self, order: int) -> int:
         """Take one code of `put_golomb` and return it. Raises ValueError where the bits end

@@ -208,8 +208,8 @@ def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) 
     done = command(kit, "send", "--dry-run", "message", "x")
     assert done.stdout.startswith("Satellite: 1 part, ")
     assert done.stdout.splitlines()[0].endswith(", 1 credit")
-    told = json.loads(command(kit, "send", "--dry-run", "message", "x", "--json").stdout)
-    assert told["channels"]["Satellite"]["credits"] == 1
+    cost = json.loads(command(kit, "send", "--dry-run", "message", "x", "--json").stdout)
+    assert cost["channels"]["Satellite"]["credits"] == 1
     assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["bytesToday"] == queued
 
 
@@ -243,10 +243,10 @@ def test_a_dry_run_tells_when_such_arrive_once_some_have(kit: Agent) -> None:
         assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
     _, said = command(kit, "send", "--dry-run", "message", "x").stdout.splitlines()
     form = r"  expected: half within \d+ s, 9 of 10 within \d+ s \(by the last (\d+)\)"
-    found = re.fullmatch(form, said)
-    told = kit.call("GET", "/api/forecast").body["channels"]["Satellite"]
-    assert found is not None and int(found[1]) == told["expected"]["of"] >= 5
-    assert told["kept"]["within"] <= told["kept"]["of"]
+    match = re.fullmatch(form, said)
+    forecast = kit.call("GET", "/api/forecast").body["channels"]["Satellite"]
+    assert match is not None and int(match[1]) == forecast["expected"]["of"] >= 5
+    assert forecast["kept"]["within"] <= forecast["kept"]["of"]
     assert said in command(kit, "status").stdout
 
 
@@ -254,8 +254,8 @@ def test_show_tells_the_story_of_a_package(kit: Agent) -> None:
     package = json.loads(command(kit, "send", "message", "x", "--json").stdout)
     done = command(kit, "show", str(package["id"]))
     assert done.stdout.startswith(f"Package {package['id']}: Delivered\nmessage  x\n")
-    told = [line.split("  ", 1)[1].partition(":")[0] for line in done.stdout.splitlines()[2:]]
-    assert told == ["accepted", "Satellite sent", "Satellite Delivered", "answered"]
+    events = [line.split("  ", 1)[1].partition(":")[0] for line in done.stdout.splitlines()[2:]]
+    assert events == ["accepted", "Satellite sent", "Satellite Delivered", "answered"]
     assert command(kit, "show", "4711").returncode == 65
 
 
@@ -278,9 +278,9 @@ def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) ->
         done = command(kit, "sos", "--cancel")
         assert "called off; those who may have got it are told" in done.stdout
         above.expect(f'incident {{"number": {number}, "state": "called off"')
-        told = kit.call("GET", "/api/sos").body
-        assert (told["active"], told["incident"]["state"]) == (0, "called off")
-        assert [each["state"] for each in told["incident"]["steps"]] == [
+        sos = kit.call("GET", "/api/sos").body
+        assert (sos["active"], sos["incident"]["state"]) == (0, "called off")
+        assert [each["state"] for each in sos["incident"]["steps"]] == [
             "raised",
             "left",
             "called off",
@@ -440,8 +440,8 @@ def test_settings_that_are_not_there_have_words_and_a_code_of_their_own(
 
 def test_what_no_channel_is_set_in_is_named(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit:
-        told = next(line for line in kit.lines if "no channel is configured" in line)
-        assert told.endswith(f"or hub-address in {tmp_path}/agent.properties")
+        notice = next(line for line in kit.lines if "no channel is configured" in line)
+        assert notice.endswith(f"or hub-address in {tmp_path}/agent.properties")
 
 
 def test_wrong_settings_name_every_fault(tmp_path: Path) -> None:
@@ -475,7 +475,7 @@ def test_check_tells_what_to_mend_and_what_is_good(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "problem"),
     [
         ("radio-port={home}/none", "is the modem plugged in?"),
         ("radio-port=tcp://127.0.0.1:9", "a node is on a serial port"),
@@ -485,14 +485,14 @@ def test_check_tells_what_to_mend_and_what_is_good(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_check_tells_what_is_wrong_with_the_radio(tmp_path: Path, lines: str, told: str) -> None:
+def test_check_tells_what_is_wrong_with_the_radio(tmp_path: Path, lines: str, problem: str) -> None:
     properties = tmp_path / "agent.properties"
     common = f"radio-station=1\napi-port=0\nstate-directory={tmp_path}\n"
     properties.write_text(common + lines.format(home=tmp_path) + "\n")
     arguments = [*MODULE, "check", "--config", str(properties)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 78
-    assert told in done.stderr
+    assert problem in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -535,11 +535,11 @@ def test_events_tell_what_happens(kit: Agent) -> None:
     assert response.getheader("Content-Type") == "text/event-stream"
     assert response.readline() == b": listening\n"
     id_ = kit.post("listened to").body["id"]
-    told = None
-    while told is None or told["id"] != id_ or told["status"] is None:
+    event = None
+    while event is None or event["id"] != id_ or event["status"] is None:
         line = response.readline()
-        told = json.loads(line.removeprefix(b"data: ")) if line.startswith(b"data: ") else told
-    assert told["status"] == "Delivered"
+        event = json.loads(line.removeprefix(b"data: ")) if line.startswith(b"data: ") else event
+    assert event["status"] == "Delivered"
     connection.close()
 
 

@@ -446,8 +446,8 @@ def test_a_browser_without_a_position_holds_no_sos_up(
             assert shown.locator("#sos-latitude").input_value() == ""
             shown.locator("#sos-send").click()
             shown.locator("#alarms .own strong", has_text="raised").wait_for()
-        found = kit.call("GET", "/api/sos").body["incident"]["items"]
-        (position,) = [each["position"] for each in found if "position" in each]
+        items = kit.call("GET", "/api/sos").body["incident"]["items"]
+        (position,) = [each["position"] for each in items if "position" in each]
         assert position == {**LAST, "source": "last posted"}
 
 
@@ -491,8 +491,8 @@ def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
             shown.locator("#conversation li.alarm", has_text="two are injured").wait_for()
 
             def at_the_desk() -> list[dict[str, Any]]:
-                (told,) = administer(database, "sos", "list")
-                return [each["event"] for each in told["items"]]
+                (incident,) = administer(database, "sos", "list")
+                return [each["event"] for each in incident["items"]]
 
             until(lambda: len(at_the_desk()) == 3)
             said = [each["content"] for each in at_the_desk() if "content" in each]
@@ -594,12 +594,12 @@ def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) 
         page(chromium, kit.port, **WITH_WORKER) as shown,
     ):
         asked = shown.context.new_cdp_session(shown)
-        found = asked.send("Page.getAppManifest")
-        assert (found["url"].rpartition("/")[2], found["errors"]) == ("kit.webmanifest", [])
-        assert json.loads(found["data"])["start_url"] == "/"
+        answer = asked.send("Page.getAppManifest")
+        assert (answer["url"].rpartition("/")[2], answer["errors"]) == ("kit.webmanifest", [])
+        assert json.loads(answer["data"])["start_url"] == "/"
         # iOS takes no SVG, and no icon of the manifest's where the page names one.
         named = shown.locator("link[rel=apple-touch-icon]").get_attribute("href")
-        for icon in {named, *(each["src"] for each in json.loads(found["data"])["icons"])}:
+        for icon in {named, *(each["src"] for each in json.loads(answer["data"])["icons"])}:
             size = shown.evaluate(
                 "async address => { const drawn = new Image(); drawn.src = address;"
                 " await drawn.decode(); return drawn.naturalWidth; }",
@@ -609,8 +609,8 @@ def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) 
         until(lambda: shown.evaluate("navigator.serviceWorker.ready.then(kept => !!kept.active)"))
         # A test's window keeps nothing, as a private one.
         private = {"in-incognito"}
-        found = asked.send("Page.getInstallabilityErrors")["installabilityErrors"]
-        assert {each["errorId"] for each in found} <= private
+        answer = asked.send("Page.getInstallabilityErrors")["installabilityErrors"]
+        assert {each["errorId"] for each in answer} <= private
 
 
 def test_what_is_said_often_takes_two_presses(chromium: Any, tmp_path: Path) -> None:
@@ -785,7 +785,7 @@ def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_p
             with page(chromium, ada.port) as shown:
                 listed = shown.locator("[aria-label='Kits in earshot'] li")
                 listed.nth(1).wait_for()
-                (told,) = [text for text in listed.all_inner_texts() if "Kit 2" in text]
-                assert f"lacks {sent['id']}" in told and "-80 dBm" in told
-                assert "direct · version 0.1.0" in told
+                (neighbour,) = [text for text in listed.all_inner_texts() if "Kit 2" in text]
+                assert f"lacks {sent['id']}" in neighbour and "-80 dBm" in neighbour
+                assert "direct · version 0.1.0" in neighbour
                 assert faults(shown) == []

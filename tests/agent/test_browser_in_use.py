@@ -31,15 +31,15 @@ RECEIVED: dict[str, Any] = {
 
 def heard(number: int, name: str) -> dict[str, Any]:
     raised = {"state": "raised", "channel": None, "at": 1, "text": "", "unauthenticated": False}
-    told = {"station": number, "number": number, "name": name, "raised": 1, "state": "open"}
-    return {**told, "text": "__proto__", "steps": [raised]}
+    sos = {"station": number, "number": number, "name": name, "raised": 1, "state": "open"}
+    return {**sos, "text": "__proto__", "steps": [raised]}
 
 
 def test_words_for_one_sos_are_for_no_other(chromium: Any, kit: Agent) -> None:
     def two(route: Any) -> None:
-        told = route.fetch().json()
-        told["sos"]["heard"] = [heard(1, "Ada"), heard(2, "constructor")]
-        route.fulfill(json=told)
+        body = route.fetch().json()
+        body["sos"]["heard"] = [heard(1, "Ada"), heard(2, "constructor")]
+        route.fulfill(json=body)
 
     with page(chromium, kit.port) as shown:
         shown.route("**/api/status", two)
@@ -127,8 +127,8 @@ def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
             if each == "#confirm":
                 shown.locator("#raise").press("Enter")
                 shown.locator("#sos-words button").first.wait_for()
-            found = f"document.querySelector('{each}')"
-            assert shown.evaluate(f"{found}.scrollWidth - {found}.clientWidth") == 0, each
+            element = f"document.querySelector('{each}')"
+            assert shown.evaluate(f"{element}.scrollWidth - {element}.clientWidth") == 0, each
     kit.call("DELETE", "/api/sos")
 
 
@@ -136,9 +136,9 @@ def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
     """Whatever of the page sends."""
 
     def with_heard(route: Any) -> None:
-        told = route.fetch().json()
-        told["sos"]["heard"] = [heard(1, "Ada")]
-        route.fulfill(json=told)
+        body = route.fetch().json()
+        body["sos"]["heard"] = [heard(1, "Ada")]
+        route.fulfill(json=body)
 
     kit.call("POST", "/api/sos", {"text": "leg broken"})
     kit.call("POST", "/api/package/async", {"message": {"content": "waits"}})
@@ -172,14 +172,14 @@ def test_a_press_that_fails_is_told_whatever_came_meanwhile(
     path = {"cancel": "**/api/packages?*", "read": "**/api/inbound?*"}[which]
 
     def change(route: Any) -> None:
-        told = route.fetch().json()
+        body = route.fetch().json()
         if key == "packages":
-            told[key] = [{**each, "reason": reason[0]} for each in told[key]]
+            body[key] = [{**each, "reason": reason[0]} for each in body[key]]
         else:
-            told[key] = [
+            body[key] = [
                 {**RECEIVED, "hooks": {"script": {"state": "failed", "reason": reason[0]}}}
             ]
-        route.fulfill(json=told)
+        route.fulfill(json=body)
 
     with page(chromium, kit.port) as shown:
 

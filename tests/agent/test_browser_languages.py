@@ -137,10 +137,10 @@ def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, 
     steps += [{**steps[0], "rung": "read", "who": "", "detail": ""}]
 
     def tell(route: Any) -> None:
-        told = route.fetch().json()
-        for package in told["packages"]:
+        body = route.fetch().json()
+        for package in body["packages"]:
             package["reached"] = steps
-        route.fulfill(json=told)
+        route.fulfill(json=body)
 
     texts = catalogue("fr")["texts"]
     wanted = [
@@ -159,8 +159,8 @@ def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, 
     far.wait_for()
     said = far.inner_text()
     close(context, shown)
-    found = [each.replace("{who}", "Ada") for each in wanted]
-    details = dict(zip(found, ["", "Gmail", "no such address", "", "Bo", ""], strict=True))
+    phrases = [each.replace("{who}", "Ada") for each in wanted]
+    details = dict(zip(phrases, ["", "Gmail", "no such address", "", "Bo", ""], strict=True))
     for text, detail in details.items():
         assert text.replace("{detail}", detail) in said, said
     assert "in English" not in said
@@ -262,8 +262,8 @@ def test_grids_are_those_that_others_publish(chromium: Any, kit: Agent) -> None:
 
     def asked(what: str, places: list[tuple[float, float]]) -> list[Any]:
         ask = f"places => {module}.then(all => places.map({what}))"
-        found: list[Any] = shown.evaluate(ask, places)
-        return found
+        results: list[Any] = shown.evaluate(ask, places)
+        return results
 
     with page(chromium, kit.port) as shown:
         where = [(latitude, longitude) for latitude, longitude, *_ in PLACES]
@@ -325,7 +325,7 @@ def test_a_grid_reference_is_read_as_others_write_it(chromium: Any, kit: Agent) 
         asked.append((f"{zone}{band} {easting:.0f} {northing:.0f}", latitude, longitude, 1))
     with page(chromium, kit.port) as shown:
         read = "texts => import('/page/grid.js').then(all => texts.map(all.readGrid))"
-        found = shown.evaluate(read, [text for text, *_ in asked])
+        positions = shown.evaluate(read, [text for text, *_ in asked])
         wrong = [
             "61T MT 65 47",
             "0T MT 65 47",
@@ -342,7 +342,7 @@ def test_a_grid_reference_is_read_as_others_write_it(chromium: Any, kit: Agent) 
         assert shown.evaluate(f"texts => ({read})(texts).then(all => all.map(String))", none) == (
             ["null"] * len(none)
         )
-    for (text, latitude, longitude, side), (north, east) in zip(asked, found, strict=True):
+    for (text, latitude, longitude, side), (north, east) in zip(asked, positions, strict=True):
         across = remainder(east - longitude, 360) * cos(radians((latitude + north) / 2))
         # From the middle to a corner; libraries differ by less than a metre.
         assert hypot(north - latitude, across) * 111_320 < side * 0.72 + 0.6, text

@@ -16,12 +16,12 @@ def be_at(kit: Agent, latitude: float, longitude: float) -> None:
     kit.call("POST", "/api/package/async", {"location": place})
 
 
-def zoom(shown: Any, way: str, told: str) -> None:
+def zoom(shown: Any, way: str, text: str) -> None:
     """Until the map says so: a press while it moves is none."""
 
     def press() -> bool:
         shown.locator(f"#map .leaflet-control-zoom-{way}").click()
-        return told in shown.locator("#map-source").inner_text()
+        return text in shown.locator("#map-source").inner_text()
 
     until(press)
 

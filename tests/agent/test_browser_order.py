@@ -95,12 +95,12 @@ def test_a_conversation_is_not_longer_however_long_it_was_open(chromium: Any, ki
     newest = [0]
 
     def forty_more(route: Any) -> None:
-        told = route.fetch().json()
-        one = told["packages"][0]
+        body = route.fetch().json()
+        one = body["packages"][0]
         newest[0] += 40
         numbers = range(newest[0], newest[0] - 50, -1)
-        told["packages"] = [{**one, "id": 10_000 + n, "accepted": 1e9 + n} for n in numbers]
-        route.fulfill(json={**told, "next": "/api/packages?limit=50&before=1"})
+        body["packages"] = [{**one, "id": 10_000 + n, "accepted": 1e9 + n} for n in numbers]
+        route.fulfill(json={**body, "next": "/api/packages?limit=50&before=1"})
 
     kit.call("POST", "/api/package/async", {"message": {"content": "again and again"}})
     with browser.page(chromium, kit.port) as shown:
@@ -125,10 +125,10 @@ def test_each_is_there_once_and_goes_on_where_the_clock_of_the_kit_is_set(
     ahead = [0.0]
 
     def dated(route: Any) -> None:
-        told = route.fetch().json()
-        for each in told["packages"]:
+        body = route.fetch().json()
+        for each in body["packages"]:
             each["accepted"] += ahead[0]
-        route.fulfill(json=told)
+        route.fulfill(json=body)
 
     for text in ("before the clock was set", "so was this"):
         kit.call("POST", "/api/package/async", {"message": {"content": text}})
@@ -260,11 +260,11 @@ def test_who_signs_out_is_told_where_the_kit_did_not_hear_it(chromium: Any, tmp_
         with phone(chromium, port) as shown:
             shown.route("**/enter/session", lambda route: route.abort())
             shown.get_by_role("button", name="Sign out").click()
-            told = shown.locator("header .fault", has_text="does not answer")
-            told.wait_for()
+            notice = shown.locator("header .fault", has_text="does not answer")
+            notice.wait_for()
             kit.post("heard meanwhile")
             shown.locator("#conversation li", has_text="heard meanwhile").wait_for()
-            assert told.is_visible()
+            assert notice.is_visible()
             assert shown.locator("#talk").is_visible()
             browser.keep(shown, "not-signed-out")
             shown.unroute("**/enter/session")

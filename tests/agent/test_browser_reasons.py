@@ -39,8 +39,8 @@ def test_each_reason_is_read_back_to_its_own_form(chromium: Any, kit: Agent, loc
         if form != ADJACENT
     }
     with page(chromium, kit.port, locale=locale) as shown:
-        found = shown.evaluate(BECAUSE, [*said])
-    assert dict(zip(said, found, strict=True)) == said
+        translations = shown.evaluate(BECAUSE, [*said])
+    assert dict(zip(said, translations, strict=True)) == said
 
 
 def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) -> None:
@@ -85,7 +85,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
         "x: something new; the link failed": "x: something new; die Verbindung versagte",
     }
     with page(chromium, kit.port, locale="de-DE") as shown:
-        found = shown.evaluate(BECAUSE, [*said])
+        translations = shown.evaluate(BECAUSE, [*said])
         retold = shown.evaluate(
             "text => import('/page/language.js').then(all => all.read(text))",
             json.dumps(
@@ -110,7 +110,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
                 }
             ),
         )
-    assert dict(zip(said, found, strict=True)) == said
+    assert dict(zip(said, translations, strict=True)) == said
     # What people write stays as they wrote it.
     assert retold == {
         "text": "no signal",

@@ -25,8 +25,8 @@ def walk(kit: Agent) -> None:
 
 
 def report(kit: Agent, **more: object) -> None:
-    told = {**PACE, "moving": False, "due": time.time() + 900, **more}
-    assert kit.call("POST", "/api/track/tracker", told).status == 200
+    body = {**PACE, "moving": False, "due": time.time() + 900, **more}
+    assert kit.call("POST", "/api/track/tracker", body).status == 200
 
 
 def test_the_track_of_a_day_has_gaps_and_its_pace_a_price(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def a_day_is_chosen(shown: Any) -> None:
     shown.locator("#track-told", has_text="7 positions on this day").wait_for()
     gaps = shown.locator("#gaps li")
     gaps.nth(1).wait_for()
-    told = gaps.all_inner_texts()
-    assert told[0].endswith("3 hours") and "08:20" in told[0] and "11:40" in told[0], told
-    assert told[1].startswith("No position since") and "12:10" in told[1], told
+    texts = gaps.all_inner_texts()
+    assert texts[0].endswith("3 hours") and "08:20" in texts[0] and "11:40" in texts[0], texts
+    assert texts[1].startswith("No position since") and "12:10" in texts[1], texts
     # Two lines, and nothing between them.
     until(lambda: shown.locator("#map path.track.own").count() == 2)
     assert shown.locator("#map path.spot.own").count() == 4

@@ -107,10 +107,10 @@ def test_the_emptiest_battery_counts_and_a_mouse_has_none(root: Callable[..., No
     assert machine.battery() == 7
 
 
-@pytest.mark.parametrize("told", ["", "nonsense\n", "-\n"])
-def test_what_linux_tells_amiss_is_not_known(root: Callable[..., None], told: str) -> None:
+@pytest.mark.parametrize("content", ["", "nonsense\n", "-\n"])
+def test_what_linux_tells_amiss_is_not_known(root: Callable[..., None], content: str) -> None:
     for name in (THROTTLED, WATCHDOG0, "sys/class/thermal/thermal_zone0/temp"):
-        root(name, told)
+        root(name, content)
     root("etc/os-release", b"PRETTY_NAME=\xff\x1b[2J\n")
     root(RSTS, b"")
     assert (machine.throttled(), machine.degrees()) == (None, None)
@@ -235,8 +235,8 @@ async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
     clock.jump(60)
     lived.now += 60
     again = start(tmp_path, "this", lived)
-    (told,) = again.signals(links, trio.current_time()).values()
-    assert len(told) == HOURS and told[-5:] == [None, 3, 0, None, 5]
+    (hours,) = again.signals(links, trio.current_time()).values()
+    assert len(hours) == HOURS and hours[-5:] == [None, 3, 0, None, 5]
     lived.now += 30 * HOUR
     again.close_hour({}, trio.current_time())
     assert again.signals({"satellite": ChannelLink()}, trio.current_time()) == {}
@@ -245,36 +245,38 @@ async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
 async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    found = [KitCondition(STATUS)]
-    notes = KitNotes(tmp_path, {}, "", condition=ConditionNews(lambda: found[-1]))
+    conditions = [KitCondition(STATUS)]
+    notes = KitNotes(tmp_path, {}, "", condition=ConditionNews(lambda: conditions[-1]))
     notes.watch_until = trio.current_time()
-    told: list[tuple[float, Any]] = []
+    reports: list[tuple[float, Any]] = []
 
     async def listen() -> None:
         while True:
             body = await notes.next()
-            told.append((trio.current_time() - began, decode(body)))
+            reports.append((trio.current_time() - began, decode(body)))
 
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
         await trio.sleep(EVERY / 2)
-        assert [at for at, _ in told] == [0]
+        assert [at for at, _ in reports] == [0]
         # What stays within its tolerance is nothing new.
-        found.append(replace(found[-1], status=STATUS._replace(disk_used=64, uptime=9_000)))
+        conditions.append(
+            replace(conditions[-1], status=STATUS._replace(disk_used=64, uptime=9_000))
+        )
         await trio.sleep(3 * EVERY)
-        assert len(told) == 1
-        found.append(replace(found[-1], throttled=UNDER_VOLTAGE))
+        assert len(reports) == 1
+        conditions.append(replace(conditions[-1], throttled=UNDER_VOLTAGE))
         await trio.sleep(EVERY / 4)
-        assert len(told) == 1, "not before the hour is over"
+        assert len(reports) == 1, "not before the hour is over"
         await trio.sleep(EVERY)
-        assert told[1] == (4 * EVERY, replace(found[-1], signals={}))
+        assert reports[1] == (4 * EVERY, replace(conditions[-1], signals={}))
         await trio.sleep(AT_LATEST + EVERY)
-        assert len(told) == 3, "the hours of its signal are others"
+        assert len(reports) == 3, "the hours of its signal are others"
         nursery.cancel_scope.cancel()
     notes.begin()
     with trio.fail_after(1):
-        assert decode(await notes.next()) == told[-1][1]
+        assert decode(await notes.next()) == reports[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -301,15 +303,15 @@ async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
 )
 async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) -> None:
     first = KitCondition(STATUS, clock=0, signals={"satellite": [None] * 23 + [3]})
-    found = [first]
-    news = ConditionNews(lambda: found[-1])
+    conditions = [first]
+    news = ConditionNews(lambda: conditions[-1])
     assert news.news() == first.encode()
-    found.append(replace(first, signals={"satellite": [*[None] * 22, 3, 4]}))
+    conditions.append(replace(first, signals={"satellite": [*[None] * 22, 3, 4]}))
     clock.jump(EVERY)
     assert news.news() is None
-    found.append(replace(found[-1], **other))
+    conditions.append(replace(conditions[-1], **other))
     clock.jump(EVERY)
-    assert news.news() == found[-1].encode()
+    assert news.news() == conditions[-1].encode()
 
 
 async def test_what_fails_in_it_ends_no_link(
@@ -341,10 +343,10 @@ async def test_an_agent_with_a_hub_tells_all_that_it_knows(
         agent = assembled(parse(text, tmp_path), journal, print)
         assert agent.logbook is not None
         agent.logbook.keep()
-        told = agent.condition()
-        assert (told.system, CAUSES[told.cause]) == ("Debian 13", cause)
-        assert told.clock is not None and told.status.clock == "network"
-        assert decode(told.encode()) is not None
+        condition = agent.condition()
+        assert (condition.system, CAUSES[condition.cause]) == ("Debian 13", cause)
+        assert condition.clock is not None and condition.status.clock == "network"
+        assert decode(condition.encode()) is not None
         journal.close()
     alone = assembled(
         parse(f"state-directory={tmp_path}\n", tmp_path), Journal(tmp_path / "j"), print

@@ -133,14 +133,16 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
                 first = await declare(agent)
                 entry = await air.sos()
                 recording = ack(entry, digest_of(entry))
-                told = await sos_status(agent)
-                assert [each["state"] for each in told["incident"]["steps"]] == ["raised"]
+                status = await sos_status(agent)
+                assert [each["state"] for each in status["incident"]["steps"]] == ["raised"]
                 await air.say(recording)
                 assert await ended(agent, first) == "Delivered"
-                told = await sos_status(agent)
-                heard = [each for each in told["incident"]["steps"] if each["state"] == "heard by"]
+                status = await sos_status(agent)
+                heard = [
+                    each for each in status["incident"]["steps"] if each["state"] == "heard by"
+                ]
                 assert [each["by"] for each in heard] == [f"kit {BEN}"]
-                assert told["active"] == 1, "a kit's Ack ends no SOS"
+                assert status["active"] == 1, "a kit's Ack ends no SOS"
             shutil.rmtree(home)
             since = len(air.heard)
             async with kit(home, air) as agent:

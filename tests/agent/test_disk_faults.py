@@ -73,10 +73,10 @@ def done(kit: Agent, accepted: dict[str, int]) -> bool:
     with suppress(OSError, HTTPException):
         if kit.call("GET", "/api/status").body["journal"]["full"]:
             return True
-        found = [kit.call("GET", f"/api/package/{id_}").body for id_ in accepted.values()]
+        packages = [kit.call("GET", f"/api/package/{id_}").body for id_ in accepted.values()]
         # What was handed over from memory, nobody but the hook knows any more.
         handed = kit.call("GET", "/api/inbound?state=handed").body["payloads"] or came(kit)
-        return bool(handed) and all(each["status"] for each in found)
+        return bool(handed) and all(each["status"] for each in packages)
     return False
 
 
@@ -97,12 +97,14 @@ def survive(home: Path, library: Path, fault: Fault) -> bool:
     state = home / "state"
     quick = environment(home, *QUICK)
     with sky(home, 0.02) as above:
-        accepted, told, code = run_with(home, above, **quick, **disk.faulty(library, state, fault))
-        assert "Traceback" not in told, told
-        assert code in (0, 74), told
+        accepted, output, code = run_with(
+            home, above, **quick, **disk.faulty(library, state, fault)
+        )
+        assert "Traceback" not in output, output
+        assert code in (0, 74), output
         if code:
-            assert re.search("the disk|cannot be used: .*left as it is", told), told
-        from_memory = "only an SOS is taken, from memory" in told
+            assert re.search("the disk|cannot be used: .*left as it is", output), output
+        from_memory = "only an SOS is taken, from memory" in output
         sos_on_disk = "SOS here" in accepted
         assert not list(state.glob("*.bad"))
         with agent(home, hooked(home), MODULE, **quick) as kit:
@@ -112,8 +114,8 @@ def survive(home: Path, library: Path, fault: Fault) -> bool:
                 assert answer.status == 202, answer
                 assert answer.body["id"] == accepted.setdefault(text, answer.body["id"])
             until(lambda: done(kit, accepted))
-            found = [kit.call("GET", f"/api/package/{id_}").body for id_ in accepted.values()]
-            assert [each["status"] for each in found] == ["Delivered"] * len(TEXTS)
+            packages = [kit.call("GET", f"/api/package/{id_}").body for id_ in accepted.values()]
+            assert [each["status"] for each in packages] == ["Delivered"] * len(TEXTS)
             assert kit.call("GET", "/api/status").body["journal"]["losses"] == []
             assert kit.stop() == 0
         arrived = Counter(
@@ -140,8 +142,8 @@ def calls_of_a_run(home: Path, library: Path) -> Counter[str]:
     home.mkdir()
     record = home / "record"
     with sky(home, 0.02) as above:
-        _, told, code = run_with(home, above, **disk.recorded(library, home / "state", record))
-    assert code == 0, told
+        _, output, code = run_with(home, above, **disk.recorded(library, home / "state", record))
+    assert code == 0, output
     return disk.counts(record)
 
 
@@ -217,9 +219,9 @@ def test_who_waits_for_an_sos_that_memory_alone_has_is_told_as_the_agent_stops(
         assert kit.stop() == 0
         assert waits.result().status == 503
         assert "is lost if only memory has it; post it again" in waits.result().body["detail"]
-        told = "\n".join(kit.output())
-        assert "what is in memory alone is lost" in told
-        assert "is kept and goes on" not in told
+        output = "\n".join(kit.output())
+        assert "what is in memory alone is lost" in output
+        assert "is kept and goes on" not in output
 
 
 def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(

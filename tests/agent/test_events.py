@@ -32,15 +32,15 @@ class Listener:
         self._response = response
 
     def next(self) -> Event:
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         while True:
             line = self._response.readline().decode()
             assert line, "the stream has ended"
-            if line == "\n" and "data" in found:
-                return Event(found["id"], found["event"], json.loads(found["data"]))
+            if line == "\n" and "data" in fields:
+                return Event(fields["id"], fields["event"], json.loads(fields["data"]))
             name, _, text = line.rstrip("\n").partition(": ")
             if name:
-                found[name] = text
+                fields[name] = text
 
     def until(self, topic: str, **members: Any) -> Event:
         while True:
@@ -88,23 +88,23 @@ def test_each_topic_is_told_by_itself(tmp_path: Path) -> None:
 
 def test_who_was_away_misses_nothing_not_even_over_a_kill(tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"satellite-port": None}
-    last, told, posted = "", list[int](), list[int]()
+    last, numbers, posted = "", list[int](), list[int]()
     for _ in range(4):
         with agent(tmp_path, settings) as kit:
             with listening(kit, "package", last) as listener:
                 if not last:
                     posted.append(kit.post("first").body["id"])
-                while told[-1:] != posted[-1:]:
+                while numbers[-1:] != posted[-1:]:
                     event = listener.next()
-                    told.append(event.data["id"])
+                    numbers.append(event.data["id"])
                     last = event.id
             # Nobody listens to these, and the agent is killed right after.
             posted += [kit.post(f"away {number}").body["id"] for number in range(5)]
     with agent(tmp_path, settings) as kit, listening(kit, "package", last) as listener:
-        while told[-1] != posted[-1]:
-            told.append(listener.next().data["id"])
+        while numbers[-1] != posted[-1]:
+            numbers.append(listener.next().data["id"])
     # Each in its order; one that changed between two looks is told once or twice.
-    assert list(dict.fromkeys(told)) == posted
+    assert list(dict.fromkeys(numbers)) == posted
 
 
 def test_more_than_one_reading_holds_is_told_whole(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ def test_more_than_one_reading_holds_is_told_whole(tmp_path: Path) -> None:
             last = listener.next().id
         ids = [kit.post(str(number)).body["id"] for number in range(250)]
         with listening(kit, "package", last) as listener:
-            told = [listener.next().data["id"]]
-            while told[-1] != ids[-1]:
-                told.append(listener.next().data["id"])
-    assert [each for each in dict.fromkeys(told) if each in ids] == ids
+            numbers = [listener.next().data["id"]]
+            while numbers[-1] != ids[-1]:
+                numbers.append(listener.next().data["id"])
+    assert [each for each in dict.fromkeys(numbers) if each in ids] == ids
 
 
 @pytest.mark.parametrize("last", ["never", "-1", "0", "1", "999999999999999", "9" * 40])
@@ -158,8 +158,8 @@ async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Pat
             await k.journal.commit(lambda db: db.executemany(sql, changed))
             assert b"event: lost\ndata: {}\n\n" in await anext(stream)
             await k.post()
-            told = await anext(stream)
-            assert told.count(b"event: ") == 1 and b'{"id": 2, ' in told
+            piece = await anext(stream)
+            assert piece.count(b"event: ") == 1 and b'{"id": 2, ' in piece
 
 
 async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(

@@ -59,8 +59,8 @@ def works_on(kit: Agent, part: str, *broken: Break) -> None:
     fault = faults(kit)[part]
     assert "AsATest: as a test in " in fault["error"]
     assert fault["down"] is False
-    told = f'fieldagent_faults_total{{part="{part}"}} {fault["times"]}'
-    assert told in kit.call("GET", "/metrics").body
+    metric = f'fieldagent_faults_total{{part="{part}"}} {fault["times"]}'
+    assert metric in kit.call("GET", "/metrics").body
     assert kit.call("GET", "/api/health").status == 200
     assert kit.stop() == 0
     text = "\n".join(kit.lines)
@@ -178,8 +178,8 @@ def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) ->
                 return {each["state"] for each in payload["hooks"].values()}
 
             until(lambda: states() == {"handed"})
-            told = {f"the handover to the {hook}" for hook in ("script", "webhook")}
-            assert told <= faults(kit).keys()
+            parts = {f"the handover to the {hook}" for hook in ("script", "webhook")}
+            assert parts <= faults(kit).keys()
             assert kit.post("and out").body["status"] == "Delivered"
             works_on(kit, "the handover to the webhook", *broken)
 

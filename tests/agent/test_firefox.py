@@ -126,8 +126,8 @@ def test_a_kit_whose_clock_is_a_year_from_the_browsers(tmp_path: Path, wrong: st
         there = kit.call("GET", "/api/status").body["clock"]["time"]
         assert abs(abs(there - time.time()) - YEAR) < DAY, "else nothing is tried"
         pace = {"interval": 600, "movingInterval": 60, "satelliteFactor": 2, "costly": False}
-        told = {**pace, "batch": None, "moving": False, "due": there + 300}
-        kit.call("POST", "/api/track/tracker", told)
+        body = {**pace, "batch": None, "moving": False, "due": there + 300}
+        kit.call("POST", "/api/track/tracker", body)
         page = f"http://127.0.0.1:{kit.port}"
         opens(shown, f"{page}/")
         shown.sees("#links")

@@ -59,10 +59,10 @@ def loaded(kit: Agent) -> set[str]:
 def test_an_idle_agent_does_without_what_it_does_not_need(tmp_path: Path) -> None:
     with sky(tmp_path), agent(tmp_path, {}, VERBOSE) as kit:
         kit.expect("answers on")
-        found = loaded(kit)
-    assert {"fieldagent.agent.agent", "fieldagent.agent.satellites.sbd"} <= found
-    assert {name: HEAVY[name] for name in HEAVY.keys() & found} == {}
-    ours = {name for name in found if name.startswith("fieldagent")}
+        modules = loaded(kit)
+    assert {"fieldagent.agent.agent", "fieldagent.agent.satellites.sbd"} <= modules
+    assert {name: HEAVY[name] for name in HEAVY.keys() & modules} == {}
+    ours = {name for name in modules if name.startswith("fieldagent")}
     assert len(ours) <= OURS_MAX, sorted(ours)
 
 
@@ -71,6 +71,6 @@ def test_one_with_a_hub_does_without_what_its_library_imports_and_does_not_use(
 ) -> None:
     settings = {"hub-address": "http://127.0.0.1:1", "hub-token": "0" * 64}
     with agent(tmp_path, settings, VERBOSE) as kit:
-        found = loaded(kit)
-    assert "websockets.client" in found
-    assert {"email", "email.utils", "importlib.metadata", "zipfile"} & found == set()
+        modules = loaded(kit)
+    assert "websockets.client" in modules
+    assert {"email", "email.utils", "importlib.metadata", "zipfile"} & modules == set()

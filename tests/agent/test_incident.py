@@ -16,8 +16,8 @@ from tests.processes import MODULE, PATIENCE, Agent, agent, sky, until
 
 
 def incident(kit: Agent) -> dict[str, Any]:
-    found: dict[str, Any] = kit.call("GET", "/api/sos").body["incident"]
-    return found
+    open_incident: dict[str, Any] = kit.call("GET", "/api/sos").body["incident"]
+    return open_incident
 
 
 def positions(kit: Agent) -> list[dict[str, Any]]:
@@ -36,10 +36,10 @@ def test_an_open_sos_gets_the_positions_that_gpsd_has(tmp_path: Path) -> None:
         above.expect("SOS location")
         kit.call("DELETE", "/api/sos")
         count = len(positions(kit))
-        told = len(gpsd.told)
+        polls = len(gpsd.told)
         kit.post("gpsd is asked no more")
         assert len(positions(kit)) == count
-        assert len(gpsd.told) <= told + 1, "one call may have been under way"
+        assert len(gpsd.told) <= polls + 1, "one call may have been under way"
 
 
 class SlowGpsd(Gpsd):

@@ -101,7 +101,7 @@ async def test_check_asks_the_hub_and_ends_no_link(
         )
         command = [*MODULE, "check", "--json", "--config", str(properties)]
         done = await trio.run_process(command, capture_stdout=True, check=False)
-    told = json.loads(done.stdout)
-    assert told["good"] is good
-    assert any(said in finding["text"] for finding in told["findings"])
+    report = json.loads(done.stdout)
+    assert report["good"] is good
+    assert any(said in finding["text"] for finding in report["findings"])
     assert hub.links == 0

@@ -22,16 +22,16 @@ def families(kit: Agent) -> dict[str, Any]:
     answer = kit.call("GET", "/metrics")
     kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert answer.headers["content-type"] == kind
-    found = list(parser.text_string_to_metric_families(answer.body))
-    assert len({each.name for each in found}) == len(found)
-    assert all(each.documentation for each in found)
-    return {each.name: each for each in found}
+    metrics = list(parser.text_string_to_metric_families(answer.body))
+    assert len({each.name for each in metrics}) == len(metrics)
+    assert all(each.documentation for each in metrics)
+    return {each.name: each for each in metrics}
 
 
-def value(found: dict[str, Any], name: str, family: str, **labels: str) -> float:
+def value(metrics: dict[str, Any], name: str, family: str, **labels: str) -> float:
     (sample,) = [
         each
-        for each in found[f"fieldagent_{family}"].samples
+        for each in metrics[f"fieldagent_{family}"].samples
         if each.name == f"fieldagent_{name}" and each.labels == labels
     ]
     return float(sample.value)
@@ -46,27 +46,27 @@ def test_it_counts_what_happens_and_goes_on_over_a_restart(tmp_path: Path) -> No
                 assert kit.post(str(number)).body["status"] == "Delivered"
             above.type("mt hello")
             until(lambda: 'result="dead"' in kit.call("GET", "/metrics").body)
-            found = families(kit)
-            assert value(found, "sos_active", "sos_active") == 0
-            assert value(found, "credits_per_day", "credits_per_day", **satellite) == 50
-            assert value(found, "journal_commits_total", "journal_commits") > 3
+            metrics = families(kit)
+            assert value(metrics, "sos_active", "sos_active") == 0
+            assert value(metrics, "credits_per_day", "credits_per_day", **satellite) == 50
+            assert value(metrics, "journal_commits_total", "journal_commits") > 3
             until(lambda: "fieldagent_signal_bars{" in kit.call("GET", "/metrics").body)
-            states = found["fieldagent_link_state"].samples
+            states = metrics["fieldagent_link_state"].samples
             assert sum(each.value for each in states) == 1
             spent = kit.call("GET", "/api/status").body["channels"]["Satellite"]["creditsToday"]
-            assert value(found, "credits_total", "credits", **satellite) == spent > 0
+            assert value(metrics, "credits_total", "credits", **satellite) == spent > 0
         with agent(tmp_path, settings) as kit:
             kit.post("help", priority=100)
-            found = families(kit)
+            metrics = families(kit)
     ended = {**satellite, "status": "Delivered"}
-    assert value(found, "packages_ended_total", "packages_ended", **ended) == 4
+    assert value(metrics, "packages_ended_total", "packages_ended", **ended) == 4
     hook = {"hook": "script", "result": "dead"}
-    assert value(found, "hook_results_total", "hook_results", **hook) == 1
-    assert value(found, "sos_active", "sos_active") == 1
+    assert value(metrics, "hook_results_total", "hook_results", **hook) == 1
+    assert value(metrics, "sos_active", "sos_active") == 1
     latency = "delivery_latency_seconds"
-    assert value(found, f"{latency}_count", latency, **satellite) == 4
-    assert value(found, f"{latency}_bucket", latency, **satellite, le="+Inf") == 4
-    assert 0 < value(found, f"{latency}_sum", latency, **satellite) < 4 * 300
+    assert value(metrics, f"{latency}_count", latency, **satellite) == 4
+    assert value(metrics, f"{latency}_bucket", latency, **satellite, le="+Inf") == 4
+    assert 0 < value(metrics, f"{latency}_sum", latency, **satellite) < 4 * 300
 
 
 def named(text: str) -> set[str]:
@@ -81,10 +81,10 @@ def test_the_examples_name_what_is_there(tmp_path: Path) -> None:
         above.type("mt hello")
         for what in ("signal_bars{", "hook_results_total{"):
             until(lambda what=what: what in kit.call("GET", "/metrics").body)  # type: ignore[misc]
-        found = families(kit)
-        there = {sample.name for family in found.values() for sample in family.samples}
+        metrics = families(kit)
+        there = {sample.name for family in metrics.values() for sample in family.samples}
         labels = {
-            name for family in found.values() for each in family.samples for name in each.labels
+            name for family in metrics.values() for each in family.samples for name in each.labels
         }
         status = kit.call("GET", "/api/status").body
         assistant = yaml.safe_load((EXAMPLES / "home-assistant.yaml").read_text())

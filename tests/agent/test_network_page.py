@@ -138,9 +138,9 @@ def test_guessing_is_slow(tmp_path: Path) -> None:
         until(lambda: answers(there))
         assert page(tmp_path, "--set", phrase=f"{PHRASE}\n").returncode == 0
         wrong = 0
-        while (told := there.enter(f"guess {wrong}"))[0] == 401:
+        while (response := there.enter(f"guess {wrong}"))[0] == 401:
             wrong += 1
-        status, headers, _ = told
+        status, headers, _ = response
         assert status == 429 and 0 < int(headers["Retry-After"]) <= 60
         assert wrong >= 12
         assert there.kit.call("GET", "/api/status").status == 200
@@ -162,11 +162,11 @@ def test_its_fingerprint_stays_and_its_files_are_its_owners_alone(tmp_path: Path
             until(lambda there=there: answers(there))  # type: ignore[misc]
             served = ssl.get_server_certificate(("127.0.0.1", there.port))
             seen.add(sha256(ssl.PEM_cert_to_DER_cert(served)).digest().hex(":").upper())
-            told = json.loads(page(tmp_path, "--json").stdout)
-            assert told["addresses"] == [f"https://127.0.0.1:{there.port}/"]
-            assert {told["fingerprint"]} == seen
-            assert told["passPhrase"] is False
-            assert told["fingerprint"] in page(tmp_path).stdout
+            report = json.loads(page(tmp_path, "--json").stdout)
+            assert report["addresses"] == [f"https://127.0.0.1:{there.port}/"]
+            assert {report["fingerprint"]} == seen
+            assert report["passPhrase"] is False
+            assert report["fingerprint"] in page(tmp_path).stdout
     folder = tmp_path / "state/page"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
@@ -256,7 +256,7 @@ def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     folder.mkdir()
     properties = f"state-directory={tmp_path / 'state'}\npage-listen=127.0.0.0/8\n"
     (folder / "agent.properties").write_text(properties)
-    told = [
+    outputs = [
         subprocess.run(
             [*MODULE, *line.split()[1:]],
             input=f"{PHRASE}\n",
@@ -268,8 +268,8 @@ def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
         ).stdout
         for line in lines
     ]
-    assert "It is set" in told[0]
-    assert re.search(r"https://127.0.0.1:9092/\n.*\n([0-9A-F]{2}:){31}[0-9A-F]{2}\n$", told[1])
+    assert "It is set" in outputs[0]
+    assert re.search(r"https://127.0.0.1:9092/\n.*\n([0-9A-F]{2}:){31}[0-9A-F]{2}\n$", outputs[1])
 
 
 def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> None:
@@ -298,9 +298,9 @@ def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> 
                 flooding(source=f"127.0.1.{number + 2}", pipelined=True),
                 flooding(source=f"127.0.2.{number + 2}", pipelined=False),
             ):
-                found = settled(there.kit.process.pid, ask, control.cores + 0.2, 1.5)
-                assert found.cores - control.cores < 0.2, (path, found)
-                assert found.soon, (path, found)
+                measurement = settled(there.kit.process.pid, ask, control.cores + 0.2, 1.5)
+                assert measurement.cores - control.cores < 0.2, (path, measurement)
+                assert measurement.soon, (path, measurement)
 
 
 def plainly(port: int, method: str, path: str, **headers: str) -> tuple[int, str | None, bytes]:
@@ -365,7 +365,7 @@ def test_the_portals_words_are_in_each_language() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("content", "code"),
     [
         (
             "ssid=kit-ada\nwpa=2\nwpa_passphrase=four words; of: us\n",
@@ -378,17 +378,17 @@ def test_the_portals_words_are_in_each_language() -> None:
         ("ssid=open camp\n", "WIFI:T:nopass;S:open camp;;"),
     ],
 )
-def test_phones_join_by_a_code(tmp_path: Path, told: str, code: str) -> None:
+def test_phones_join_by_a_code(tmp_path: Path, content: str, code: str) -> None:
     place = tmp_path / "hostapd.conf"
-    place.write_text(told)
+    place.write_text(content)
     shown = page(tmp_path, "--wifi", str(place), "--json")
     assert json.loads(shown.stdout)["code"] == code
 
 
 def test_a_network_that_hostapd_does_not_have_is_told(tmp_path: Path) -> None:
     place = tmp_path / "hostapd.conf"
-    for told, why in (("wpa=2\n", "no line ssid="), ("ssid=a\nwpa=2\nwpa_psk=00\n", "neither")):
-        place.write_text(told)
+    for content, why in (("wpa=2\n", "no line ssid="), ("ssid=a\nwpa=2\nwpa_psk=00\n", "neither")):
+        place.write_text(content)
         refused = page(tmp_path, "--wifi", str(place))
         assert refused.returncode and why in refused.stderr
     place.unlink()

@@ -37,8 +37,8 @@ def photograph(width: int, height: int) -> bytes:
 
 
 def is_ready(kit: Agent) -> bool:
-    told = kit.call("GET", "/api/status").body["channels"]["Satellite"]
-    return bool(told["state"] == "ready")
+    status = kit.call("GET", "/api/status").body["channels"]["Satellite"]
+    return bool(status["state"] == "ready")
 
 
 def test_a_photograph_goes_in_the_size_that_is_chosen_by_its_cost(
@@ -54,14 +54,14 @@ def test_a_photograph_goes_in_the_size_that_is_chosen_by_its_cost(
             shown.locator("#field-picture").set_input_files(str(file))
             sizes = shown.locator("#sizes label")
             until(lambda: sizes.count() == 4)
-            told = sizes.all_inner_texts()
-            assert [int(re.findall(r"(\d+) pixels", each)[0]) for each in told] == [
+            texts = sizes.all_inner_texts()
+            assert [int(re.findall(r"(\d+) pixels", each)[0]) for each in texts] == [
                 320,
                 640,
                 1024,
                 1200,
             ]
-            costs = [int(re.findall(r"Satellite: 1 part, (\d+) bytes paid for", told[0])[0])]
+            costs = [int(re.findall(r"Satellite: 1 part, (\d+) bytes paid for", texts[0])[0])]
             assert 1_000 < costs[0] < 30_000
             sizes.nth(1).click()
             shown.locator("#submit").click()
@@ -109,5 +109,5 @@ def test_a_picture_that_another_took_the_place_of_is_not_sent(
         with shown.expect_response("**/api/package/cost"):
             held.pop().continue_()
         shown.evaluate("fetch('/api/status').then(told => told.text())")
-        (told,) = sizes.all_inner_texts()
-        assert told.startswith("200 pixels") and sizes.locator(":checked").count() == 1
+        (text,) = sizes.all_inner_texts()
+        assert text.startswith("200 pixels") and sizes.locator(":checked").count() == 1

@@ -36,14 +36,14 @@ def features(kit: Agent, query: str = "") -> list[tuple[str, list[float], str | 
     address = f"http://127.0.0.1:{kit.port}/api/positions{query}"
     with urlopen(address, timeout=PATIENCE) as answer:
         assert answer.headers["content-type"] == "application/geo+json"
-        found = json.load(answer)["features"]
+        positions = json.load(answer)["features"]
     return [
         (
             each["properties"]["name"],
             each["geometry"]["coordinates"],
             each["properties"].get("waypoint"),
         )
-        for each in found
+        for each in positions
     ]
 
 

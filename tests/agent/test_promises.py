@@ -28,8 +28,8 @@ def active(kit: Agent) -> int:
 
 
 def steps(kit: Agent) -> list[str]:
-    told = kit.call("GET", "/api/sos").body["incident"]["steps"]
-    return [each["state"] for each in told if not each.get("unauthenticated")]
+    entries = kit.call("GET", "/api/sos").body["incident"]["steps"]
+    return [each["state"] for each in entries if not each.get("unauthenticated")]
 
 
 def test_an_sos_goes_again_until_somebody_has_it_though_the_first_connection_failed(

@@ -91,8 +91,8 @@ class Kit:
     def answers(self) -> list[CommandAnswer]:
         """In Packages, under way to the hub."""
         sequences = self.journal.read("SELECT sequence FROM package ORDER BY sequence")
-        found = [outbound.package(self.journal, sequence) for (sequence,) in sequences]
-        items = [each.package.item for each in found if each is not None]
+        records = [outbound.package(self.journal, sequence) for (sequence,) in sequences]
+        items = [each.package.item for each in records if each is not None]
         return [item for item in items if isinstance(item, CommandAnswer)]
 
     async def answered(self, many: int) -> list[CommandAnswer]:
@@ -215,10 +215,10 @@ async def test_an_sos_that_memory_alone_has_is_not_lost_by_a_command(
         await kit.agent.parts.intake.accept(Package(Message("help"), priority=100))
         await kit.hears(NOW, name)
         with trio.fail_after(PATIENCE):
-            while not (found := commands.listing(kit.journal, 1)) or found[0].answer is None:
+            while not (listing := commands.listing(kit.journal, 1)) or listing[0].answer is None:
                 await trio.sleep(0.01)
-        assert found[0].answer.outcome is CommandOutcome.REFUSED
-        assert "an SOS is open that memory alone has" in told(found[0].answer)
+        assert listing[0].answer.outcome is CommandOutcome.REFUSED
+        assert "an SOS is open that memory alone has" in told(listing[0].answer)
         assert not (tmp_path / outcomes.REBOOT).exists()
 
 

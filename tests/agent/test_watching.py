@@ -22,17 +22,17 @@ def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
             # As behind `ssh -L 8000:127.0.0.1:9091`.
             assert kit.call("GET", "/", Host=host).status == status
         assert command(kit, "sos", "--yes", "Leg broken").returncode == 0
-        told = kit.call("GET", "/api/status").body["sos"]
-        assert told["active"] == 1
-        sos = told["incident"]
+        state = kit.call("GET", "/api/status").body["sos"]
+        assert state["active"] == 1
+        sos = state["incident"]
         assert [(each["id"], each["text"]) for each in sos["items"]] == [(2, "Leg broken")]
         assert 0 < sos["nextTry"] - sos["raised"] <= 600 + 60
         first = command(kit, "status").stdout.splitlines()[0]
         assert re.match("SOS raised [^;]+; left by Satellite [^;]+; next try ", first)
         assert "fieldagent_sos_active 1\n" in kit.call("GET", "/metrics").body
         command(kit, "sos", "--cancel")
-        told = kit.call("GET", "/api/status").body["sos"]
-        assert (told["active"], told["incident"]["nextTry"]) == (0, None)
+        state = kit.call("GET", "/api/status").body["sos"]
+        assert (state["active"], state["incident"]["nextTry"]) == (0, None)
 
 
 def test_an_sos_that_nothing_takes_says_so(tmp_path: Path) -> None:
@@ -149,12 +149,12 @@ def test_its_pages_hold_all_of_it_once(tmp_path: Path) -> None:
 
 def waits(kit: Agent, id_: int, channel: str = "Satellite") -> dict[str, Any]:
     """As the queue tells it, and the look at it in the same words."""
-    (found,) = [
+    (leg,) = [
         each["channels"][channel]
         for each in kit.call("GET", "/api/queue").body["packages"]
         if each["id"] == id_
     ]
-    return dict(found)
+    return dict(leg)
 
 
 def queue(kit: Agent, content: str, **members: object) -> int:
@@ -171,9 +171,9 @@ def test_what_waits_for_a_modem_says_so(tmp_path: Path) -> None:
         assert "; next try " in leg["reason"]
         assert leg["nextTry"] - kit.call("GET", f"/api/package/{number}").body["accepted"] < 120
         for shown in ("queue", "sent", f"show {number}"):
-            told = command(kit, *shown.split()).stdout
-            assert "nobody" in told, shown
-            assert "next try " in told, shown
+            output = command(kit, *shown.split()).stdout
+            assert "nobody" in output, shown
+            assert "next try " in output, shown
 
 
 def test_an_sos_tells_the_next_try_that_its_channel_tells(tmp_path: Path) -> None:

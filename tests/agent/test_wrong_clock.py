@@ -59,13 +59,13 @@ def later(kit: Agent, content: str, **members: Any) -> dict[str, Any]:
     body = {"message": {"content": content}, **members}
     answer = kit.call("POST", "/api/package/async", body, **headers)
     assert answer.status == 202, answer
-    found: dict[str, Any] = answer.body
-    return found
+    package: dict[str, Any] = answer.body
+    return package
 
 
 def look(kit: Agent, id_: int) -> dict[str, Any]:
-    found: dict[str, Any] = kit.call("GET", f"/api/package/{id_}").body
-    return found
+    package: dict[str, Any] = kit.call("GET", f"/api/package/{id_}").body
+    return package
 
 
 def shown_now(kit: Agent) -> float:
@@ -97,13 +97,13 @@ def test_what_waits_outlives_a_clock_that_is_set(tmp_path: Path, then: str, now:
         kit.stop()
     with starts(tmp_path, now) as kit:
         assert kit.call("GET", "/api/queue").body["queued"] == 2
-        found = look(kit, waits["id"])
-        assert found["status"] is None
-        assert abs(found["accepted"] - shown_now(kit)) < 100, "told by the clock as it is now"
+        package = look(kit, waits["id"])
+        assert package["status"] is None
+        assert abs(package["accepted"] - shown_now(kit)) < 100, "told by the clock as it is now"
         assert look(kit, ended["id"])["status"] == "Canceled", "its answer is kept"
         for row in kit.call("GET", "/api/packages").body["packages"]:
-            told = [row["accepted"]] + [row["ended"]] * (row["ended"] is not None)
-            assert all(abs(each - shown_now(kit)) < 100 for each in told), row
+            moments = [row["accepted"]] + [row["ended"]] * (row["ended"] is not None)
+            assert all(abs(each - shown_now(kit)) < 100 for each in moments), row
         sos = kit.call("GET", "/api/status").body["sos"]["incident"]
         assert abs(sos["raised"] - shown_now(kit)) < 100
         assert later(kit, "waits", timeToLive=DAY, key="the same")["id"] == waits["id"]
@@ -188,9 +188,11 @@ def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) 
             fake = environment(tmp_path, "+0")
             kit = stack.enter_context(agent(tmp_path, modem, MODULE, **fake))
         above = stack.enter_context(sky(tmp_path))
-        told = [json.loads(above.expect(" location {").partition("location ")[2]) for _ in "12"]
-        assert is_now(told[0]["timestamp"])
-        assert told[1]["timestamp"] == own["timestamp"]
+        locations = [
+            json.loads(above.expect(" location {").partition("location ")[2]) for _ in "12"
+        ]
+        assert is_now(locations[0]["timestamp"])
+        assert locations[1]["timestamp"] == own["timestamp"]
         until(lambda: kit.call("GET", "/api/queue").body["queued"] == 0)
         if how == "the modem tells":
             clock = kit.call("GET", "/api/status").body["clock"]
@@ -278,9 +280,9 @@ def test_what_the_satellites_tell_is_left_for_the_systems_clock(tmp_path: Path) 
     modem = {"satellite-port": str(tmp_path / "modem")}
     with sky(tmp_path), agent(tmp_path, modem, MODULE, **environment(tmp_path, IN_1970), **fed):
         until(left.exists)
-        told = json.loads(left.read_text())
-        assert told["source"] == "satellite"
-        since = time.clock_gettime(time.CLOCK_BOOTTIME) - told["sinceBoot"]
-        assert abs(told["unix"] + since - time.time()) < 100
+        offer = json.loads(left.read_text())
+        assert offer["source"] == "satellite"
+        since = time.clock_gettime(time.CLOCK_BOOTTIME) - offer["sinceBoot"]
+        assert abs(offer["unix"] + since - time.time()) < 100
         set_clock(tmp_path, "+0")
         left.unlink()

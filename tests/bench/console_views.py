@@ -131,9 +131,9 @@ def views() -> Iterator[View]:
     yield View("kits: more of them", click("#kits-more"), f"{count('#kits li')} === 200")
     talk = f"{says('#talk-title', LOOKED_AT)} && {count('#items > li')} > 1"
     kit = f"{talk} && {count('#map path.track.own')} === 1 && {says('#items', 'for ' + LOOKED_AT)}"
-    found = f"{count('#kits li')} === 1 && {says('#kits', LOOKED_AT)}"
-    yield View("kits: find one", typed("#kit-find", LOOKED_AT), found)
-    yield View("a kit: conversation, facts, trail", click("#kits a"), kit, found)
+    result = f"{count('#kits li')} === 1 && {says('#kits', LOOKED_AT)}"
+    yield View("kits: find one", typed("#kit-find", LOOKED_AT), result)
+    yield View("a kit: conversation, facts, trail", click("#kits a"), kit, result)
     words = typed("#search", "reached", "change")
     yield View("a kit: search in its words", words, f"{says('#items', 'reached')}", talk)
     yield View("kits: all again", typed("#kit-find", ""), ROOM)
@@ -147,8 +147,8 @@ def views() -> Iterator[View]:
     alarm = "#sos li.open strong a"
     card = "location.pathname.startsWith('/console/sos/') && document.querySelector('#sos li.open')"
     yield View("SOS: the card of one", click(alarm), card)
-    told = f"{count('#sos li.open details li')} > 2"
-    yield View("SOS: what happened", click("#sos li.open details summary"), told)
+    story = f"{count('#sos li.open details li')} > 2"
+    yield View("SOS: what happened", click("#sos li.open details summary"), story)
     yield View("history", click("#history > summary"), f"{count('#history-list > li')} === 20")
     old = f"{count('#history-list article')} === 1"
     yield View("history: one of it", click("#history-list summary"), old)
@@ -156,9 +156,9 @@ def views() -> Iterator[View]:
     yield View("history: its address", click("#history-list article strong a"), closed)
     older = f"{count('#history-list > li')} === 40"
     yield View("history: older ones", click("#history-older"), older)
-    for text, found in (("kit 77", "kit 77"), ("nowhere to be found", "None.")):
+    for text, result in (("kit 77", "kit 77"), ("nowhere to be found", "None.")):
         name = f"history: search {text}"
-        yield View(name, typed("#history-search", text, "change"), says("#history-list", found))
+        yield View(name, typed("#history-search", text, "change"), says("#history-list", result))
     find = typed("#to-search", "Person 12")
     yield View("write: find a person", find, says("#to-told", "more"))
     figures = f"{count('#figures-kits tr')} >= 50 && {says('#figures-told', '1000')}"
@@ -327,7 +327,7 @@ def open_and(database: str, operation: Callable[[Db], Any]) -> None:
 
 def measured(shown: Any, running: Hub) -> dict[str, list[Seen]]:
     """Open each view `TIMES` times, each time from the beginning."""
-    found: dict[str, list[Seen]] = {}
+    samples: dict[str, list[Seen]] = {}
     metrics = shown.context.new_cdp_session(shown)
     metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
     asked: set[Any] = set()
@@ -346,8 +346,8 @@ def measured(shown: Any, running: Hub) -> dict[str, list[Seen]]:
         return float(shown.evaluate(PAINTED.replace("DEED", deed).replace("SHOWN", there)))
 
     def computed() -> float:
-        told = metrics.send("Performance.getMetrics")["metrics"]
-        return float({each["name"]: each["value"] for each in told}["TaskDuration"])
+        values = metrics.send("Performance.getMetrics")["metrics"]
+        return float({each["name"]: each["value"] for each in values}["TaskDuration"])
 
     for _ in range(TIMES):
         began, of_hub = time.perf_counter(), processor(running.process.pid)
@@ -356,15 +356,15 @@ def measured(shown: Any, running: Hub) -> dict[str, list[Seen]]:
         seen = Seen(
             time.perf_counter() - began, processor(running.process.pid) - of_hub, computed()
         )
-        found.setdefault("the room, loaded anew", []).append(seen)
+        samples.setdefault("the room, loaded anew", []).append(seen)
         for view in views():
             painted("", view.before)
             comes_to_rest()
             of_hub, of_page = processor(running.process.pid), computed()
             seconds = painted(view.deed, view.shown)
             seen = Seen(seconds, processor(running.process.pid) - of_hub, computed() - of_page)
-            found.setdefault(view.name, []).append(seen)
-    return found
+            samples.setdefault(view.name, []).append(seen)
+    return samples
 
 
 def verdict(line: str, seen: Seen, load: float) -> str:
@@ -388,11 +388,11 @@ def main() -> int:
         shown = stack.enter_context(console(opened, running, "1280-light"))
         enter(shown)
         before = os.getloadavg()[0]
-        found = measured(shown, running)
+        samples = measured(shown, running)
     load = min(before, os.getloadavg()[0])
     print(f"{KITS:,} kits, {ITEMS:,} items; load {load:.1f} on {os.cpu_count()} cores")
     print(f"{'from click to paint, median':<44}{'s':>7}{'worst':>8}{'hub CPU':>9}{'page CPU':>10}")
-    for name, seen in found.items():
+    for name, seen in samples.items():
         each = Seen(*(statistics.median(column) for column in zip(*seen, strict=True)))
         worst = max(one.seconds for one in seen)
         figures = f"{each.seconds:>7.2f}{worst:>8.2f}{each.hub:>9.2f}{each.page:>10.2f}"

@@ -89,9 +89,9 @@ def main() -> None:
         _print("PostgreSQL", watched(new_database(running.address)))
 
 
-def _print(database: str, found: Watched) -> None:
-    row(f"{database}, a push while {CONSOLES} watch, over nobody", found.latency, "<= 1.2")
-    row(f"  {CONSOLES} who watch 50 pushes a second, of a core", found.processor)
+def _print(database: str, result: Watched) -> None:
+    row(f"{database}, a push while {CONSOLES} watch, over nobody", result.latency, "<= 1.2")
+    row(f"  {CONSOLES} who watch 50 pushes a second, of a core", result.processor)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,10 @@ def _by_agent() -> int:
         tempfile.TemporaryDirectory() as home,
         agent(Path(home), {"satellite-port": "/nonexistent"}) as kit,
     ):
-        told = answers(kit.port, REQUEST % kit.port, CALLERS)
+        counts = answers(kit.port, REQUEST % kit.port, CALLERS)
         queued = kit.call("GET", "/api/queue?limit=1").body["queued"]
-    assert queued == told[b"202"], (queued, told)
-    return CALLERS - told[b"202"] - told[b"503"]
+    assert queued == counts[b"202"], (queued, counts)
+    return CALLERS - counts[b"202"] - counts[b"503"]
 
 
 def _by_hub() -> int:
@@ -40,13 +40,13 @@ def _by_hub() -> int:
         database = str(Path(home, "hub.sqlite3"))
         proof = admitted(database)
         with hub(Path(home), {"database": database}) as running:
-            told = answers(running.port, push_request(running.port, proof), CALLERS)
-    return CALLERS - told[b"200"] - told[b"503"]
+            counts = answers(running.port, push_request(running.port, proof), CALLERS)
+    return CALLERS - counts[b"200"] - counts[b"503"]
 
 
 def answers(port: int, request: bytes, callers: int) -> Counter[bytes]:
     """By status, each with its whole head; a 503 says when to come again."""
-    told: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     received: dict[socket.socket, bytes] = {}
     deadline = time.monotonic() + PATIENCE
     with selectors.DefaultSelector() as selector:
@@ -75,12 +75,12 @@ def answers(port: int, request: bytes, callers: int) -> Counter[bytes]:
                 head = received.pop(peer).partition(b"\r\n\r\n")[0].lower()
                 status = head[9:12]
                 assert status != b"503" or b"\r\nretry-after: " in head, head
-                told[status] += 1
+                counts[status] += 1
                 selector.unregister(peer)
                 peer.close()
     for caller in received:
         caller.close()
-    return told
+    return counts
 
 
 def main() -> None:

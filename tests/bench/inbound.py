@@ -257,13 +257,13 @@ def main() -> None:
             for engine in ("SQLite", "PostgreSQL"):
                 new = str(Path(folder, f"{each}.sqlite3"))
                 database = new if engine == "SQLite" else new_database(postgres.address)
-                found = taken_in(database, each)
+                result = taken_in(database, each)
                 goal = ">= 3000" if engine == "PostgreSQL" and each > 1 else ""
-                row(f"{engine}, {LINKS} links, {each} in a message", found.speed, goal, "/s")
-                row("  the hub's processor for an item", found.processor, "", "ms")
+                row(f"{engine}, {LINKS} links, {each} in a message", result.speed, goal, "/s")
+                row("  the hub's processor for an item", result.processor, "", "ms")
                 if is_postgres(database):
-                    row("  statements an item, with its webhook's", found.statements, "<= 2")
-                row("  posts to the webhook meanwhile", found.posted, "", "/s")
+                    row("  statements an item, with its webhook's", result.statements, "<= 2")
+                row("  posts to the webhook meanwhile", result.posted, "", "/s")
 
 
 if __name__ == "__main__":

@@ -137,19 +137,19 @@ def at_rest(kits: list[Kit]) -> dict[str, AtRest]:
     os.sync()
     before = [look(each) for each in kits]
     time.sleep(REST)
-    found = {}
+    results = {}
     for kit, first in zip(kits, before, strict=True):
         last = look(kit)
         seconds = last.at - first.at
         pid = kit.process.process.pid
-        found[kit.name] = AtRest(
+        results[kit.name] = AtRest(
             (last.wakeups - first.wakeups) / seconds,
             (last.nanoseconds - first.nanoseconds) / 1e9 / seconds * HOUR,
             (last.written - first.written) / seconds * 60,
             resident(pid),
             _proportional(pid),
         )
-    return found
+    return results
 
 
 def _proportional(pid: int) -> int:
@@ -253,12 +253,12 @@ def measure() -> tuple[dict[str, AtRest], float]:
                 opened = stack.enter_context(browser())
                 stack.enter_context(page(opened, running.port))
             kits.append(Kit(name, running, place))
-        found = at_rest(kits)
+        results = at_rest(kits)
         before = relay.on_wire()
         time.sleep(REST)
         tests = REST / PING
-        del found["a link that is tested"]
-        return found, (relay.on_wire() - before) / tests
+        del results["a link that is tested"]
+        return results, (relay.on_wire() - before) / tests
 
 
 def bytes_of_day() -> tuple[float, float]:
@@ -324,8 +324,8 @@ def main() -> None:
     # Each counts what is its own's alone, and waits for nearly all of its time.
     with ThreadPoolExecutor() as beside:
         day, one_sent = beside.submit(bytes_of_day), beside.submit(sent)
-        found, test = measure()
-    for name, kit in found.items():
+        results, test = measure()
+    for name, kit in results.items():
         row(f"at rest, {name}: wakeups", kit.wakeups, WAKEUPS.get(name, ""), "/s")
         row("  processor, of this machine", kit.processor, "", "s/h")
         row("  memory, resident", kit.resident / (1 << 20), "", "MiB")

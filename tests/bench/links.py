@@ -64,13 +64,13 @@ async def _hold(address: str, ca_file: str, first: int, tokens: list[str]) -> No
     """The kits' ends of some links: how many are open is told when it changes, once a tenth."""
     hub = HubAddress(address, "", Path(ca_file))
     fleet = Fleet(hub, tokens, Plan(sources=sources_of(len(tokens), first)))
-    told = -1
+    last = -1
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fleet.run)
         while True:
-            if fleet.figures.open != told:
-                told = fleet.figures.open
-                print(told, flush=True)
+            if fleet.figures.open != last:
+                last = fleet.figures.open
+                print(last, flush=True)
             await trio.sleep(0.1)
 
 
@@ -78,7 +78,7 @@ async def _hold(address: str, ca_file: str, first: int, tokens: list[str]) -> No
 def kits(running: Hub, ca_file: Path, tokens: list[str], folder: Path) -> Iterator[list[Kits]]:
     share = -(-len(tokens) // CLIENTS)
     with ExitStack() as stack:
-        found = []
+        clients = []
         for client in range(CLIENTS):
             some = tokens[client * share : (client + 1) * share]
             named = folder / f"tokens-{client}"
@@ -88,16 +88,16 @@ def kits(running: Hub, ca_file: Path, tokens: list[str], folder: Path) -> Iterat
             process = stack.enter_context(
                 started([*command, *arguments], stdout=subprocess.PIPE, text=True)
             )
-            found.append(Kits(process))
-        yield found
+            clients.append(Kits(process))
+        yield clients
 
 
-def all_linked(found: list[Kits], links: int, push: Any) -> Come:
+def all_linked(clients: list[Kits], links: int, push: Any) -> Come:
     began = time.perf_counter()
     pushes = []
-    while sum(each.linked for each in found) < links:
+    while sum(each.linked for each in clients) < links:
         if time.perf_counter() - began > PATIENCE:
-            raise SystemExit(f"only {sum(each.linked for each in found)} of {links} are linked")
+            raise SystemExit(f"only {sum(each.linked for each in clients)} of {links} are linked")
         pushes.append(push())
         time.sleep(0.5)
     return Come(time.perf_counter() - began, pushes)
@@ -144,8 +144,8 @@ def main(links: int = LINKS) -> None:
         with ExitStack() as stack:
             with hub(folder, settings) as running:
                 alone = resident(running.process.pid)
-                found = stack.enter_context(kits(running, folder / "ca.pem", tokens, folder))
-                came = all_linked(found, links, pusher(running, proof, folder / "ca.pem"))
+                clients = stack.enter_context(kits(running, folder / "ca.pem", tokens, folder))
+                came = all_linked(clients, links, pusher(running, proof, folder / "ca.pem"))
                 _tell(f"{links} links over TLS: all linked", came, "<= 90")
                 time.sleep(REST)
                 used = (resident(running.process.pid) - alone) / links / 1024
@@ -156,10 +156,10 @@ def main(links: int = LINKS) -> None:
                 row("  at rest, of a core", share, "<= 0.15")
                 running.process.kill()
                 port = running.port
-            while any(each.linked for each in found):
+            while any(each.linked for each in clients):
                 time.sleep(0.1)
             with hub(folder, {**settings, "port": str(port)}) as again:
-                came = all_linked(found, links, pusher(again, proof, folder / "ca.pem"))
+                came = all_linked(clients, links, pusher(again, proof, folder / "ca.pem"))
                 _tell("  the hub was killed: all linked again", came, "<= 120")
 
 

@@ -53,11 +53,11 @@ def commits(postgres: Server, statements: str, *, writers: int, listeners: int) 
             [str(where / "pgbench"), *options, database], check=True, capture_output=True, text=True
         )
         spent = family_processor(postgres.pid) - before
-    told = re.search(r"processed: (\d+)", done.stdout)
+    count = re.search(r"processed: (\d+)", done.stdout)
     speed = re.search(r"^tps = ([0-9.]+)", done.stdout, re.MULTILINE)
-    assert told is not None
+    assert count is not None
     assert speed is not None
-    return Commits(float(speed[1]), 1000 * spent / int(told[1]))
+    return Commits(float(speed[1]), 1000 * spent / int(count[1]))
 
 
 def main() -> None:
@@ -68,9 +68,9 @@ def main() -> None:
                 ("notify one", INSERT + NOTIFY, 1),
                 (f"notify {MANY}", INSERT + NOTIFY, MANY),
             ):
-                found = commits(postgres, statements, writers=writers, listeners=listeners)
-                row(f"commits of {writers} that {what}", found.speed, "", "/s")
-                row("  PostgreSQL's processor for one", found.processor, "", "ms")
+                result = commits(postgres, statements, writers=writers, listeners=listeners)
+                row(f"commits of {writers} that {what}", result.speed, "", "/s")
+                row("  PostgreSQL's processor for one", result.processor, "", "ms")
 
 
 if __name__ == "__main__":

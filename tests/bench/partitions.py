@@ -122,8 +122,8 @@ def tell_statements(connection: Connection, name: str, of: str) -> None:
 
 
 def _times(lines: list[tuple[Any, ...]]) -> tuple[float, float]:
-    found = dict(line.strip().partition(": ")[::2] for (line,) in lines)
-    planned, took = (float(found[f"{each} Time"].split()[0]) for each in ("Planning", "Execution"))
+    times = dict(line.strip().partition(": ")[::2] for (line,) in lines)
+    planned, took = (float(times[f"{each} Time"].split()[0]) for each in ("Planning", "Execution"))
     return planned, took
 
 

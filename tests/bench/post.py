@@ -103,9 +103,9 @@ def _commits(kit: Agent) -> int:
 def _uvicorn(app: str, http: str, environment: dict[str, str]) -> Iterator[tuple[Running, int]]:
     command = [*UVICORN, f"tests.bench.uvicorn_app:{app}", "--http", http]
     with Running(command, "http://127.0.0.1:", **environment) as running:
-        told = re.search(r"http://127\.0\.0\.1:(\d+)", running.ready)
-        assert told is not None
-        yield running, int(told[1])
+        match = re.search(r"http://127\.0\.0\.1:(\d+)", running.ready)
+        assert match is not None
+        yield running, int(match[1])
 
 
 def _bare(path: Path) -> Cost:

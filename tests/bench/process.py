@@ -79,8 +79,8 @@ def doings(pid: int) -> Doings:
     waited = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         lines = (thread / "status").read_text().splitlines()
-        (told,) = (line for line in lines if line.startswith("voluntary_ctxt_switches"))
-        waited += int(told.split()[1])
+        (switches,) = (line for line in lines if line.startswith("voluntary_ctxt_switches"))
+        waited += int(switches.split()[1])
     io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
     return Doings(waited, int(io["write_bytes"]))
 

@@ -74,7 +74,7 @@ def pushed(database: str, devices: int, postgres: Server) -> Pushed:
     proof = admitted(database)
     equip(database, devices)
     administer(database, "webhook", "add", "http://127.0.0.1:9/", "--untried")
-    found = []
+    rounds = []
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         running = stack.enter_context(hub(home, _settings(database)))
@@ -87,8 +87,8 @@ def pushed(database: str, devices: int, postgres: Server) -> Pushed:
                 for a, b in zip(before, _doings(running, database, postgres), strict=True)
             ]
             crowd = own / _pgbench(database) if is_postgres(database) else 0.0
-            found.append(Pushed(own / _inserts(database), crowd, *each))
-    return Pushed(*(statistics.median(each) for each in zip(*found, strict=True)))
+            rounds.append(Pushed(own / _inserts(database), crowd, *each))
+    return Pushed(*(statistics.median(each) for each in zip(*rounds, strict=True)))
 
 
 def _doings(running: Hub, database: str, postgres: Server) -> tuple[float, float, float]:
@@ -112,13 +112,13 @@ def lone(database: str, postgres: Server) -> Lone:
     equip(database, 3)
     with tempfile.TemporaryDirectory() as home, hub(Path(home), _settings(database)) as running:
         _push_all(running.port, proof, ALONE, 1)
-        found = []
+        rounds = []
         for _ in range(ROUNDS):
             before = _doings(running, database, postgres)
             _push_all(running.port, proof, ALONE, 1)
             after = _doings(running, database, postgres)
-            found.append([(b - a) / ALONE for a, b in zip(before, after, strict=True)])
-    return Lone(*(min(each) for each in zip(*found, strict=True)))
+            rounds.append([(b - a) / ALONE for a, b in zip(before, after, strict=True)])
+    return Lone(*(min(each) for each in zip(*rounds, strict=True)))
 
 
 def _tell_lone(engine: str, database: str, postgres: Server) -> None:
@@ -225,8 +225,8 @@ def _pgbench(database: str) -> float:
         script.flush()
         options = ["-n", "-j", "2", "-c", str(INSERTERS), "-T", str(SECONDS), "-f", script.name]
         command = [str(where / "pgbench"), *options, database]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(re.findall(r"^tps = ([0-9.]+)", told, re.MULTILINE)[0])
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(re.findall(r"^tps = ([0-9.]+)", output, re.MULTILINE)[0])
 
 
 def statements(database: str) -> float:
@@ -235,12 +235,12 @@ def statements(database: str) -> float:
         return 0.0
     with psycopg.connect(database) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
-        told = connection.execute(
+        record = connection.execute(
             "SELECT sum(calls) FROM pg_stat_statements WHERE dbid ="
             " (SELECT oid FROM pg_database WHERE datname = current_database())"
         ).fetchone()
-    assert told is not None
-    return float(told[0] or 0)
+    assert record is not None
+    return float(record[0] or 0)
 
 
 def three_over_one(postgres: Server) -> float:
@@ -336,15 +336,15 @@ def main() -> None:
             if sys.argv[1:] == ["--lone"]:
                 continue
             for devices in (3, 100):
-                found = pushed(database(), devices, postgres)
+                result = pushed(database(), devices, postgres)
                 what = f"{engine}, pushes to {devices} devices over serial INSERTs"
                 goals = devices == 3 and engine == "PostgreSQL"
-                row(what, found.serial, ">= 0.6" if goals else "")
+                row(what, result.serial, ">= 0.6" if goals else "")
                 if engine == "PostgreSQL":
-                    row("  over pgbench", found.crowd, ">= 0.13" if goals else "")
-                    row("  statements a push", found.statements, "<= 2" if goals else "")
-                    row("  PostgreSQL's processor for a push", found.postgres, "", "ms")
-                row("  the hub's", found.processor, "", "ms")
+                    row("  over pgbench", result.crowd, ">= 0.13" if goals else "")
+                    row("  statements a push", result.statements, "<= 2" if goals else "")
+                    row("  PostgreSQL's processor for a push", result.postgres, "", "ms")
+                row("  the hub's", result.processor, "", "ms")
             answered = many_answered(database())
             row(f"{engine}, a location to {MANY} devices answered", answered, "<= 100", "ms")
         if sys.argv[1:] == ["--lone"]:

@@ -37,7 +37,7 @@ def build(*how: str) -> None:
 
 def parts(zipapp: Path) -> Counter[str]:
     """Return the compressed bytes of each package in it, and of each room of ours."""
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     with ZipFile(zipapp) as archive:
         for each in archive.infolist():
             folder, *rooms = each.filename.split("/")
@@ -45,8 +45,8 @@ def parts(zipapp: Path) -> Counter[str]:
             place = rooms if compiled else [folder, *rooms]
             kind = " (bytecode)" if compiled else ""
             ours = 2 if place[:1] == ["fieldagent"] and len(place) > 2 else 1
-            found["/".join(place[:ours]) + kind] += each.compress_size
-    return found
+            sizes["/".join(place[:ours]) + kind] += each.compress_size
+    return sizes
 
 
 if __name__ == "__main__":

@@ -230,14 +230,14 @@ def cold_starts(
 ) -> list[Figure]:
     """Each seed's SOS is to be at every hook within ten minutes."""
     place = Place(count, 0.3, topology, hops=count - 1)
-    found = {seed: measure(cold_start, place, seed) for seed in seeds}
-    missed = [seed for seed, (hooks, _) in found.items() if hooks.value < count - 1]
+    figures = {seed: measure(cold_start, place, seed) for seed in seeds}
+    missed = [seed for seed, (hooks, _) in figures.items() if hooks.value < count - 1]
     if missed:
         print("  missed with the seeds", *missed)
-    everywhere, of = len(found) - len(missed), len(found)
+    everywhere, of = len(figures) - len(missed), len(figures)
     return [
         Figure(f"of {of} seeds, in how many the SOS is at every hook", everywhere, of),
-        Figure("transmissions until then", fmean(sent.value for _, sent in found.values())),
+        Figure("transmissions until then", fmean(sent.value for _, sent in figures.values())),
     ]
 
 
@@ -357,14 +357,14 @@ async def one_returns(team: Team) -> list[Figure]:
 async def relayed(team: Team) -> list[Figure]:
     """What those without a link post, to be brought to the hub by others."""
     await known(team)
-    found: set[str] = set()
+    texts: set[str] = set()
     asking = [kit for kit in team.kits if Channel.CELLULAR not in kit.outboxes]
     if team.sky.air.losses is not None:
         asking = asking[:1]  # the one in between has its own question
     async with trio.open_nursery() as nursery:
         for kit in team.kits:
             if kit not in asking and Channel.CELLULAR in kit.outboxes:
-                nursery.start_soon(bring, kit, found)
+                nursery.start_soon(bring, kit, texts)
         for number in range(ASKED):
             for kit in asking:
                 content = f"{kit.number} to the hub: {number}"
@@ -374,12 +374,12 @@ async def relayed(team: Team) -> list[Figure]:
         nursery.cancel_scope.cancel()
     asked = {f"{kit.number} to the hub: {number}" for kit in asking for number in range(ASKED)}
     return [
-        Figure(f"how many of {len(asked)} the hub has", len(asked & found), len(asked)),
+        Figure(f"how many of {len(asked)} the hub has", len(asked & texts), len(asked)),
         Figure("transmissions a Package", team.sky.transmissions() / len(asked)),
     ]
 
 
-async def bring(kit: Station, found: set[str]) -> None:
+async def bring(kit: Station, texts: set[str]) -> None:
     """Its link to the hub, which takes everything at once."""
     outbox = kit.outboxes[Channel.CELLULAR]
     while True:
@@ -387,7 +387,7 @@ async def bring(kit: Station, found: set[str]) -> None:
         transmission = outbox.load(4096)
         if transmission is not None:
             contents = [entry.content for entry in decode(transmission.body).entries]
-            found |= {each.content for each in contents if isinstance(each, Message)}
+            texts |= {each.content for each in contents if isinstance(each, Message)}
             await outbox.settle(transmission, Outcome.SENT)
 
 
@@ -502,9 +502,9 @@ def measure_plain(
 
 def over_seeds(run: Run, seeds: int) -> list[Figure]:
     """The mean of each figure, and the worst."""
-    found = [run(seed) for seed in range(1, seeds + 1)]
+    results = [run(seed) for seed in range(1, seeds + 1)]
     if seeds == 1:
-        return found[0]
+        return results[0]
     return [
         Figure(
             first.what,
@@ -513,7 +513,7 @@ def over_seeds(run: Run, seeds: int) -> list[Figure]:
             first.at_most,
             (max if first.at_most else min)(each.value for each in same),
         )
-        for same in zip(*found, strict=True)
+        for same in zip(*results, strict=True)
         for first in same[:1]
     ]
 

@@ -22,23 +22,23 @@ from fieldagent.__main__ import main
 
 
 def run(words: list[str], seconds: float) -> tuple[int, str]:
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as output:
         child = os.fork()
         if child == 0:
-            _carry_out(words, seconds, told.fileno())
+            _carry_out(words, seconds, output.fileno())
         _, status = os.waitpid(child, 0)
-        told.seek(0)
-        return os.waitstatus_to_exitcode(status), told.read().decode(errors="replace")
+        output.seek(0)
+        return os.waitstatus_to_exitcode(status), output.read().decode(errors="replace")
 
 
-def _carry_out(words: list[str], seconds: float, told: int) -> NoReturn:
+def _carry_out(words: list[str], seconds: float, output: int) -> NoReturn:
     code = 1
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        given = os.memfd_create("input")
-        os.write(given, b"a phrase of several words\n" * 3)
-        os.lseek(given, 0, os.SEEK_SET)
-        for number, file in enumerate((given, told, told)):
+        stdin = os.memfd_create("input")
+        os.write(stdin, b"a phrase of several words\n" * 3)
+        os.lseek(stdin, 0, os.SEEK_SET)
+        for number, file in enumerate((stdin, output, output)):
             os.dup2(file, number)
         sys.stdin = os.fdopen(0)
         sys.argv = ["fieldagent", *words]

@@ -84,17 +84,17 @@ def test_every_command_is_carried_out_by_what_is_there(module: str, function: st
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         ("xyzzy", "there is no 'xyzzy'; it is one of run, demo, send, sos,"),
         ("status --xyzzy", "'--xyzzy' is unknown here; see `fieldagent status --help`"),
         ("status now", "'now' is unknown here; see `fieldagent status --help`"),
     ],
 )
-def test_where_nothing_is_close_what_there_is_is_said(typed: str, told: str) -> None:
+def test_where_nothing_is_close_what_there_is_is_said(typed: str, message: str) -> None:
     done = fieldagent(*typed.split())
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -103,7 +103,7 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
     if not below:
         yield parser
     for each in below[:1]:
-        for inner in {id(found): found for found in each.choices.values()}.values():
+        for inner in {id(choice): choice for choice in each.choices.values()}.values():
             yield from leaves(inner)
 
 
@@ -223,9 +223,9 @@ def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
         assert send("location", "32T", "465356", "5247001").returncode == 0
         assert send("waypoint", "32T", "MT", "65356", "47001", "Hut").returncode == 0
         assert send("location", "BAS", "88946", "91876").returncode == 0
-        found = [each["position"] for each in kit.call("GET", "/api/packages").body["packages"]]
-        assert found.pop(0) == pytest.approx([-85.5, 10.25], abs=1e-4)
-        assert found == [pytest.approx(hut, abs=1e-5)] * 5
+        positions = [each["position"] for each in kit.call("GET", "/api/packages").body["packages"]]
+        assert positions.pop(0) == pytest.approx([-85.5, 10.25], abs=1e-4)
+        assert positions == [pytest.approx(hut, abs=1e-5)] * 5
         # A letter of a side is none of a band.
         assert send("location", "33S", "151E").returncode == 0
         done = send("location", "32T", "MI", "65356", "47001")

@@ -26,14 +26,14 @@ def kit(tmp_path: Path) -> Path:
     return tmp_path / "kit"
 
 
-def added(home: Path, boot: Path, *words: str, given: str) -> subprocess.CompletedProcess[str]:
+def added(home: Path, boot: Path, *words: str, password: str) -> subprocess.CompletedProcess[str]:
     database = str(home / "hub.sqlite3")
     if not Path(database).exists():
         administer(database, "init", "Alps")
         administer(database, "user", "add", "ada")
     command = [*MODULE, "hub", "device", "add", "kit-ada", "--user", "ada", "--database", database]
     command += ["--card", str(boot), "--address", "https://hub.example.org", *words]
-    return subprocess.run(command, input=given, capture_output=True, text=True)
+    return subprocess.run(command, input=password, capture_output=True, text=True)
 
 
 def test_what_a_hub_writes_a_kit_takes(kit: Path, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_what_a_hub_writes_a_kit_takes(kit: Path, tmp_path: Path) -> None:
     words = ["--ssh-key", str(tmp_path / "id.pub"), "--ca-file", str(tmp_path / "ca.pem")]
     words += ["--update-key", str(tmp_path / "update"), "--time-zone", "Europe/Zurich"]
     words += ["--access-point", "camp Ädä", "--country", "CH", "--kit-address", "10.1.2.3/24"]
-    done = added(tmp_path, boot, *words, given="four words\n")
+    done = added(tmp_path, boot, *words, password="four words\n")
     assert done.returncode == 0, done.stderr
     assert (boot / "authorized_keys").read_text() == f"{KEY}\n"
     settings = (boot / "fieldagent.properties").read_text()
@@ -81,12 +81,12 @@ def test_a_wi_fi_to_join_bears_no_password_that_is_used_elsewhere(
     kit: Path, tmp_path: Path
 ) -> None:
     boot = kit / "boot/firmware"
-    done = added(tmp_path, boot, "--wifi", "IEEE", "--country", "CH", given="password\n")
+    done = added(tmp_path, boot, "--wifi", "IEEE", "--country", "CH", password="password\n")
     assert done.returncode == 0, done.stderr
-    told = (boot / "kit.properties").read_text()
+    text = (boot / "kit.properties").read_text()
     # IEEE 802.11-2020, J.4.2, test vector 1.
-    assert "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e" in told
-    assert "=password\n" not in told
+    assert "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e" in text
+    assert "=password\n" not in text
     card.take(kit)
     joined = (kit / "etc/wpa_supplicant/wpa_supplicant-wlan0.conf").read_text()
     assert "ssid=49454545" in joined
@@ -130,7 +130,7 @@ def test_a_value_ends_at_its_line(kit: Path) -> None:
 def test_of_another_card_an_access_point_is_refused(tmp_path: Path) -> None:
     (boot := tmp_path / "bootfs").mkdir()
     words = ("--access-point", "camp", "--country", "CH")
-    done = added(tmp_path, boot, *words, given="four words\n")
+    done = added(tmp_path, boot, *words, password="four words\n")
     assert done.returncode == 65
     assert "this card has no kit.txt" in done.stderr
     assert list(boot.iterdir()) == []
@@ -138,15 +138,15 @@ def test_of_another_card_an_access_point_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--gateway", "--dns"])
 def test_what_needs_an_address_is_not_passed_over(kit: Path, tmp_path: Path, option: str) -> None:
-    done = added(tmp_path, kit / "boot/firmware", option, "10.0.0.1", given="")
+    done = added(tmp_path, kit / "boot/firmware", option, "10.0.0.1", password="")
     assert done.returncode == 65
     assert f"{option[2:]} needs address" in done.stderr
 
 
 def test_what_a_laptop_shows_tells_what_works(kit: Path) -> None:
-    found = {"address": "", "wifi": "HUT was not joined"}
-    told = card.result({"hostname": "kit-ada"}, found, "")
-    assert told == "This is kit-ada.\naddress: works\nwifi: HUT was not joined\n"
+    problems = {"address": "", "wifi": "HUT was not joined"}
+    report = card.result({"hostname": "kit-ada"}, problems, "")
+    assert report == "This is kit-ada.\naddress: works\nwifi: HUT was not joined\n"
 
 
 def test_what_notepad_has_named_is_taken(kit: Path) -> None:

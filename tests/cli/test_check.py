@@ -67,9 +67,9 @@ def modem(answers: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
                 command, _, line = line.partition(b"\r")
                 asked.append(command.decode())
                 if answers:
-                    told = answers.get(asked[-1], "")
-                    last = "ERROR" if told == "ERROR" else "OK"
-                    text = f"\r\n{told}\r\n" if told not in ("", "ERROR") else ""
+                    answer = answers.get(asked[-1], "")
+                    last = "ERROR" if answer == "ERROR" else "OK"
+                    text = f"\r\n{answer}\r\n" if answer not in ("", "ERROR") else ""
                     os.write(ours, f"{text}\r\n{last}\r\n".encode())
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -99,8 +99,8 @@ def test_the_modem_is_asked(
     with modem({**ANSWERS, **changed}) as (port, asked):
         code, told_good, told_bad = check(settings(tmp_path, port))
     assert code == (78 if bad else 0)
-    for wanted, told in ((good, told_good), (bad, told_bad)):
-        assert all(any(each in text for text in told) for each in wanted), told
+    for wanted, findings in ((good, told_good), (bad, told_bad)):
+        assert all(any(each in text for text in findings) for each in wanted), findings
     # Nothing was sent, read or cleared.
     assert not [
         each for each in asked if each.startswith(("AT+SBDI", "AT+SBDR", "AT+SBDD", "AT+SBDW"))
@@ -115,9 +115,9 @@ def test_a_budget_that_may_hold_up_an_sos_is_told(tmp_path: Path) -> None:
                 more.write(f"satellite-credits-per-day=20\nsatellite-sos-reserve={reserve}\n")
             code, good, _ = check(properties)
         assert code == 0
-        (told,) = [text for text in good if "kept for an SOS" in text]
-        assert told.startswith(f"satellite: {reserve} of 20 credits a day are kept for an SOS")
-        assert ("set satellite-sos-reserve" in told) == (reserve == 0)
+        (finding,) = [text for text in good if "kept for an SOS" in text]
+        assert finding.startswith(f"satellite: {reserve} of 20 credits a day are kept for an SOS")
+        assert ("set satellite-sos-reserve" in finding) == (reserve == 0)
 
 
 def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_something_else_on_the_port_is_told_from_an_agent(tmp_path: Path) -> Non
         changed = environment(tmp_path, Put("fieldagent.cli.kit.check:AGENT_MAX", 0.5))
         code, _, bad = check(settings(tmp_path, port, taken), **changed)
     assert code == 78
-    (told,) = bad
-    assert told.startswith(f"port {taken} is taken: something else than an agent listens there")
+    (finding,) = bad
+    assert finding.startswith(f"port {taken} is taken: something else than an agent listens there")
 
 
 def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
         f"the clock was set by +{NOW + 60 - IN_1970.wall:.0f} s, as the satellite tells the time\n"
     )
     clock(tmp_path, json.dumps(TOLD).encode(), IN_1970, as_json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert told == {"source": "satellite", "moved": NOW + 60 - IN_1970.wall}
+    result = json.loads(capsys.readouterr().out)
+    assert result == {"source": "satellite", "moved": NOW + 60 - IN_1970.wall}
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_what_is_no_time_sets_no_clock(
 ) -> None:
     body = left if isinstance(left, bytes) else json.dumps({**TOLD, **left}).encode()
     assert clock(tmp_path, body, shows) == (REFUSED, [])
-    told = capsys.readouterr().err
-    assert "the clock stays as it is" in told and why in told
+    message = capsys.readouterr().err
+    assert "the clock stays as it is" in message and why in message
 
 
 def test_where_nothing_was_left_nothing_is_done(tmp_path: Path) -> None:

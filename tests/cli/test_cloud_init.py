@@ -80,18 +80,18 @@ def test_cloud_init_itself_takes_them(card: Path) -> None:
     write(card, texts(user_data("kit-ada", "kit", [KEY]), network))
     if shutil.which("cloud-init") is None:
         pytest.skip("no cloud-init: it is for a machine that may be set up by it")
-    given = ["--network-data", str(card / "network-config"), "--kind", "yaml"]
+    inputs = ["--network-data", str(card / "network-config"), "--kind", "yaml"]
     written = ["--directory", str(card.parent / "netplan"), "--distro", "debian"]
     for command in (
         ["schema", "--config-file", str(card / "user-data")],
-        ["devel", "net-convert", *given, *written, "--output-kind", "netplan"],
+        ["devel", "net-convert", *inputs, *written, "--output-kind", "netplan"],
     ):
         done = subprocess.run(["cloud-init", *command], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: user_data("Kit Ada", "kit", []), "is no host name"),
         (lambda: user_data("kit-", "kit", []), "is no host name"),
@@ -102,6 +102,6 @@ def test_cloud_init_itself_takes_them(card: Path) -> None:
         (lambda: public_keys(Path(__file__)), "is no public key of ssh's"),
     ],
 )
-def test_what_no_system_would_take_is_told(make: Callable[[], object], told: str) -> None:
-    with pytest.raises(Unfit, match=told):
+def test_what_no_system_would_take_is_told(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(Unfit, match=message):
         make()

@@ -97,19 +97,19 @@ def listed(help_text: str) -> set[str]:
 
 def test_bash_is_offered_every_command_of_the_help(tmp_path: Path) -> None:
     for words in ("", "hub ", "hub webhook ", "push ", "simulate "):
-        told = listed(printed("help", *words.split()))
-        assert told
+        commands = listed(printed("help", *words.split()))
+        assert commands
         assert {
             word for word in offered("bash", tmp_path, f"fieldagent {words}") if word[0] != "-"
-        } == told
+        } == commands
 
 
 def test_the_manual_page_has_every_command_and_groff_takes_it() -> None:
     page = printed("manual")
     headings = {heading.replace("\\-", "-") for heading in re.findall(r"^\.SS (.*)$", page, re.M)}
     for words in ("", "hub ", "hub webhook ", "push ", "send "):
-        told = listed(printed("help", *words.split()))
-        assert {f"fieldagent {words}{name}" for name in told} <= headings
+        commands = listed(printed("help", *words.split()))
+        assert {f"fieldagent {words}{name}" for name in commands} <= headings
     assert "66 no such settings file" in page
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed")

@@ -39,7 +39,7 @@ def test_what_is_installed(tools: Path, state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         (OURS.format("half-configured"), "not installed whole"),
         ("fieldagent-common 2 installed\\nfieldagent 1 installed\\n", "in one version"),
@@ -48,9 +48,9 @@ def test_what_is_installed(tools: Path, state: str) -> None:
     ],
     ids=["interrupted", "two versions", "none", "a hub"],
 )
-def test_what_no_update_begins_with(tools: Path, rows: str, told: str) -> None:
+def test_what_no_update_begins_with(tools: Path, rows: str, message: str) -> None:
     put(tools, "dpkg-query", f"printf '{rows}'")
-    with pytest.raises(NotAtHand, match=told):
+    with pytest.raises(NotAtHand, match=message):
         debian_packages.installed()
 
 
@@ -103,8 +103,8 @@ def test_what_is_at_hand_is_not_fetched_and_runs_before_it_is_installed(
     assert "download" not in (tmp_path / "apt").read_text()
     for program, version in ((programs.new, "2"), (programs.now, "1")):
         (tmp_path / "it.pyz").write_bytes(program)
-        told = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
-        assert told == f"fieldagent {version}\n"
+        output = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
+        assert output == f"fieldagent {version}\n"
     left = {*debian_packages.files(at_hand, "1"), *debian_packages.files(at_hand, "2")}
     assert set(at_hand.iterdir()) == left
 

@@ -29,10 +29,10 @@ def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None
     command = [*MODULE, "demo", "--hub", "--port", kit, "--hub-port", desk, "--latency", "0.2"]
     with Running(command, "There is a hub, too") as demo, browser.browser() as opened:
         demo.expect("Later on sign in")
-        told = "\n".join(demo.output())
-        found = re.search(rf"http://127.0.0.1:{desk}/console/enter/\S+", told)
-        assert found and f"http://127.0.0.1:{kit}/\n" in told
-        link = found[0]
+        output = "\n".join(demo.output())
+        match = re.search(rf"http://127.0.0.1:{desk}/console/enter/\S+", output)
+        assert match and f"http://127.0.0.1:{kit}/\n" in output
+        link = match[0]
         # What looks at a link for others uses nothing up, and nobody guesses one.
         assert status("HEAD", link) == 303
         assert status("GET", f"{link}x") == 404

@@ -96,10 +96,10 @@ def test_whatever_ends_it_its_folder_is_removed(
 
 def folders_of(pid: int, made: Path) -> set[Path]:
     """Those with something in them; a drill's are in memory."""
-    found = {each.parent for each in made.glob("fieldagent-*/*")}
+    folders = {each.parent for each in made.glob("fieldagent-*/*")}
     for file in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
             parts = file.readlink().parts
             if parts[:3] == ("/", "dev", "shm") and parts[3].startswith("fieldagent-drill-"):
-                found.add(Path(*parts[:4]))
-    return found
+                folders.add(Path(*parts[:4]))
+    return folders

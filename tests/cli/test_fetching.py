@@ -80,16 +80,16 @@ DATE = {"Last-Modified": "Wed, 25 Nov 2026 08:00:00 GMT"}
 
 @pytest.mark.parametrize("marks", [TAG, DATE, TAG | DATE], ids=["tag", "date", "both"])
 def test_what_was_broken_off_is_gone_on_with(tmp_path: Path, marks: dict[str, str]) -> None:
-    part, told = tmp_path / "part", list[str]()
+    part, notices = tmp_path / "part", list[str]()
     with serving(Server(WHOLE, marks)) as server:
         server.breaks = [HALF, 50_000]
         for here in (HALF, HALF + 50_000):
             with pytest.raises(ServerAway, match=f"broken off after {here:,} of 307,200"):
-                fetched(server.address, part, told.append)
-        assert fetched(server.address, part, told.append) == FetchedFile(WHOLE, went_on=True)
+                fetched(server.address, part, notices.append)
+        assert fetched(server.address, part, notices.append) == FetchedFile(WHOLE, went_on=True)
         assert server.asked == ["", f"bytes={HALF}-", f"bytes={HALF + 50_000}-"]
     assert not part.exists()
-    assert "250,000 bytes are here" in told[-1]
+    assert "250,000 bytes are here" in notices[-1]
 
 
 def change_file(server: Server) -> None:

@@ -78,13 +78,13 @@ def alps(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
     """Return the exit code, what was printed and what was complained of."""
-    told, complained = io.StringIO(), io.StringIO()
-    with redirect_stdout(told), redirect_stderr(complained):
+    output, complained = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(complained):
         try:
             code: object = dispatch([*words, "--database", database])
         except SystemExit as ended:
             code = ended.code
-    return code, told.getvalue(), complained.getvalue()
+    return code, output.getvalue(), complained.getvalue()
 
 
 @pytest.mark.parametrize("words", TYPED, ids=" ".join)
@@ -93,12 +93,12 @@ def test_what_is_not_there_is_told_in_words(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
-    code, told, complained = carried_out(words, alps)
-    assert told if code == 0 else complained
+    code, output, complained = carried_out(words, alps)
+    assert output if code == 0 else complained
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("user", "add", "M\udcfcller"), "is not in UTF-8, and nothing was changed"),
         (("group", "add", "M\udcfcller", "Ada"), "is not in UTF-8, and nothing was changed"),
@@ -108,12 +108,12 @@ def test_what_is_not_there_is_told_in_words(
     ids=lambda words: " ".join(words)[:20],
 )
 def test_what_no_disk_and_no_database_takes_is_told_in_words(
-    words: tuple[str, ...], told: str, alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], message: str, alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a terminal is set to Latin-1: Python has half of a character for each such byte."""
     monkeypatch.chdir(tmp_path)
     code, _, complained = carried_out(("hub", *words), alps)
-    assert code and told in complained
+    assert code and message in complained
 
 
 def test_a_number_is_a_number_though_something_else_is_called_so(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_nothing_gets_a_name_that_nobody_could_tell_from_another(tmp_path: Path)
     administer(database, "device", "add", "kit", "--user", "Ada")
     for words in NAMING:
         for name in (" ", "a bell\x07", "x" * 81):
-            given = [name if each == "{}" else each for each in words.split()]
-            code, told, complained = carried_out(["hub", *given], database)
-            assert code == REFUSED and not told, (words, name, complained)
+            arguments = [name if each == "{}" else each for each in words.split()]
+            code, output, complained = carried_out(["hub", *arguments], database)
+            assert code == REFUSED and not output, (words, name, complained)
             assert "name has 1 to 80 " in complained or "name and email take" in complained
 
 
@@ -198,7 +198,7 @@ def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
         return once(store, fail_at_the_end)
 
     monkeypatch.setattr(SqliteStore, "once", in_vain)
-    code, told, complained = carried_out(words, alps)
-    assert told == ""
+    code, output, complained = carried_out(words, alps)
+    assert output == ""
     assert "Keep what is secret" not in complained
     assert code == IO_FAILED or code in (2, REFUSED)

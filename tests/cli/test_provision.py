@@ -37,8 +37,8 @@ def settings(tmp_path: Path) -> Path:
 
 
 def provision(card: Path, settings: Path, status: int = 0) -> str:
-    given = ["--card", str(card), "--config", str(settings)]
-    done = subprocess.run([*MODULE, "provision", *given], capture_output=True, text=True)
+    options = ["--card", str(card), "--config", str(settings)]
+    done = subprocess.run([*MODULE, "provision", *options], capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
 
@@ -46,8 +46,8 @@ def provision(card: Path, settings: Path, status: int = 0) -> str:
 def test_what_was_taken_is_told_as_json_without_values(card: Path, settings: Path) -> None:
     (card / NAME).write_text(GOOD)
     command = [*MODULE, "provision", "--json", "--card", str(card), "--config", str(settings)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert json.loads(told) == {"settings": str(settings), "set": ["hub-address", "hub-token"]}
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(output) == {"settings": str(settings), "set": ["hub-address", "hub-token"]}
     none = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert json.loads(none) == {"settings": None, "set": []}
 
@@ -63,15 +63,15 @@ def test_what_the_hub_writes_on_a_card_the_kit_takes(
     administer(database, "init", "Alps")
     administer(database, "user", "add", "ada")
     add = ["device", "add", "kit", "--user", "ada", "--tagged"]
-    told = administer(database, *add, "--card", str(card), "--address", "https://hub.example.org")
-    assert told["card"] == str(card / NAME)
+    device = administer(database, *add, "--card", str(card), "--address", "https://hub.example.org")
+    assert device["card"] == str(card / NAME)
     told_on_card = (card / NAME).read_text()
-    assert told["hub-token"] in told_on_card
-    assert told["satellite-key"] in told_on_card
+    assert device["hub-token"] in told_on_card
+    assert device["satellite-key"] in told_on_card
     assert "hub-address, hub-token, satellite-key" in provision(card, settings)
     assert settings.read_text() == told_on_card
     assert stat.S_IMODE(settings.stat().st_mode) == 0o640
-    assert told["hub-token"].encode() not in left_on(card)
+    assert device["hub-token"].encode() not in left_on(card)
     assert {path.name for path in card.iterdir()} == {RESULT}
     assert "no settings wait" in provision(card, settings)
 

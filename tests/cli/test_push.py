@@ -75,9 +75,9 @@ def test_what_is_wrong_is_said_once() -> None:
 def test_json_says_how_it_went() -> None:
     with overloaded(2) as hub:
         done = push(hub, "--json")
-    told = json.loads(done.stdout)
-    assert (told["accepted"], told["attempts"]) == (True, 3)
-    assert told["idempotencyKey"]
+    report = json.loads(done.stdout)
+    assert (report["accepted"], report["attempts"]) == (True, 3)
+    assert report["idempotencyKey"]
 
 
 def test_whoever_says_ok_is_no_hub_for_that() -> None:

@@ -49,11 +49,11 @@ def page(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_address_of_the_kits_page(tmp_path: Path) -> None:
-    told = page(tmp_path)
-    assert told.returncode == 0
-    address = told.stdout.splitlines()[0]
+    result = page(tmp_path)
+    assert result.returncode == 0
+    address = result.stdout.splitlines()[0]
     assert address.startswith("https://127.0.0.1:")
-    assert read_by_a_camera(told.stdout, tmp_path) == address
+    assert read_by_a_camera(result.stdout, tmp_path) == address
 
 
 def add(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -65,15 +65,15 @@ def add(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_settings_of_a_new_kit(tmp_path: Path) -> None:
-    told = add(tmp_path, "--tagged", "--address", ADDRESS)
-    assert told.returncode == 0
+    result = add(tmp_path, "--tagged", "--address", ADDRESS)
+    assert result.returncode == 0
     token, key = (
-        re.search(rf"{name}\W+([\w-]+)", told.stdout + told.stderr)
+        re.search(rf"{name}\W+([\w-]+)", result.stdout + result.stderr)
         for name in ("hub-token", "satellite-key")
     )
     assert token and key
     settings = f"hub-address={ADDRESS}\nhub-token={token[1]}\nsatellite-key={key[1]}\n"
-    assert read_by_a_camera(told.stdout, tmp_path) == settings
+    assert read_by_a_camera(result.stdout, tmp_path) == settings
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_the_settings_of_a_new_kit(tmp_path: Path) -> None:
     [([], "--address is missing"), (["--address", "nowhere"], "hub-address")],
 )
 def test_a_mistake_adds_no_device(tmp_path: Path, arguments: list[str], why: str) -> None:
-    told = add(tmp_path, *arguments)
-    assert (told.returncode == 0, why in told.stderr) == (False, True)
+    result = add(tmp_path, *arguments)
+    assert (result.returncode == 0, why in result.stderr) == (False, True)
     assert administer(str(tmp_path / "hub.sqlite3"), "device", "list") == []
 
 
@@ -92,6 +92,6 @@ def test_without_the_program_that_draws_it_the_address_is_told_all_the_same(
     only = tmp_path / "bin"
     only.mkdir()
     (only / "openssl").symlink_to(tool("openssl", "openssl"))
-    told = page(tmp_path, PATH=str(only))
-    assert (told.returncode, told.stdout.startswith("https://127.0.0.1:")) == (0, True)
-    assert "apt-get install qrencode" in told.stderr
+    result = page(tmp_path, PATH=str(only))
+    assert (result.returncode, result.stdout.startswith("https://127.0.0.1:")) == (0, True)
+    assert "apt-get install qrencode" in result.stderr

@@ -48,11 +48,11 @@ def test_each_radio_that_is_known_can_be_recognised() -> None:
 @pytest.mark.parametrize("kind", KNOWN)
 def test_a_radio_is_told_as_itself(kind: str, tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", kind, "--nodes", "1") as air:
-        code, found = told(tmp_path / "air" / "node-1")
-        assert (code, found["kind"], found["trouble"], found["why"]) == (OK, kind, [], None)
-        assert found["firmware"]
+        code, finding = told(tmp_path / "air" / "node-1")
+        assert (code, finding["kind"], finding["trouble"], finding["why"]) == (OK, kind, [], None)
+        assert finding["firmware"]
         code, text = shown(tmp_path / "air" / "node-1")
-        assert (code, text.splitlines()[0]) == (OK, found["is"])
+        assert (code, text.splitlines()[0]) == (OK, finding["is"])
         assert "BAD" not in text
         assert not [line for line in air.output() if "transmits" in line], "asking is silent"
 
@@ -135,8 +135,8 @@ def check_harmless(asked: bytes) -> None:
     assert NOTHING not in {*rnode.RnodeCommand}
     assert ping not in (rnode.ON, rnode.OFF), "KISS's SetHardware turns an RNode on and off"
     asks = meshtastic.ToRadio(want_config=meshtastic.EVERYTHING_BUT_NODES)
-    found = [*meshtastic.Deframer().receive_data(asked)]
-    assert {meshtastic.TO_RADIO.decode(each) for each in found} == {asks}
+    frames = [*meshtastic.Deframer().receive_data(asked)]
+    assert {meshtastic.TO_RADIO.decode(each) for each in frames} == {asks}
     said = companion.CompanionDeframer(companion.TO_RADIO).receive_data(asked)
     assert {each[0] for each in said} == {companion.CompanionCommand.APP_START}
     link = NodeLink(NodeHello(boot=1))
@@ -179,8 +179,8 @@ def test_a_board_that_starts_as_its_port_is_opened_misses_the_first_question() -
         return pong if len(asked) > 1 else b""
 
     with serial_device(answer) as device:
-        _, found = told(device.port)
-        assert found["kind"] == "meshcore-kiss"
+        _, finding = told(device.port)
+        assert finding["kind"] == "meshcore-kiss"
 
 
 def test_no_question_is_taken_for_an_answer() -> None:

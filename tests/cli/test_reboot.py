@@ -14,10 +14,10 @@ from fieldagent.system.lived_time import BOOT
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def systemd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What systemd is told instead."""
     words: list[str] = []
-    monkeypatch.setattr(kit_health, "systemctl", lambda *given: words.extend(given))
+    monkeypatch.setattr(kit_health, "systemctl", lambda *command: words.extend(command))
     return words
 
 
@@ -27,31 +27,31 @@ def taken(home: Path) -> int:
     return reboot.take(settings)
 
 
-def test_the_machine_starts_anew_once(tmp_path: Path, told: list[str]) -> None:
+def test_the_machine_starts_anew_once(tmp_path: Path, systemd: list[str]) -> None:
     (tmp_path / REBOOT).write_text(BOOT.read_text().strip())
     assert taken(tmp_path) == OK
-    assert told == ["reboot"]
+    assert systemd == ["reboot"]
     # The path unit sees it no more, also in the next boot.
     assert not (tmp_path / REBOOT).exists()
     assert taken(tmp_path) == REFUSED
-    assert told == ["reboot"]
+    assert systemd == ["reboot"]
 
 
 def test_an_order_of_another_boot_is_none(
-    tmp_path: Path, told: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, systemd: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for left in (b"", b"another-boot", os.urandom(60)):
         (tmp_path / REBOOT).write_bytes(left)
         assert taken(tmp_path) == REFUSED
         assert "has started anew since" in capsys.readouterr().err
         assert not (tmp_path / REBOOT).exists()
-    assert told == []
+    assert systemd == []
 
 
-def test_no_link_of_the_agents_is_followed(tmp_path: Path, told: list[str]) -> None:
+def test_no_link_of_the_agents_is_followed(tmp_path: Path, systemd: list[str]) -> None:
     (tmp_path / REBOOT).symlink_to(BOOT)
     assert taken(tmp_path) == REFUSED
-    assert told == []
+    assert systemd == []
 
 
 def test_a_systemd_that_refuses_is_told_of(

@@ -234,13 +234,15 @@ def test_every_command_is_in_the_table() -> None:
 
 
 def test_every_unit_of_roots_runs_a_command_of_the_table() -> None:
-    found = {}
+    services = {}
     for unit in [*ROOT.glob("systemd/*.service"), *ROOT.glob("build/packages/*.service")]:
         text = unit.read_text()
         if not re.search(r"^(User=fieldagent(-hub)?|DynamicUser=yes)$", text, re.MULTILINE):
             (started,) = re.findall(r"^Exec[A-Za-z]+=(.+)$", text, re.MULTILINE)
-            found[unit.name] = re.sub(r"^(/usr/bin/fieldagent|\S+python3 \S+\.pyz) ", "", started)
-    assert found == UNITS
+            services[unit.name] = re.sub(
+                r"^(/usr/bin/fieldagent|\S+python3 \S+\.pyz) ", "", started
+            )
+    assert services == UNITS
     for words in UNITS.values():
         name, _, option = words.partition(" ")
         assert option in COMMANDS[name]
@@ -492,13 +494,13 @@ def untouched(kit: Kit) -> Iterator[None]:
 
 
 def look(kit: Kit) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for folder in (kit.victim, kit.etc):
         for path in (folder, *sorted(folder.iterdir())):
             status = path.lstat()
             names = ("st_mode", "st_uid", "st_gid", "st_ino", "st_size", "st_mtime_ns")
-            found[str(path)] = [getattr(status, name) for name in names]
-    return found
+            metadata[str(path)] = [getattr(status, name) for name in names]
+    return metadata
 
 
 CHANGED = 0x2 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400
@@ -548,8 +550,8 @@ def run_all(kit: Kit, only: str = "", *, without: Set[str] = frozenset()) -> lis
         env={**ENVIRONMENT, "PATH": path, "HOME": "/nonexistent"}, cwd="/",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    return [(name, code, text) for (name, *_), (code, text) in zip(calls, told, strict=True)]
+    results = json.loads(done.stdout)
+    return [(name, code, text) for (name, *_), (code, text) in zip(calls, results, strict=True)]
 
 
 @pytest.mark.parametrize("what", LAYS, ids=lambda each: each.__name__)
@@ -658,15 +660,15 @@ ODD: list[tuple[Callable[[Kit], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), ODD, ids=[told for _, told in ODD])
+@pytest.mark.parametrize(("change", "message"), ODD, ids=[message for _, message in ODD])
 def test_what_is_odd_is_refused_in_words(
-    kit: Kit, change: Callable[[Kit], None], told: str
+    kit: Kit, change: Callable[[Kit], None], message: str
 ) -> None:
     lay(kit, nothing)
     change(kit)
     if kit.state.is_symlink():
         os.chown(kit.state, UID, UID, follow_symlinks=False)
-    with pytest.raises(UnsafeFolder, match=told):
+    with pytest.raises(UnsafeFolder, match=message):
         owner_of(kit.state)
 
 

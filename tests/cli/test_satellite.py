@@ -19,11 +19,11 @@ def test_a_trace_leaves_out_what_a_message_holds_unless_it_is_asked_for(tmp_path
         assert kit.post("meet at the third pine").body["status"] == "Delivered"
         done = said(kit, "satellite", "trace")
         assert done.returncode == 0, done.stderr
-        told = trace.read(done.stdout)
-        assert any(each.data.startswith(b"AT+SBDWB=") for each in told)
+        records = trace.read(done.stdout)
+        assert any(each.data.startswith(b"AT+SBDWB=") for each in records)
         assert "pine" not in done.stdout
         whole = said(kit, "satellite", "trace", "--payloads").stdout
-        assert len(trace.read(whole)) >= len(told)
+        assert len(trace.read(whole)) >= len(records)
         bodies = [each.data for each in trace.read(whole) if each.way == trace.SENT]
         assert any(not body.startswith(b"AT") and any(body[:-2]) for body in bodies)
         none = said(kit, "satellite", "trace", "--channel", "radio")

@@ -69,8 +69,8 @@ class Kit:
         return {"uptime": 60.0, "channels": {"Cellular": {"state": state, "reason": "far away"}}}
 
     def outcome(self) -> tuple[int, str, str]:
-        found = json.loads(self.place.result.read_bytes())
-        return found["number"], found["state"], found["why"]
+        result = json.loads(self.place.result.read_bytes())
+        return result["number"], result["state"], result["why"]
 
 
 @pytest.fixture
@@ -143,9 +143,11 @@ def test_what_came_by_satellite_must_work_by_what_worked(
     """A kit that only its modem reaches has no link that could return."""
     now = dict.fromkeys(works, "ready")
     monkeypatch.setattr(kit_health, "working_channels", lambda port: now)
-    found = parse("satellite-port=/dev/modem\nhub-address=https://hub\nhub-token=x\n", kit.settings)
-    assert settings_trial._to_work_again(found, by_satellite=True) == now
-    by_link = settings_trial._to_work_again(found, by_satellite=False)
+    settings = parse(
+        "satellite-port=/dev/modem\nhub-address=https://hub\nhub-token=x\n", kit.settings
+    )
+    assert settings_trial._to_work_again(settings, by_satellite=True) == now
+    by_link = settings_trial._to_work_again(settings, by_satellite=False)
     assert by_link == now | {"Cellular": "ready"}
 
 
@@ -177,9 +179,9 @@ def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> No
     how, why = REFUSED[name]
     kit.bring(*how.pop("pairs", [("sos-repeat", "900")]), **how)
     assert kit.go_on() == 65
-    number, state, told = kit.outcome()
+    number, state, reason = kit.outcome()
     assert (number in (0, 7), state) == (True, "refused")
-    assert why in told
+    assert why in reason
     assert kit.settings.read_text() == kit.was
     assert not kit.offer.exists()
 

@@ -96,11 +96,11 @@ def is_ready(status: Mapping[str, Any], port: str) -> bool:
 def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None:
     begin(tmp_path)
     with plugged_in(kind, tmp_path) as port:
-        found = looked(tmp_path, port)
-        assert [each["kind"] for each in found["ports"]] == [kind]
+        survey = looked(tmp_path, port)
+        assert [each["kind"] for each in survey["ports"]] == [kind]
         values = {**VALUES, "hub-address": f"http://127.0.0.1:{free_port()}"}
         more = []
-        for name in (each for names in found["needed"].values() for each in names):
+        for name in (each for names in survey["needed"].values() for each in names):
             value = next(value for ending, value in values.items() if name.endswith(ending))
             more += ["--set", f"{name}={value}"]
         code, text = setup(tmp_path, port, "--yes", *more)
@@ -237,19 +237,19 @@ def test_devices_that_are_no_device_of_ours(tmp_path: Path) -> None:
         agent.expect("node sim-1 answers")
         ports = [silent.port, echo.port, gone.port, *(each.port for each in garbage)]
         used = str(tmp_path / "air" / "node-1")
-        found = looked(tmp_path, *ports, position.port, used, tmp_path / "nothing")
-        assert found["settings"] == {}
-        told = {each["port"]: each for each in found["ports"]}
-        assert "takes bytes here and says nothing: a KISS TNC" in told[silent.port]["why"]
+        survey = looked(tmp_path, *ports, position.port, used, tmp_path / "nothing")
+        assert survey["settings"] == {}
+        findings = {each["port"]: each for each in survey["ports"]}
+        assert "takes bytes here and says nothing: a KISS TNC" in findings[silent.port]["why"]
         check_harmless(bytes(silent.sent))
-        assert "gives back what it is sent" in told[echo.port]["why"]
-        assert "went away" in told[gone.port]["why"]
+        assert "gives back what it is sent" in findings[echo.port]["why"]
+        assert "went away" in findings[gone.port]["why"]
         for each in garbage:
-            assert "talks there that is none of the known ones" in told[each.port]["why"]
-        assert told[position.port]["kind"] == "gnss"
+            assert "talks there that is none of the known ones" in findings[each.port]["why"]
+        assert findings[position.port]["kind"] == "gnss"
         assert not position.sent, "it is listened to, and asked nothing"
-        assert "in use by the agent" in told[used]["why"]
-        assert "is not there" in told[str(tmp_path / "nothing")]["why"]
+        assert "in use by the agent" in findings[used]["why"]
+        assert "is not there" in findings[str(tmp_path / "nothing")]["why"]
 
 
 def _say(what: bytes, data: bytes) -> bytes:

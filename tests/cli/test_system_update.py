@@ -154,7 +154,7 @@ class Card:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What systemd is told."""
     said: list[str] = []
     monkeypatch.setattr(kit_health, "systemctl", lambda *words: said.append(" ".join(words)))
@@ -172,7 +172,7 @@ def maker(tmp_path_factory: pytest.TempPathFactory) -> Maker:
 
 
 @pytest.fixture
-def card(maker: Maker, tmp_path: Path, told: list[str]) -> Card:
+def card(maker: Maker, tmp_path: Path, systemd: list[str]) -> Card:
     return Card(maker, tmp_path)
 
 
@@ -182,7 +182,9 @@ def server(card: Card) -> Iterator[str]:
         yield address
 
 
-def test_it_is_written_and_armed_and_the_machine_starts_anew(card: Card, told: list[str]) -> None:
+def test_it_is_written_and_armed_and_the_machine_starts_anew(
+    card: Card, systemd: list[str]
+) -> None:
     card.begin(card.new)
     assert card.go_on() == 0
     assert card.has_written_it()
@@ -193,11 +195,14 @@ def test_it_is_written_and_armed_and_the_machine_starts_anew(card: Card, told: l
     assert (card.root / "boot/firmware/b/vmlinuz").read_bytes().startswith(b"kernel 2")
     # The other system's own program of before, if there was one, is not this one's.
     assert not (card.root / "var/lib/kit/program-b").exists()
-    assert told == ["stop fieldagent.service", "reboot"]
+    assert systemd == ["stop fieldagent.service", "reboot"]
 
 
 def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with_it(
-    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    card: Card,
+    systemd: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """To write it takes hours, in which a disk may fail and somebody need help."""
     card.begin(card.new)
@@ -205,12 +210,12 @@ def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with
     monkeypatch.setattr(kit_health, "unsafe_to_stop", lambda port: answers.pop(0))
 
     def wait(seconds: float) -> None:
-        assert not told
+        assert not systemd
 
     monkeypatch.setattr("time.sleep", wait)
     assert card.go_on() == 0
     assert not answers
-    assert told == ["stop fieldagent.service", "reboot"]
+    assert systemd == ["stop fieldagent.service", "reboot"]
     assert capsys.readouterr().err.count("the agent is not stopped yet: an SOS is open") == 1
 
 
@@ -225,17 +230,17 @@ def test_what_works_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_does_not_work_goes_back(
-    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+    card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card.is_tried("b")
     monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "no agent answers")
     card.go_on()
     assert card.names() == {"system-a.conf"}
-    assert told[-1] == "reboot"
+    assert systemd[-1] == "reboot"
     card.runs("a")
     assert card.go_on() == 1
     assert card.result() == "no agent answers"
-    assert "system 2.0.0 did not work here, 1.0.0 runs again: no agent answers" in told
+    assert "system 2.0.0 did not work here, 1.0.0 runs again: no agent answers" in systemd
 
 
 def test_what_did_not_start_is_found_spent(card: Card) -> None:
@@ -289,8 +294,8 @@ def test_the_difference_alone_is_fetched(
     card.begin(f"{server}/2.0.0.system")
     card.go_on()
     assert card.has_written_it()
-    told = capsys.readouterr().err
-    fetched = int(told.partition(" bytes were fetched")[0].split()[-1].replace(",", ""))
+    output = capsys.readouterr().err
+    fetched = int(output.partition(" bytes were fetched")[0].split()[-1].replace(",", ""))
     # The new kernel is 100 kB, which nothing before had.
     assert 100_000 < fetched < 200_000
 
@@ -305,7 +310,7 @@ def test_a_difference_that_does_not_fit_gives_way_to_the_whole(card: Card) -> No
 
 
 def test_a_full_disk_ends_it_and_the_agent_goes_on(
-    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+    card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -315,12 +320,12 @@ def test_a_full_disk_ends_it_and_the_agent_goes_on(
     assert card.go_on() == 1
     assert card.result() == "no space left on device"
     assert card.names() == {"system-a.conf"}
-    assert "start --no-block fieldagent.service" in told
-    assert "reboot" not in told
+    assert "start --no-block fieldagent.service" in systemd
+    assert "reboot" not in systemd
 
 
 def test_the_agent_goes_on_whatever_stops_the_trial(
-    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+    card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failed(_: Slots, __: str) -> str:
         raise OSError("the card does not answer")
@@ -329,18 +334,18 @@ def test_the_agent_goes_on_whatever_stops_the_trial(
     monkeypatch.setattr(Slots, "state", failed)
     with pytest.raises(OSError, match="does not answer"):
         card.go_on()
-    assert told[-1] == "start --no-block fieldagent.service"
+    assert systemd[-1] == "start --no-block fieldagent.service"
 
 
 def test_an_order_that_is_refused_or_given_up_leaves_the_one_before_at_work(
-    card: Card, told: list[str], monkeypatch: pytest.MonkeyPatch
+    card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card.begin(card.new)
     begun: list[bool] = []
     monkeypatch.setattr(system_update, "_start_unit", lambda: begun.append(True))
     with pytest.raises(NotTaken, match="cannot be read"):
         card.begin(card.served / "3.0.0.system")
-    assert (told, len(begun)) == (["stop fieldagent-system.service"], 1)
+    assert (systemd, len(begun)) == (["stop fieldagent-system.service"], 1)
 
     def give_up(*_: object) -> None:
         raise KeyboardInterrupt
@@ -414,11 +419,11 @@ class PiCard(Card):
 
 
 @pytest.fixture
-def pi(maker: Maker, tmp_path: Path, told: list[str]) -> PiCard:
+def pi(maker: Maker, tmp_path: Path, systemd: list[str]) -> PiCard:
     return PiCard(maker, tmp_path)
 
 
-def test_a_pi_s_next_start_tries_what_was_written(pi: PiCard, told: list[str]) -> None:
+def test_a_pi_s_next_start_tries_what_was_written(pi: PiCard, systemd: list[str]) -> None:
     pi.begin(pi.new)
     assert pi.go_on() == 0
     assert pi.has_written_it()
@@ -427,7 +432,7 @@ def test_a_pi_s_next_start_tries_what_was_written(pi: PiCard, told: list[str]) -
     assert (pi.boot / "b/cmdline.txt").read_text() == "root=PARTUUID=6b697400-03 kit.slot=b ro\n"
     pi.loader_starts_it()
     assert pi.slots.state("b") == "spent"
-    assert told == ["stop fieldagent.service", "reboot"]
+    assert systemd == ["stop fieldagent.service", "reboot"]
 
 
 def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
@@ -443,14 +448,14 @@ def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
 
 @pytest.mark.parametrize("runs", ["b", "a"], ids=["its agent is dead", "its kernel is dead"])
 def test_what_does_not_work_in_a_pi_goes_back(
-    pi: PiCard, told: list[str], monkeypatch: pytest.MonkeyPatch, runs: str
+    pi: PiCard, systemd: list[str], monkeypatch: pytest.MonkeyPatch, runs: str
 ) -> None:
     pi.is_tried(runs)
     monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "no agent answers")
     pi.go_on()
     assert pi.choice.read_text() == chosen("a")
     if runs == "b":
-        assert told[-1] == "reboot"
+        assert systemd[-1] == "reboot"
         pi.runs("a")
         assert pi.go_on() == 1
     assert pi.slots.state("b") == "absent"

@@ -193,8 +193,8 @@ def test_coarser_while_only_satellite_is_up(
         scripted(telling(*way)) as port,
         tracking(port, agent.server_port, *chosen),
     ):
-        found = [agent.expect() for _ in posted]
-    assert [body["location"]["timestamp"][14:19] for body in found] == [
+        bodies = [agent.expect() for _ in posted]
+    assert [body["location"]["timestamp"][14:19] for body in bodies] == [
         f"{second // 60:02d}:{second % 60:02d}" for second in posted
     ]
     assert agent.posted.empty()
@@ -241,10 +241,10 @@ def test_the_interval_that_people_chose_counts_from_then_on(tmp_path: Path) -> N
             "due": None,
             "told": None,
         }
-        told = subprocess.run(
+        result = subprocess.run(
             [*MODULE, "status", "--port", str(agent.port)], capture_output=True, text=True
         )
-        assert "track: a position each 20 min at rest, as was chosen on the page" in told.stdout
+        assert "track: a position each 20 min at rest, as was chosen on the page" in result.stdout
         for body in ({"interval": 59}, {"interval": 90.5}, {"interval": "90"}, {}, {"every": 90}):
             assert agent.call("POST", "/api/track/interval", body).status == 422
         assert agent.call("DELETE", "/api/track/interval").body == {"chosenInterval": None}
@@ -312,8 +312,8 @@ def test_a_refused_position_is_told_and_does_not_end_it(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_it_in_good_order() -> None:
-    told = telling(TPV.replace(b'"mode":3', b'"mode":1') + b"\n")
-    with scripted(told) as port, Running([*TRACK, f"127.0.0.1:{port}", "--port", "1"]) as running:
+    script = telling(TPV.replace(b'"mode":3', b'"mode":1') + b"\n")
+    with scripted(script) as port, Running([*TRACK, f"127.0.0.1:{port}", "--port", "1"]) as running:
         running.expect("no fix yet")
         running.process.send_signal(signal.SIGINT)
         assert running.wait() == 0

@@ -100,11 +100,11 @@ SPOILED: list[tuple[Callable[[Served], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "told"), SPOILED, ids=[told for _, told in SPOILED])
+@pytest.mark.parametrize(("spoil", "reason"), SPOILED, ids=[reason for _, reason in SPOILED])
 def test_what_is_of_no_use_is_told_and_the_whole_is_taken(
     served: Served,
     spoil: Callable[[Served], object],
-    told: str,
+    reason: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -116,7 +116,7 @@ def test_what_is_of_no_use_is_told_and_the_whole_is_taken(
     assert served.take() == (program("2.0.0"), "2.0.0")
     said = capsys.readouterr().err
     assert "the whole program is taken, as the delta from this one is of no use: " in said
-    assert told in said
+    assert reason in said
 
 
 def test_where_none_is_served_nothing_is_said_of_one(

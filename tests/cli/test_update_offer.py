@@ -78,8 +78,8 @@ class Kit:
         return {"version": "2" if new else "1", "uptime": 60.0, "channels": channels}
 
     def outcome(self) -> tuple[int, str, str]:
-        found = json.loads(self.place.offered.read_bytes())
-        return found["number"], found["state"], found["why"]
+        result = json.loads(self.place.offered.read_bytes())
+        return result["number"], result["state"], result["why"]
 
 
 PAYLOAD = SignedDelta(b"a delta", SignatureParts(bytes(74), "signed", bytes(64))).payload()

@@ -79,13 +79,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def found(world: World) -> Findings:
+def findings(world: World) -> Findings:
     return find(world)
 
 
-def test_an_sos_is_answered_once_a_person_has_it_and_the_kit_knows(found: Findings) -> None:
-    assert {call.kit for call in found.calls} == {"hut", "car"}
-    for call in found.calls:
+def test_an_sos_is_answered_once_a_person_has_it_and_the_kit_knows(findings: Findings) -> None:
+    assert {call.kit for call in findings.calls} == {"hut", "car"}
+    for call in findings.calls:
         assert call.at_hub is not None
         assert call.seen is not None
         assert call.known is not None
@@ -93,9 +93,9 @@ def test_an_sos_is_answered_once_a_person_has_it_and_the_kit_knows(found: Findin
 
 
 def test_the_bill_is_the_operator_s_and_the_kit_counts_the_same(
-    world: World, found: Findings
+    world: World, findings: Findings
 ) -> None:
-    (bill,) = found.bills
+    (bill,) = findings.bills
     assert bill.kit == "hut"
     assert sum(bill.days) == bill.own_count > bill.for_sos > 0
     with closing(sqlite3.connect(world.kits[0].home / "journal.sqlite3")) as journal:
@@ -103,17 +103,17 @@ def test_the_bill_is_the_operator_s_and_the_kit_counts_the_same(
     assert sum(by_day) == sum(bill.days)
 
 
-def test_all_that_was_posted_is_told_of(world: World, found: Findings) -> None:
+def test_all_that_was_posted_is_told_of(world: World, findings: Findings) -> None:
     posted = sum(not each.sos for kit in world.kits for each in kit.record.posted.values())
-    assert len(found.sent) == posted > 8
+    assert len(findings.sent) == posted > 8
     with closing(sqlite3.connect(world.database)) as hub:
         ((at_hub,),) = hub.execute("SELECT count(*) FROM item WHERE sos = 0 AND source_device > 0")
-    assert sum(each.at_hub is not None for each in found.sent) == at_hub
+    assert sum(each.at_hub is not None for each in findings.sent) == at_hub
 
 
-def test_what_the_desk_writes_is_told_by_what_the_kit_has(found: Findings) -> None:
-    assert found.written
-    assert any(each.on_kit is not None and each.on_kit > each.at for each in found.written)
+def test_what_the_desk_writes_is_told_by_what_the_kit_has(findings: Findings) -> None:
+    assert findings.written
+    assert any(each.on_kit is not None and each.on_kit > each.at for each in findings.written)
 
 
 def test_a_message_that_is_gone_stops_the_run_with_its_trace(
@@ -126,9 +126,9 @@ def test_a_message_that_is_gone_stops_the_run_with_its_trace(
         hub.execute("DELETE FROM item WHERE source_device = 2 AND source_sequence = ?", (number,))
     with pytest.raises(BrokenPromise) as broken:
         find(world)
-    told = str(broken.value)
-    assert told.startswith(f"car: message {number} is Delivered, and the hub has it not")
-    assert f"posted {number}" in told
+    message = str(broken.value)
+    assert message.startswith(f"car: message {number} is Delivered, and the hub has it not")
+    assert f"posted {number}" in message
 
 
 def test_a_bill_that_the_kit_did_not_count_stops_it(
@@ -166,11 +166,11 @@ def test_two_settings_stand_side_by_side(plan: Path, tmp_path: Path) -> None:
 def test_a_budget_is_of_the_bill_s_days(plan: Path) -> None:
     done = run(plan, "--budget", "--weeks", "2", "--json", "--days", "0.03")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    days = sorted(each["credits"][0]["days"][0] for each in told["runs"])
-    assert told["budget"]["hut"]["50"] == days[0]
-    assert told["budget"]["hut"]["99"] == days[1]
-    assert "car" not in told["budget"]
+    report = json.loads(done.stdout)
+    days = sorted(each["credits"][0]["days"][0] for each in report["runs"])
+    assert report["budget"]["hut"]["50"] == days[0]
+    assert report["budget"]["hut"]["99"] == days[1]
+    assert "car" not in report["budget"]
 
 
 def test_a_share_is_the_smallest_that_suffices() -> None:

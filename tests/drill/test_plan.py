@@ -14,7 +14,7 @@ KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("days = ", "it is no TOML"),
         ("", "kit: a drill needs one at least"),
@@ -38,10 +38,10 @@ KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
         (KIT.replace("'satellite'", "5").replace('"satellite"', "5"), "bearers is to be a list of"),
     ],
 )
-def test_a_fault_is_told_by_its_key_with_what_is_allowed(text: str, told: str) -> None:
+def test_a_fault_is_told_by_its_key_with_what_is_allowed(text: str, message: str) -> None:
     with pytest.raises(BadPlan) as bad:
         read_plan(load_toml(text))
-    assert told in str(bad.value)
+    assert message in str(bad.value)
 
 
 def test_kits_have_in_common_what_none_says_otherwise() -> None:

@@ -65,11 +65,11 @@ def _libfuzzer(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _keep_the_smallest(name: str, found: Path) -> None:
+def _keep_the_smallest(name: str, inputs: Path) -> None:
     """Each input that was found shows something new; the smallest join those that are kept."""
     own = CORPUS / name
     room = KEPT - len(list(own.iterdir()))
-    for new in sorted(found.iterdir(), key=lambda path: path.stat().st_size)[: max(0, room)]:
+    for new in sorted(inputs.iterdir(), key=lambda path: path.stat().st_size)[: max(0, room)]:
         shutil.copy(new, own / new.name[:12])
 
 

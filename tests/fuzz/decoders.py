@@ -77,16 +77,16 @@ def in_pieces(data: bytes) -> Iterator[bytes]:
 
 def read_envelope(data: bytes) -> None:
     with suppress(RemoteProtocolError):
-        found = envelope.decode(data)
-        if found.entries:
+        original = envelope.decode(data)
+        if original.entries:
             # What was understood can be said again, and means the same. (The time of what has none
             # of its own is the first entry's.)
-            again = envelope.decode(envelope.encode(found.entries, origin=found.origin))
+            again = envelope.decode(envelope.encode(original.entries, origin=original.origin))
             said, heard = (
-                [(e.sequence, e.content, e.sos) for e in each.entries] for each in (found, again)
+                [(e.sequence, e.content, e.sos) for e in each.entries] for each in (original, again)
             )
             assert said == heard
-            packed = envelope.encode(found.entries, origin=found.origin, packed=True)
+            packed = envelope.encode(original.entries, origin=original.origin, packed=True)
             if len(packed) <= envelope.PACKED_BYTES:
                 read = [(e.sequence, e.content, e.sos) for e in envelope.decode(packed).entries]
                 # A track tells its positions in the order of their numbers.
@@ -163,10 +163,10 @@ _OF_A_MESSAGE: tuple[Callable[[Any], Any], ...] = (
 )
 
 
-def _try_each(readers: Iterable[Callable[[Any], Any]], given: Any) -> None:
+def _try_each(readers: Iterable[Callable[[Any], Any]], value: Any) -> None:
     for read in readers:
         with suppress(RemoteProtocolError):
-            read(given)
+            read(value)
 
 
 def read_kiss(data: bytes) -> None:
@@ -242,11 +242,11 @@ def read_companion(data: bytes) -> None:
 
 def read_cot(data: bytes) -> None:
     """What is read is written so that it is read again as the same."""
-    splitter, found = cot.EventSplitter(), list[bytes]()
+    splitter, events = cot.EventSplitter(), list[bytes]()
     for byte in data:
-        found += splitter.receive_data(bytes([byte]))
-    assert cot.EventSplitter().receive_data(data) == found
-    for raw in found:
+        events += splitter.receive_data(bytes([byte]))
+    assert cot.EventSplitter().receive_data(data) == events
+    for raw in events:
         with suppress(RemoteProtocolError):
             event = cot.decode(raw)
             again = cot.decode(cot.encode(event))
@@ -256,19 +256,19 @@ def read_cot(data: bytes) -> None:
 def read_mqtt(data: bytes) -> None:
     """What a broker sends; a message of a topic that we may send by can be said again."""
     whole, cut = mqtt.PacketReader(), mqtt.PacketReader()
-    found: list[mqtt.FromBroker] = []
+    packets: list[mqtt.FromBroker] = []
     again: list[mqtt.FromBroker] = []
     refused = []
-    for reader, pieces, read in ((whole, [data], found), (cut, in_pieces(data), again)):
+    for reader, pieces, read in ((whole, [data], packets), (cut, in_pieces(data), again)):
         try:
             for piece in pieces:
                 for each in reader.receive_data(piece):
                     read.append(each)
         except RemoteProtocolError as error:
             refused.append(str(error))
-    assert found == again
+    assert packets == again
     assert len(refused) != 1 and len({*refused}) < 2
-    for each in found:
+    for each in packets:
         if isinstance(each, mqtt.Published) and not each.skipped:
             same = mqtt.publish(each.topic, each.payload, each.number, retain=each.retained)
             (read_again,) = mqtt.PacketReader().receive_data(same)
@@ -381,9 +381,9 @@ def read_meshtastic(data: bytes) -> None:
     for message in [*messages, data]:
         for schema in SAID_BY_MESH:
             with suppress(RemoteProtocolError):
-                found = schema.decode(message)
+                content = schema.decode(message)
                 # Compared by its text: a float may be no number, which equals nothing.
-                assert repr(schema.decode(schema.encode(found))) == repr(found)
+                assert repr(schema.decode(schema.encode(content))) == repr(content)
     _try_each((each.decode for each in IN_MESH_PACKETS), data)
 
 
@@ -458,9 +458,9 @@ def read_gps(data: bytes) -> None:
 
 def read_package(data: bytes) -> None:
     with suppress(NotJson, InvalidPackage):
-        found = parse_package(data)
+        package = parse_package(data)
         # An id is no part of what is said.
-        assert parse_package(canonical(found).encode()) == replace(found, id=None)
+        assert parse_package(canonical(package).encode()) == replace(package, id=None)
 
 
 def read_settings(data: bytes) -> None:

@@ -32,9 +32,9 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        told = f"{self.path} {self.headers['Host']} {self.headers['Authorization']} "
+        echo = f"{self.path} {self.headers['Host']} {self.headers['Authorization']} "
         answers = {"/large": b"a" * 200_000, "/moved": b"", "/empty": b""}
-        answer = answers.get(self.path, told.encode() + body)
+        answer = answers.get(self.path, echo.encode() + body)
         self.send_response({"/moved": 302, "/empty": 204}.get(self.path, 200))
         self.send_header("Location", "/elsewhere")
         self.send_header("X-Many", "1")

@@ -28,12 +28,12 @@ PAIR = (
 def requests_in(requests: Requests, data: bytes) -> list[Request]:
     protocol = requests.protocol
     protocol.receive(data)
-    found = []
+    all_requests = []
     while isinstance(request := requests.next(), Request):
-        found.append(request)
+        all_requests.append(request)
         protocol.respond(Response(204), date=b"x", close=False, head_only=False)
         assert protocol.next_cycle()
-    return found
+    return all_requests
 
 
 @pytest.mark.parametrize("cut", range(1, len(PAIR)))
@@ -272,9 +272,9 @@ async def test_answers_are_dated_as_http_wants_it() -> None:
     async with serving() as server, server.client() as client:
         await client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
         response, _ = await client.answer()
-    told = header(response, "date") or ""
-    then = parsedate_to_datetime(told)
-    assert format_datetime(then, usegmt=True) == told
+    date = header(response, "date") or ""
+    then = parsedate_to_datetime(date)
+    assert format_datetime(then, usegmt=True) == date
     assert abs(datetime.now(UTC) - then) < timedelta(minutes=2)
 
 

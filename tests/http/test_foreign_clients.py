@@ -24,7 +24,7 @@ from tests.machine import tool
 async def test_the_standard_library_keeps_its_connection() -> None:
     def talk(port: int) -> list[tuple[int, int]]:
         connection = http.client.HTTPConnection("localhost", port, timeout=10)
-        found = []
+        answers = []
         for method, path, body in [
             ("GET", "/", None),
             ("HEAD", "/", None),
@@ -35,15 +35,15 @@ async def test_the_standard_library_keeps_its_connection() -> None:
         ]:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
-            found.append((response.status, len(response.read())))
+            answers.append((response.status, len(response.read())))
             assert connection.sock is not None
         connection.close()
-        return found
+        return answers
 
     async with serving() as server:
-        found = await trio.to_thread.run_sync(talk, server.port)
-    assert [status for status, _ in found] == [200, 200, 200, 200, 404, 200]
-    assert [size > 0 for _, size in found] == [True, False, True, True, True, True]
+        answers = await trio.to_thread.run_sync(talk, server.port)
+    assert [status for status, _ in answers] == [200, 200, 200, 200, 404, 200]
+    assert [size > 0 for _, size in answers] == [True, False, True, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -140,19 +140,19 @@ def read_all(pieces: list[bytes]) -> list[tuple[str, str, bytes]] | int:
     """The requests in `pieces`, or the status of the refusal that ends them."""
     requests = Requests(Limits())
     protocol = requests.protocol
-    found = []
+    all_requests = []
     try:
         for piece in pieces:
             protocol.receive(piece)
             while isinstance(request := requests.next(), Request):
-                found.append((request.method, request.path, request.body))
+                all_requests.append((request.method, request.path, request.body))
                 protocol.respond(Response(204), date=b"x", close=False, head_only=False)
                 if not protocol.next_cycle():
-                    return found
+                    return all_requests
     except Problem as problem:
         assert 400 <= problem.status < 600
         return problem.status
-    return found
+    return all_requests
 
 
 @given(mutated(), st.lists(st.integers(0, 400), max_size=4))

@@ -448,12 +448,14 @@ async def test_many_streams_and_a_stop_in_the_middle_of_a_piece(
             assert (await reader.rest()).endswith(b"\r\n0\r\n\r\n")
 
 
-@pytest.mark.parametrize(("error", "told"), [(ValueError("as a test"), 1), (OSError(22, "x"), 0)])
+@pytest.mark.parametrize(
+    ("error", "tracebacks"), [(ValueError("as a test"), 1), (OSError(22, "x"), 0)]
+)
 async def test_a_connection_that_cannot_be_taken_keeps_no_other_away(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     error: Exception,
-    told: int,
+    tracebacks: int,
 ) -> None:
     def fails(*_: object) -> bool:
         raise error
@@ -465,4 +467,4 @@ async def test_a_connection_that_cannot_be_taken_keeps_no_other_away(
                 assert await client.rest() == b""
         async with server.client() as client:
             assert await client.is_served()
-    assert len([record for record in caplog.records if record.exc_info]) == told
+    assert len([record for record in caplog.records if record.exc_info]) == tracebacks

@@ -163,9 +163,9 @@ def explore(address: str, *arguments: str) -> None:
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=300, cwd=ROOT
     )
-    told = "\n".join(line[:500] for line in done.stdout.splitlines())
-    assert done.returncode == 0, told[-8_000:] + done.stderr[-2_000:]
-    assert "generated" in told
+    output = "\n".join(line[:500] for line in done.stdout.splitlines())
+    assert done.returncode == 0, output[-8_000:] + done.stderr[-2_000:]
+    assert "generated" in output
 
 
 def test_the_local_api_is_as_described(tmp_path: Path) -> None:

@@ -91,12 +91,12 @@ class Field:
         self,
         number: int,
         *entries: Entry,
-        way: Bearer = Bearer.IP,
+        bearer: Bearer = Bearer.IP,
         key: bytes | None = None,
         origin: int = 0,
     ) -> None:
         body = encode(entries, origin=origin, key=key)
-        await self.mobile_originated().take_in(self.device(number), body, way)
+        await self.mobile_originated().take_in(self.device(number), body, bearer)
 
     async def push(self, item: Item, **how: Any) -> None:
         """As the push API enters it: from Ada, unless told otherwise."""
@@ -119,11 +119,11 @@ class Field:
 
 async def collect(mailbox: IpMailbox, capacity: int = 65_536) -> list[Envelope]:
     """Take and confirm all that waits, as a link does."""
-    found = []
+    envelopes = []
     while (outgoing := await mailbox.load(capacity)) is not None:
-        found.append(read(outgoing))
+        envelopes.append(read(outgoing))
         await mailbox.stored(outgoing)
-    return found
+    return envelopes
 
 
 def read(outgoing: OutgoingMessage) -> Envelope:

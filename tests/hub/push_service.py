@@ -69,9 +69,9 @@ class PushService:
 def vapid_claims(pushed: Pushed) -> tuple[dict[str, Any], str]:
     """Return what its token says, and by which key: py_vapid has checked it (RFC 8292)."""
     py_vapid = pytest.importorskip("py_vapid", reason="needs extra `test`")
-    given = pushed.headers["Authorization"].replace(", ", ",")
-    assert py_vapid.Vapid02.verify(given)
-    token, _, key = given.removeprefix("vapid t=").partition(",k=")
+    authorization = pushed.headers["Authorization"].replace(", ", ",")
+    assert py_vapid.Vapid02.verify(authorization)
+    token, _, key = authorization.removeprefix("vapid t=").partition(",k=")
     said = token.split(".")[1]
     return json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4))), key
 

@@ -28,10 +28,12 @@ class Relay:
         self.taken.append(message_from_bytes(envelope.content, policy=policy.default))
         return "250 taken"
 
-    def authenticate(self, server: Any, session: Any, envelope: Any, how: str, given: Any) -> Any:
+    def authenticate(
+        self, server: Any, session: Any, envelope: Any, how: str, credentials: Any
+    ) -> Any:
         from aiosmtpd.smtp import AuthResult
 
-        self.logins.append((given.login.decode(), given.password.decode()))
+        self.logins.append((credentials.login.decode(), credentials.password.decode()))
         return AuthResult(success=True)
 
     def mail(self, number: int = 1) -> EmailMessage:

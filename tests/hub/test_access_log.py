@@ -113,14 +113,14 @@ def test_the_figures_are_strict_openmetrics_with_few_labels(seen: Seen) -> None:
     assert all(each.documentation for each in families.values())
 
     def value(name: str, **labels: str) -> float:
-        found = [
+        values = [
             sample.value
             for family in families.values()
             for sample in family.samples
             if sample.name == f"fieldagent_hub_{name}" and sample.labels == labels
         ]
-        assert len(found) == 1, name
-        return float(found[0])
+        assert len(values) == 1, name
+        return float(values[0])
 
     assert value("database_up") == 1
     assert value("pushes_accepted_total") == 1
@@ -151,15 +151,15 @@ ONLY_LOOKED_AT = {
 
 
 def test_each_figure_is_explained_and_what_rings_is_there(seen: Seen) -> None:
-    told = set(re.findall("^# TYPE (fieldagent_hub_[a-z_]+)", seen.figures, re.MULTILINE))
+    names = set(re.findall("^# TYPE (fieldagent_hub_[a-z_]+)", seen.figures, re.MULTILINE))
     page = (RULES.parents[1] / "docs/hub.md").read_text()
-    missing = {name for name in told if f"`{name.removeprefix('fieldagent_hub_')}" not in page}
+    missing = {name for name in names if f"`{name.removeprefix('fieldagent_hub_')}" not in page}
     assert missing == set()
     rung = set(re.findall("fieldagent_hub_[a-z_]+", RULES.read_text()))
     samples = re.sub("_(total|bucket|count|sum)$", "", "\n".join(sorted(rung)), flags=re.MULTILINE)
-    assert set(samples.split("\n")) <= told
+    assert set(samples.split("\n")) <= names
     looked_at = {f"fieldagent_hub_{name}" for name in ONLY_LOOKED_AT}
-    assert told - set(samples.split("\n")) == looked_at
+    assert names - set(samples.split("\n")) == looked_at
 
 
 def test_prometheus_understands_the_rules() -> None:

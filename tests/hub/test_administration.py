@@ -139,15 +139,15 @@ async def test_the_audit_of_a_workspace_is_for_its_administrators(store: Store) 
         assert not {*theirs} & {*await hub.acted()}
         first = await hub.done("GET", "/api/audit?limit=2")
         second = await hub.done("GET", first["next"])
-        found = [each["id"] for each in first["audit"] + second["audit"]]
-        assert found == sorted(found, reverse=True)
+        ids = [each["id"] for each in first["audit"] + second["audit"]]
+        assert ids == sorted(ids, reverse=True)
         for who, why in {
             "ada": "no administrator",
             "cleo": "no administrator",
             "by pusher": "the key may not administer",
         }.items():
-            status, told = await hub.refused("GET", "/api/audit", who=who)
-            assert (status, why in told) == (403, True)
+            status, detail = await hub.refused("GET", "/api/audit", who=who)
+            assert (status, why in detail) == (403, True)
         assert (await hub.refused("GET", "/api/audit?limit=0"))[0] == 400
 
 
@@ -162,16 +162,16 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         made = await hub.done("POST", "/api/devices", {**DEVICE, "imei": IMEI, "tagged": True})
         device, path = made["id"], f"/api/devices/{made['id']}"
         assert (made["hubToken"][:5], len(bytes.fromhex(made["satelliteKey"]))) == ("link_", 32)
-        found = await store.read(lambda db: directory.device_of_token(db, made["hubToken"]))
-        assert (found.id, found.workspace, found.member, found.imei) == (device, 1, 1, IMEI)
+        kit = await store.read(lambda db: directory.device_of_token(db, made["hubToken"]))
+        assert (kit.id, kit.workspace, kit.member, kit.imei) == (device, 1, 1, IMEI)
         for body, why in {
             ("name", "kit eve"): "there is a device 'kit eve' already",
             ("imei", IMEI): f"there is a device with the IMEI {IMEI} already",
         }.items():
-            status, told = await hub.refused(
+            status, detail = await hub.refused(
                 "POST", "/api/devices", {"name": "other", "userId": "1", **dict([body])}
             )
-            assert (status, why in told) == (409, True)
+            assert (status, why in detail) == (409, True)
         changed = {"name": "kit evi", "imei": "300234010000078", "relay": True, "disabled": True}
         shown = await hub.done("PATCH", path, changed)
         assert {name: shown[name] for name in changed} == {**changed}
@@ -181,8 +181,8 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         with pytest.raises(Unknown):
             await store.read(lambda db: directory.device_of_token(db, made["hubToken"]))
         assert (await hub.done("POST", f"{path}/key"))["satelliteKey"] != made["satelliteKey"]
-        given = {"satelliteKey": "ab" * 32}
-        assert await hub.done("POST", f"{path}/key", given) == {"deadLettersTaken": 0}
+        replacement = {"satelliteKey": "ab" * 32}
+        assert await hub.done("POST", f"{path}/key", replacement) == {"deadLettersTaken": 0}
         assert await store.read(lambda db: directory.air_key_of(db, device)) == b"\xab" * 32
         await hub.done("DELETE", f"{path}/key")
         assert await store.read(lambda db: directory.air_key_of(db, device)) is None
@@ -278,8 +278,8 @@ async def test_quiet_hours_are_the_workspaces_or_a_contacts_own(store: Store) ->
             ("22:00-06:00 Europe/Zuerich", "knows no time zone"),
         ):
             for where in (path, "/api/quiet"):
-                status, told = await hub.refused("PATCH", where, {"quiet": wrong})
-                assert (status, why in told) == (409, True)
+                status, detail = await hub.refused("PATCH", where, {"quiet": wrong})
+                assert (status, why in detail) == (409, True)
         for body in ({}, {"quiet": 5}, {"quiet": "22-6 UTC"}, {"quiet": "", "x": 1}):
             assert (await hub.ask("PATCH", "/api/quiet", body)).status == 422
         assert (await hub.ask("PATCH", "/api/contacts/999", {"quiet": ""})).status == 404
@@ -295,8 +295,8 @@ async def test_users_are_added_and_changed_but_never_by_themselves(store: Store)
         assert re.fullmatch("([a-z2-7]{4}-){3}[a-z2-7]{4}", made["password"])
         assert made["until"] == hub.alps.now + directory.ONE_TIME_LASTS
         for same in (eve, {**eve, "email": "Eve@Example.ORG"}):
-            status, told = await hub.refused("POST", "/api/users", same)
-            assert (status, "there is a user with eve@example.org already" in told) == (409, True)
+            status, detail = await hub.refused("POST", "/api/users", same)
+            assert (status, "there is a user with eve@example.org already" in detail) == (409, True)
         shown = await hub.done("PATCH", path, {"role": "administrator", "overSatellite": True})
         assert (shown["role"], shown["overSatellite"], shown["email"]) == (
             *("administrator", True),
@@ -304,10 +304,10 @@ async def test_users_are_added_and_changed_but_never_by_themselves(store: Store)
         )
         program = await hub.done("POST", "/api/users", {"name": "bot", "type": "Integration"})
         assert program.keys() == {"id"}
-        status, told = await hub.refused(
+        status, detail = await hub.refused(
             "PATCH", f"/api/users/{program['id']}", {"role": "dispatcher"}
         )
-        assert (status, "is no User" in told) == (409, True)
+        assert (status, "is no User" in detail) == (409, True)
         again = await hub.done("POST", f"{path}/password")
         assert again["password"] != made["password"]
         await hub.done("PATCH", path, {"disabled": True})
@@ -319,8 +319,8 @@ async def test_users_are_added_and_changed_but_never_by_themselves(store: Store)
             ("POST", "/api/users/2/password", None),
             ("DELETE", "/api/users/2", None),
         ):
-            status, told = await hub.refused(method, mine, body)
-            assert (status, "another administrator" in told) == (409, True), (method, mine)
+            status, detail = await hub.refused(method, mine, body)
+            assert (status, "another administrator" in detail) == (409, True), (method, mine)
         await hub.done("DELETE", path)
         assert (await hub.refused("DELETE", path))[0] == 404
         acts = (await hub.acted())[before:]
@@ -365,7 +365,7 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
         token = (await hub.done("GET", "/api/tokens", who="dora"))["tokens"][0]["id"]
 
         def come(db: Db) -> None:
-            keep = partial(dead_letters.keep, db, reason="x", way=Bearer.SATELLITE, now=START)
+            keep = partial(dead_letters.keep, db, reason="x", bearer=Bearer.SATELLITE, now=START)
             keep(b"of Andes", imei="1" * 15, device=device)
             keep(b"of nobody", imei="2" * 15, device=None)
 
@@ -397,8 +397,8 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
             assert (await hub.refused(method, path, body))[0] == 404, (method, path)
             assert (await hub.refused(method, path, body, "cleo"))[0] == 403, (method, path)
         for path in ("/api/devices", "/api/tokens"):
-            status, told = await hub.refused("POST", path, {"name": "x", "userId": str(dora)})
-            assert (status, '"/userId"' in told) == (409, True)
+            status, detail = await hub.refused("POST", path, {"name": "x", "userId": str(dora)})
+            assert (status, '"/userId"' in detail) == (409, True)
         assert (await hub.done("GET", "/api/webhooks"))["webhooks"] == []
         assert (await hub.done("GET", "/api/dead-letters"))["deadLetters"] == []
         (mine,) = (await hub.done("GET", "/api/dead-letters", who="dora"))["deadLetters"]
@@ -414,8 +414,8 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
             ("DELETE", "/api/users/3"),
         ):
             off = {"disabled": True} if method == "PATCH" else None
-            status, told = await hub.refused(method, path, off)
-            assert (status, "in another workspace too" in told) == (409, True)
+            status, detail = await hub.refused(method, path, off)
+            assert (status, "in another workspace too" in detail) == (409, True)
         assert (await hub.done("PATCH", "/api/users/3", {"role": "member"}))["role"] == "member"
 
 
@@ -438,13 +438,13 @@ async def test_keys_and_tokens_are_made_once_and_revoked(store: Store) -> None:
             assert await hub.done("DELETE", path) is None
         assert (await hub.refused("PATCH", path, {"burst": 1}))[0] == 409
         mine = listed["office"]["id"]
-        status, told = await hub.refused("DELETE", f"/api/keys/{mine}")
-        assert (status, "made with that key" in told) == (409, True)
+        status, detail = await hub.refused("DELETE", f"/api/keys/{mine}")
+        assert (status, "made with that key" in detail) == (409, True)
         bot = await hub.done("POST", "/api/users", {"name": "bot", "type": "Integration"})
         token = await hub.done("POST", "/api/tokens", {"name": "bot", "userId": bot["id"]})
         assert token["token"].startswith("token_")
-        status, told = await hub.refused("POST", "/api/tokens", {"name": "x", "userId": "1"})
-        assert (status, "would speak for them" in told) == (409, True)
+        status, detail = await hub.refused("POST", "/api/tokens", {"name": "x", "userId": "1"})
+        assert (status, "would speak for them" in detail) == (409, True)
         for _ in range(2):
             await hub.done("DELETE", f"/api/tokens/{token['id']}")
         actions = [action for _, action, _ in await hub.acted()]
@@ -475,8 +475,8 @@ async def test_a_chain_that_is_tried_is_one_call_however_many_are_told(store: St
         )
         await hub.done("PATCH", f"/api/keys/{mine}", {"burst": 1, "perMinute": 1})
         hub.alps.now += 3600
-        told = await hub.done("POST", "/api/chain/test")
-        assert [each["name"] for each in told["results"]] == ["Ada", "Bea", "Cy"]
+        report = await hub.done("POST", "/api/chain/test")
+        assert [each["name"] for each in report["results"]] == ["Ada", "Bea", "Cy"]
         reasons = await hub.alps.rows("SELECT reason FROM alarm_contact")
         assert len(reasons) == 3 and all(reason for (reason,) in reasons)
         hub.alps.now += 3600
@@ -497,11 +497,11 @@ async def test_a_webhook_gets_another_secret_which_is_shown_once(store: Store) -
         assert another.body == again.body
         newest = json.loads(another.body)["secret"]
         assert await hub.alps.rows(stored) == [(f"{newest} {renewed['secret']}",)]
-        given = {"secret": made["secret"], "only": True}
-        assert await hub.done("POST", path, given) == made
+        replacement = {"secret": made["secret"], "only": True}
+        assert await hub.done("POST", path, replacement) == made
         assert await hub.alps.rows(stored) == [(made["secret"],)]
-        status, told = await hub.refused("POST", path, {"secret": "x"})
-        assert (status, '"/secret"' in told) == (422, True)
+        status, detail = await hub.refused("POST", path, {"secret": "x"})
+        assert (status, '"/secret"' in detail) == (422, True)
         assert (await hub.refused("POST", path, None, "cleo"))[0] == 403
 
 
@@ -515,10 +515,10 @@ async def test_webhooks_are_tried_before_they_are_added(store: Store) -> None:
         assert made["secret"] not in str(listed)
         there.answers = [Response(500), Response(500)]
         for call, body in (("/api/webhooks", {"url": there.url}), (f"{path}/test", None)):
-            status, told = await hub.refused("POST", call, body)
-            assert (status, "answered 500" in told) == (422, True)
-        status, told = await hub.refused("POST", "/api/webhooks", {"url": "http://10.0.0.1/"})
-        assert (status, "is no public address" in told) == (422, True)
+            status, detail = await hub.refused("POST", call, body)
+            assert (status, "answered 500" in detail) == (422, True)
+        status, detail = await hub.refused("POST", "/api/webhooks", {"url": "http://10.0.0.1/"})
+        assert (status, "is no public address" in detail) == (422, True)
         await hub.done("POST", f"{path}/test")
         await hub.done("POST", f"{path}/enable")
         bad = {"url": there.url, "untried": True, "headers": {"Host": "x"}}
@@ -578,7 +578,7 @@ async def test_dead_letters_of_its_devices_are_a_workspaces(store: Store) -> Non
     async with office(store) as hub:
 
         def come(db: Db) -> None:
-            keep = partial(dead_letters.keep, db, way=Bearer.SATELLITE, device=1, now=START)
+            keep = partial(dead_letters.keep, db, bearer=Bearer.SATELLITE, device=1, now=START)
             keep(encode([Entry(1, Message("hello"), int(START))]), "its key was missing", imei=IMEI)
             keep(b"noise", "it cannot be read", imei=IMEI)
 
@@ -599,8 +599,8 @@ async def test_what_hangs_on_an_sos_is_not_deleted(store: Store) -> None:
     async with office(store) as hub:
         await hub.alps.sends(1, Entry(1, Message("help"), int(START), sos=True))
         for path in ("/api/devices/1", "/api/users/1"):
-            status, told = await hub.refused("DELETE", path)
-            assert (status, "is not closed" in told) == (409, True)
+            status, detail = await hub.refused("DELETE", path)
+            assert (status, "is not closed" in detail) == (409, True)
         assert (await hub.alps.rows("SELECT disabled FROM device WHERE id = 1")) == [(None,)]
 
 
@@ -612,11 +612,11 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
         async def trouble(workspace: int, name: str) -> Any:
             rows = await store.read(lambda db: directory.devices(db, workspace, START))
             caller = Caller(1, "", workspace, frozenset(), 1, "User", "", "administrator", True)
-            found, _ = await store.read(lambda db: reading.devices(db, caller, 999, 99, START))
+            devices, _ = await store.read(lambda db: reading.devices(db, caller, 999, 99, START))
             (listed,) = [each["contested"] for each in rows if each["name"] == name]
-            (told,) = [each["trouble"] for each in found if each["name"] == name]
-            assert told == (listed or None)
-            return told
+            (claim,) = [each["trouble"] for each in devices if each["name"] == name]
+            assert claim == (listed or None)
+            return claim
 
         async def holders() -> list[str]:
             rows = await hub.alps.rows("SELECT name FROM device WHERE imei = ?", theirs)
@@ -626,8 +626,8 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
             "SELECT member, workspace FROM device WHERE name = 'kit dora'"
         )
         new = {"name": "squat", "userId": str(dora), "imei": theirs}
-        told = await hub.done("POST", "/api/devices", new, "dora")
-        assert told["contested"] == CLAIMS
+        answer = await hub.done("POST", "/api/devices", new, "dora")
+        assert answer["contested"] == CLAIMS
         assert await holders() == ["kit 1"]
         assert (await trouble(andes, "squat"), await trouble(1, "kit 1")) == (
             CLAIMS,
@@ -642,7 +642,7 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
             "kit 1",
             "squat",
         )
-        device = told["id"]
+        device = answer["id"]
         again = await hub.done("PATCH", f"/api/devices/{device}", {"imei": theirs}, "dora")
         assert (again["imei"], again["trouble"]) == (None, CLAIMS)
         with pytest.raises(directory.Refused, match="--take"):
@@ -669,8 +669,8 @@ async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Sto
             ({"command": "status", "by": "satellite", "credits": 2}, 409, "take 3 credits"),
         ]
         for body, status, why in refusals:
-            assert (told := await hub.refused("POST", path, body))[0] == status
-            assert why in told[1]
+            assert (refusal := await hub.refused("POST", path, body))[0] == status
+            assert why in refusal[1]
         assert (await hub.done("GET", path))["commands"] == []
         row = await hub.done("POST", path, {"command": "status", "credits": 3})
         assert (row["command"], row["state"], row["credits"]) == ("status", "waiting", 3)
@@ -678,8 +678,8 @@ async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Sto
         assert second["number"] == row["number"] + 1
         listed = (await hub.done("GET", f"{path}?limit=1"))["commands"]
         assert [each["command"] for each in listed] == ["log 60"]
-        given = [line for line in await hub.acted() if line[1] == "command"]
-        assert given[0] == ("Ben", "command", f"3: {row['number']} status")
+        lines = [line for line in await hub.acted() if line[1] == "command"]
+        assert lines[0] == ("Ben", "command", f"3: {row['number']} status")
 
 
 async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store) -> None:
@@ -690,13 +690,13 @@ async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store
         await usage.count_session_of(store, IMEI, "9", 9, clock=lambda: START - 40 * 86_400)
         counted = [CountedDay(IMEI, day, 2, 3, 51, ("7", "8"))]
         await store.commit(lambda db: usage.take_counts(db, "directip", counted))
-        told = await hub.done("GET", "/api/devices/1/usage")
-        assert told["until"] == day
-        (row,) = told["usage"]
+        report = await hub.done("GET", "/api/devices/1/usage")
+        assert report["until"] == day
+        (row,) = report["usage"]
         assert (row["day"], row["here"], row["operator"]) == (day, 2, 3)
         assert row["difference"] == "1 credit more there: sessions that did not come here: 8"
         assert "money" not in row
-        assert (told["total"]["here"], told["total"]["money"]) == (2, None)
+        assert (report["total"]["here"], report["total"]["money"]) == (2, None)
         earlier = await hub.done("GET", "/api/devices/1/usage?since=2020-01-01")
         assert [each["here"] for each in earlier["usage"]] == [1, 2]
         until = await hub.done(

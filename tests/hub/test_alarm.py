@@ -23,8 +23,8 @@ LATER = partial(contacts.add, workspace=1, new=DUTY)
 
 
 async def events(alps: Field) -> list[str]:
-    found = await alps.store.read(lambda db: sos_desk.timeline(db, 1))
-    return [each["event"] for each in found]
+    timeline = await alps.store.read(lambda db: sos_desk.timeline(db, 1))
+    return [each["event"] for each in timeline]
 
 
 async def due(alps: Field) -> int:

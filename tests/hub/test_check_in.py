@@ -62,10 +62,10 @@ async def look(alps: Field) -> list[str]:
 
 
 async def standing(alps: Field, device: int = 1) -> Any:
-    found, _ = await alps.store.read(
+    devices, _ = await alps.store.read(
         lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
     )
-    return next(each["checkIn"] for each in found if each["id"] == device)
+    return next(each["checkIn"] for each in devices if each["id"] == device)
 
 
 async def expect(alps: Field, rule: Rule = EVERY_HOUR) -> None:
@@ -96,15 +96,15 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         assert "`fieldagent hub sos show 1`" in alarm
         assert await look(alps) == []
         assert (await standing(alps))["state"] == "overdue"
-        (found,) = await store.read(
+        (incident,) = await store.read(
             partial(sos.listing, workspace=1, state="open", before=99, limit=9)
         )
-        assert (found.kind, found.device) == ("overdue", 1)
+        assert (incident.kind, incident.device) == ("overdue", 1)
         # It is for people: no kit pays to hear of it, and nobody takes it for pushed.
-        (told,) = await alps.rows(
+        (row,) = await alps.rows(
             "SELECT count(*) FROM delivery JOIN item ON item.id = item WHERE sos = 1"
         )
-        assert told == (0,)
+        assert row == (0,)
         # The position went before it.
         await store.commit(
             lambda db: db.execute("UPDATE webhook_delivery SET state = 'handed' WHERE item = 1")
@@ -115,7 +115,7 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         assert event["overdue"] and event["sos"] and event["content"].startswith("No word")
         assert payload["identity"]["name"] == "Ada"
         acknowledge = partial(
-            sos_desk.acknowledge, found=found, member=2, text="calling her", now=alps.now
+            sos_desk.acknowledge, incident=incident, member=2, text="calling her", now=alps.now
         )
         assert (await store.commit(acknowledge)).state == "seen"
         assert await alps.rows("SELECT count(*) FROM receipt") == [(0,)]
@@ -179,10 +179,10 @@ def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database:
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     administer(database, "device", "add", "kit-ada", "--user", "Ada")
-    (told,) = administer(database, "device", "checkin", "kit-ada", "--every", "12h")
-    assert told["checkIn"] == "every 12 h" and told["due"] > datetime.now(UTC).timestamp()
-    (told,) = administer(database, "device", "checkin", "kit-ada", "--by", "18:00")
-    assert told["checkIn"] == "by 18:00 UTC"
+    (notice,) = administer(database, "device", "checkin", "kit-ada", "--every", "12h")
+    assert notice["checkIn"] == "every 12 h" and notice["due"] > datetime.now(UTC).timestamp()
+    (notice,) = administer(database, "device", "checkin", "kit-ada", "--by", "18:00")
+    assert notice["checkIn"] == "by 18:00 UTC"
     with pytest.raises(AssertionError, match="is not a duration: use 90m"):
         administer(database, "device", "checkin", "kit-ada", "--every", "12x")
     store = open_store(database)
@@ -194,9 +194,9 @@ def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database:
         until(lambda: administer(database, "sos", "list"))
         (alarm,) = administer(database, "sos", "list")
         assert alarm["kind"] == "overdue"
-        told = relay.mail()
-        assert (told["To"], told["Subject"]) == ("base@example.org", "Overdue 1 of kit-ada")
-        assert "No word from kit-ada ever" in told.get_content()
+        notice = relay.mail()
+        assert (notice["To"], notice["Subject"]) == ("base@example.org", "Overdue 1 of kit-ada")
+        assert "No word from kit-ada ever" in notice.get_content()
         until(lambda: "handed over" in str(administer(database, "sos", "show", "1")["timeline"]))
         assert [each["To"] for each in relay.taken] == ["base@example.org"]
         assert alarm["item"]["event"]["content"].startswith("No word from kit-ada ever")
@@ -210,9 +210,9 @@ async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
         asked = Entry(50_000_000, CheckIn(4 * 3600), TIME)
         key = derive_key(MASTER, "MO")
         beginning = Entry(49_999_999, JournalNumber())
-        await alps.sends(3, beginning, asked, way=Bearer.SATELLITE, key=key)
-        found = await standing(alps, 3)
-        assert (found["rule"], found["due"]) == ("every 4 h, as the kit asks", START + 4 * 3600)
+        await alps.sends(3, beginning, asked, bearer=Bearer.SATELLITE, key=key)
+        status = await standing(alps, 3)
+        assert (status["rule"], status["due"]) == ("every 4 h, as the kit asks", START + 4 * 3600)
         # It is for the hub: nobody else gets it.
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
         await alps.satellite()
@@ -221,7 +221,7 @@ async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
         assert answer.content == Receipt(digest=digest_of(asked))
         # Brought again, it begins nothing anew, and the answer that was lost goes again.
         alps.now += 3600
-        await alps.sends(3, asked, way=Bearer.SATELLITE, key=key)
+        await alps.sends(3, asked, bearer=Bearer.SATELLITE, key=key)
         assert (await standing(alps, 3))["due"] == START + 4 * 3600
         await alps.satellite()
         assert len(alps.sky.taken) == 2
@@ -234,15 +234,15 @@ async def test_what_the_kit_asks_stands_beside_an_administrators_rule(store: Sto
     async with field_of(store) as alps:
         await expect(alps, Rule(every=12 * 3600.0))
         await alps.sends(1, Entry(1, CheckIn(5400), TIME))
-        found = await standing(alps)
-        assert found["rule"] == "every 12 h; every 90 min, as the kit asks"
-        assert found["due"] == START + 5400
+        status = await standing(alps)
+        assert status["rule"] == "every 12 h; every 90 min, as the kit asks"
+        assert status["due"] == START + 5400
         alps.now += 1800
         await alps.sends(1, Entry(2, Message("at the hut"), TIME))
         assert (await standing(alps))["due"] == START + 1800 + 5400
         await alps.sends(1, Entry(4, CheckIn(), TIME))
-        found = await standing(alps)
-        assert (found["rule"], found["due"]) == ("every 12 h", START + 1800 + 12 * 3600)
+        status = await standing(alps)
+        assert (status["rule"], status["due"]) == ("every 12 h", START + 1800 + 12 * 3600)
         # What was asked before the end, and comes after it over a slower way, begins nothing.
         await alps.sends(1, Entry(3, CheckIn(600), TIME))
         assert (await standing(alps))["rule"] == "every 12 h"

@@ -189,12 +189,12 @@ async def test_what_could_not_be_stored_is_not_confirmed_and_comes_again(tmp_pat
 
 
 async def test_an_sbd_modem_comes_in_the_same_envelope(tmp_path: Path) -> None:
-    told = lingo()
-    del told["imt"]
+    payload = lingo()
+    del payload["imt"]
     location = {"latitude": 47.4, "longitude": 8.5, "cep": 3.2}
-    told["sbd"] = {"imei": IMEI, "momsn": 7, "location": location}
+    payload["sbd"] = {"imei": IMEI, "momsn": 7, "location": location}
     async with webhook(tmp_path) as (hub, url):
-        assert (await bring(url, told)).status == 200
+        assert (await bring(url, payload)).status == 200
         assert hub.taken == [(IMEI, b"Hello", "")]
         assert hub.where == Estimate(47.4, 8.5, 3)
         assert hub.book.known == {IMEI: ("sbd", THING)}
@@ -356,11 +356,11 @@ async def test_a_doubt_is_settled_by_the_history(tmp_path: Path, body: bytes) ->
 
 
 @pytest.mark.parametrize(
-    "found", [history(b"other"), history(b"down", direction="MO"), history(b"down", thing="u")]
+    "answer", [history(b"other"), history(b"down", direction="MO"), history(b"down", thing="u")]
 )
-async def test_what_the_history_has_not_goes_again(tmp_path: Path, found: Response) -> None:
+async def test_what_the_history_has_not_goes_again(tmp_path: Path, answer: Response) -> None:
     async with service(tmp_path) as (played, caller, _):
-        played.answers["GetMessageRecords"] = found
+        played.answers["GetMessageRecords"] = answer
         again = HERE._replace(tries=1, since=NOW)
         verdict = await caller.send(IMEI, b"down", number=1, priority=False, modem=again)
         assert verdict.id == "mt-1"
@@ -536,8 +536,8 @@ async def test_little_left_is_an_alarm_once_until_enough_is(store: Store) -> Non
         for left, alarms in ((6000.0, 0), (4000.0, 1), (3000.0, 1), (9000.0, 1), (100.0, 2)):
             await book.note_balance({"POOL": left, "OTHER": 7000.0}, below=5000)
             assert await alps.rows(raised) == [(alarms,)]
-            told = await store.read(operator_trouble.balances)
-            assert told == [("cloudloop", "OTHER", 7000.0), ("cloudloop", "POOL", left)]
+            balances = await store.read(operator_trouble.balances)
+            assert balances == [("cloudloop", "OTHER", 7000.0), ("cloudloop", "POOL", left)]
             # What an operator takes or refuses meanwhile is another trouble.
             await store.commit(
                 lambda db: operator_trouble.note_account_works(db, "cloudloop", alps.now)

@@ -73,7 +73,7 @@ def journey(home: Path, traits: str = "", **settings: str) -> Iterator[Journey]:
     administer(database, *add, "--operator", "cloudloop")
     token = home / "token"
     token.write_text(f"{TOKEN}\n")
-    told = {
+    properties = {
         "database": database,
         "port": str(port),
         "cloudloop-secret": SECRET,
@@ -90,7 +90,7 @@ def journey(home: Path, traits: str = "", **settings: str) -> Iterator[Journey]:
         hooked = stack.enter_context(receiver())
         administer(database, "webhook", "add", hooked.url, "--untried")
         above = stack.enter_context(Running([*peer, f"kit:{IMEI}:{THING}:{traits}"], "ready"))
-        yield Journey(home, told, first, user, hooked, above, stack)
+        yield Journey(home, properties, first, user, hooked, above, stack)
         assert not any("a token in a URL" in line for line in above.output())
 
 

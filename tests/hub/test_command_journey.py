@@ -29,15 +29,15 @@ EVERYTHING = " ".join(BY_NAME)
 def asked(database: str, words: str, *how: str) -> dict[str, Any]:
     """Give it, and wait for the answer."""
     number = administer(database, "command", "kit", *words.split(), *how)[0]["number"]
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
 
     def is_answered() -> bool:
         rows = administer(database, "command", "kit")
-        found[:] = [row for row in rows if row["number"] == number and row["state"] == "answered"]
-        return bool(found)
+        answers[:] = [row for row in rows if row["number"] == number and row["state"] == "answered"]
+        return bool(answers)
 
     until(is_answered)
-    return found[0]
+    return answers[0]
 
 
 OVER_IP = {
@@ -180,8 +180,10 @@ def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tag
 
 
 def _packages(kit: Agent) -> list[set[str]]:
-    found = kit.call("GET", "/api/packages?kind=commandAnswer").body["packages"]
-    return [set(kit.call("GET", f"/api/package/{each['id']}").body["channels"]) for each in found]
+    packages = kit.call("GET", "/api/packages?kind=commandAnswer").body["packages"]
+    return [
+        set(kit.call("GET", f"/api/package/{each['id']}").body["channels"]) for each in packages
+    ]
 
 
 def test_what_is_no_command_is_refused_at_the_hub(tmp_path: Path) -> None:

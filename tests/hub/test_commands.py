@@ -57,11 +57,11 @@ def test_the_directory_from_the_command_line(database: str) -> None:
     hook = administer(database, "webhook", "add", "https://example.org/x", "--untried", *in_alps)
     assert administer(database, "webhook", "list", *in_alps)[0]["signed"] is True
     administer(database, "webhook", "remove", str(hook["id"]), *in_alps)
-    told = str(administer(database, "audit"))
+    audit = str(administer(database, "audit"))
     for action in ("workspace add", "user join", "device add", "key revoke", "webhook remove"):
-        assert action in told
+        assert action in audit
     for secret in (first["apiKey"], first["token"], device["hub-token"], key["apiKey"]):
-        assert secret not in told
+        assert secret not in audit
 
 
 def test_capitals_of_a_name_count_only_where_they_decide(database: str) -> None:
@@ -73,8 +73,8 @@ def test_capitals_of_a_name_count_only_where_they_decide(database: str) -> None:
     called = {"ADA": ids[0], "ada@example.ORG": ids[0], "Ben": ids[1], "ben": ids[2], "4": ids[2]}
     for number, (name, id_) in enumerate(called.items()):
         administer(database, "device", "add", f"kit {number}", "--user", name)
-        found = {each["name"]: each for each in administer(database, "device", "list")}
-        assert found[f"kit {number}"]["user"] == id_, name
+        devices = {each["name"]: each for each in administer(database, "device", "list")}
+        assert devices[f"kit {number}"]["user"] == id_, name
     for name in ("BEN", "Zoe"):
         with pytest.raises(AssertionError, match=r"2 users are called .*: say which by number, "):
             administer(database, "device", "add", "one more", "--user", name)
@@ -91,7 +91,7 @@ def test_init_says_where_the_database_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["user", "add", "x", "--workspace", "Andes"], "there is no workspace 'Andes'"),
         (["device", "add", "x", "--user", "Nobody"], "no user 'Nobody' is in that workspace"),
@@ -103,10 +103,10 @@ def test_init_says_where_the_database_is(tmp_path: Path) -> None:
         (["webhook", "add", "http://127.0.0.1:1/"], "127.0.0.1 is no public address"),
     ],
 )
-def test_what_cannot_be_says_why(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_what_cannot_be_says_why(tmp_path: Path, arguments: list[str], message: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=message):
         administer(database, *arguments)
 
 
@@ -140,7 +140,7 @@ def test_a_push_waits_as_long_as_the_hub_asks(pushing: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "code", "told"),
+    ("arguments", "environment", "code", "message"),
     [
         (["location", "47.1", "8.2"], {}, 0, ""),
         (["waypoint", "47.1", "8.2", "Hut"], {}, 0, ""),
@@ -159,11 +159,11 @@ def test_a_push_waits_as_long_as_the_hub_asks(pushing: Any) -> None:
     ],
 )
 def test_how_a_push_ends(
-    pushing: Any, arguments: list[str], environment: dict[str, str], code: int, told: str
+    pushing: Any, arguments: list[str], environment: dict[str, str], code: int, message: str
 ) -> None:
     done = pushing(*arguments, **environment)
     assert done.returncode == code, done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def test_a_port_that_is_taken_has_a_code_of_its_own(tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ def test_a_password_that_nobody_gave_is_none(database: str, secret: str) -> None
     for words in (("user", "password", "Olga"), ("user", "add", "Ben", "--password")):
         with pytest.raises(AssertionError, match="no password was given, and nothing was changed"):
             administer(database, *words, secret=secret)
-    told = {each["name"]: each["password"] for each in administer(database, "user", "list")}
-    assert told == {"push": False, "Olga": False}
+    passwords = {each["name"]: each["password"] for each in administer(database, "user", "list")}
+    assert passwords == {"push": False, "Olga": False}
 
 
 def test_when_a_kit_is_due_is_told_as_a_time(database: str) -> None:

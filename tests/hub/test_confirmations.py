@@ -60,7 +60,7 @@ async def test_a_receipt_from_before_a_backup_was_restored_confirms_nothing(stor
         await hub.take_in(alps.device(3), body, Bearer.SATELLITE)
         assert (await states(alps), hub.mismatches) == (["sent"], 1)
         right = replace(late, content=Receipt(digest=digest_of(fresh)))
-        await alps.sends(3, right, way=Bearer.SATELLITE, key=KEY)
+        await alps.sends(3, right, bearer=Bearer.SATELLITE, key=KEY)
         assert await states(alps) == ["stored"]
 
 
@@ -71,7 +71,7 @@ async def test_the_sos_of_a_new_journal_is_confirmed_though_an_old_one_had_its_n
         await store.commit(lambda db: db.execute("UPDATE device SET journal = 9 WHERE id = 3"))
         for text in ("help", "help again"):
             entry = Entry(5, Message(text), TIME, sos=True)
-            await alps.sends(3, entry, way=Bearer.SATELLITE, key=KEY)
+            await alps.sends(3, entry, bearer=Bearer.SATELLITE, key=KEY)
             (envelope,) = await collect(alps.mailbox(3))
             assert envelope.entries[-1].content == Receipt(0, digest_of(entry))
 
@@ -108,5 +108,5 @@ async def test_a_tagged_sos_that_was_recorded_does_nothing_after_60_days(store: 
         for later in (0.0, 60 * DAY):
             alps.now += later
             await store.commit(lambda db: forget(db, before=alps.now - 30 * DAY, now=alps.now))
-            await alps.sends(3, sos, way=Bearer.SATELLITE, key=KEY)
+            await alps.sends(3, sos, bearer=Bearer.SATELLITE, key=KEY)
         assert await alps.rows("SELECT count(*) FROM item") == [(1,)]

@@ -34,8 +34,8 @@ def settle_in(database: str) -> str:
         mail = f"{name.lower()}@example.org"
         administer(database, "user", "add", name, "--email", mail, "--password", secret=SECRET)
     administer(database, "user", "role", "Olga", "dispatcher")
-    told = administer(database, "device", "add", "kit-ada", "--user", "Ada")
-    return str(told["hub-token"])
+    kit = administer(database, "device", "add", "kit-ada", "--user", "Ada")
+    return str(kit["hub-token"])
 
 
 def call(running: Hub, method: str, path: str, body: Any = None, **headers: str) -> Any:
@@ -107,8 +107,8 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         mine["Origin"] = running.address
         assert call(running, "POST", "/api/package", push, **mine)[0] == 403, "Ada is no Olga"
         push["sourceUserId"] = "3"
-        (told,) = json.loads(call(running, "POST", "/api/package/cost", push, **mine)[2])["devices"]
-        assert told == {
+        (cost,) = json.loads(call(running, "POST", "/api/package/cost", push, **mine)[2])["devices"]
+        assert cost == {
             "id": 1,
             "name": "kit-ada",
             "userId": "2",
@@ -119,8 +119,8 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         once = {**mine, "Idempotency-Key": "one"}
         where = {call(running, "POST", "/api/package", push, **once)[1]["Location"] for _ in "ab"}
         (standing,) = where
-        found = json.loads(call(running, "GET", standing, **mine)[2])
-        assert [each["state"] for each in found["devices"]] == ["waiting"]
+        progress = json.loads(call(running, "GET", standing, **mine)[2])
+        assert [each["state"] for each in progress["devices"]] == ["waiting"]
         (item,) = json.loads(call(running, "GET", "/api/pushes", **mine)[2])["pushes"]
         assert item["event"]["content"] == "come down"
         # A member may read and not answer.
@@ -163,8 +163,8 @@ def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
             pair = base64.b64encode(f"{made['id']}:{password}".encode()).decode()
             proof = {"x-api-key": key, "Authorization": f"Basic {pair}"}
             push = {"sourceUserId": made["id"], "workspaceId": "1", "targetUserId": "2"}
-            told = {**push, "message": {"content": "hello"}}
-            return int(call(running, "POST", "/api/package", told, **proof)[0])
+            package = {**push, "message": {"content": "hello"}}
+            return int(call(running, "POST", "/api/package", package, **proof)[0])
 
         def signs_in(password: str, **more: str) -> tuple[int, bool]:
             body = {"username": "eve@example.org", "password": password, **more}
@@ -637,10 +637,10 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         until(lambda: device_of(database, "kit-ada")["linked"])
         shown.get_by_label("Everybody").check()
         cost.get_by_text("1 device linked now, which costs nothing").wait_for()
-        told = cost.inner_text()
-        found = re.search(r"by satellite (\d) credits? \(kit-ben: (\d+) bytes in 1 message", told)
-        assert found and int(found[1]) == -(-int(found[2]) // 50), told
-        assert "of 20 left today" in told
+        price = cost.inner_text()
+        match = re.search(r"by satellite (\d) credits? \(kit-ben: (\d+) bytes in 1 message", price)
+        assert match and int(match[1]) == -(-int(match[2]) // 50), price
+        assert "of 20 left today" in price
         assert browser.faults(shown) == []
         browser.keep(shown, f"console-write-{screen}")
         shown.get_by_role("button", name="Send").click()
@@ -718,14 +718,14 @@ def send_again(shown: Any) -> bool:
 
 
 def device_of(database: str, name: str) -> Any:
-    (found,) = [each for each in administer(database, "device", "list") if each["name"] == name]
-    return found
+    (device,) = [each for each in administer(database, "device", "list") if each["name"] == name]
+    return device
 
 
 def ladder(kit: Any) -> list[dict[str, Any]]:
     """The steps of its SOS."""
-    found = kit.call("GET", "/api/sos").body["incident"]
-    return list(found["steps"]) if found else []
+    incident = kit.call("GET", "/api/sos").body["incident"]
+    return list(incident["steps"]) if incident else []
 
 
 @contextmanager

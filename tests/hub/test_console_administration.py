@@ -46,8 +46,8 @@ def settle_in_as_administrator(database: str) -> None:
         now = time.time()
         said = encode([Entry(1, Message("found again"), int(now))])
         for body, imei, device in ((said, IMEI, None), (b"\xffnoise", "2" * 15, 1)):
-            way, why = Bearer.SATELLITE, "nobody has it"
-            dead_letters.keep(db, body, why, imei=imei, device=device, way=way, now=now)
+            bearer, why = Bearer.SATELLITE, "nobody has it"
+            dead_letters.keep(db, body, why, imei=imei, device=device, bearer=bearer, now=now)
         for _ in range(20):
             audit.note(db, 1, audit.HUB, "of long ago", "", now - 9_000)
 
@@ -102,12 +102,12 @@ class Office:
 
     def kept(self) -> str:
         """What is shown once; then it is nowhere in the page."""
-        told = str(self.shown.locator("#once-text").input_value())
-        self.secrets += re.findall(r"(?:link|key|token|whsec)_\S+|[0-9a-f]{64}", told) or [told]
+        secret = str(self.shown.locator("#once-text").input_value())
+        self.secrets += re.findall(r"(?:link|key|token|whsec)_\S+|[0-9a-f]{64}", secret) or [secret]
         self.press("I have kept it")
         assert not self.shown.locator("#once").is_visible()
         assert all(each not in self.shown.content() for each in self.secrets)
-        return told
+        return secret
 
     def open(self, subject: str) -> None:
         """By the keyboard."""
@@ -119,11 +119,11 @@ class Office:
 
     def unfold(self, title: str) -> str:
         """Something in a list; the selector of it."""
-        found = self.shown.locator("#subject li > details", has_text=title).first
-        found.wait_for()
-        if found.get_attribute("open") is None:
-            found.locator("summary").first.click()
-        return f"#{found.get_attribute('id')}"
+        entry = self.shown.locator("#subject li > details", has_text=title).first
+        entry.wait_for()
+        if entry.get_attribute("open") is None:
+            entry.locator("summary").first.click()
+        return f"#{entry.get_attribute('id')}"
 
     def devices(self) -> None:
         self.open("Devices")
@@ -167,13 +167,13 @@ class Office:
         self.shown.get_by_text("It was never changed from here.").wait_for()
         self.press("Give all kits another key")
         self.done("The change has begun")
-        told = self.shown.locator("#radio-key-told")
-        told.get_by_text(re.compile(r"Step 1 of 3 since .*; behind: 1 kit of 1")).wait_for()
+        notice = self.shown.locator("#radio-key-told")
+        notice.get_by_text(re.compile(r"Step 1 of 3 since .*; behind: 1 kit of 1")).wait_for()
         self.press("Ask again")
         self.done("kit of Ada is asked again")
         self.press("Go on without it")
         self.done("kit of Ada is waited for no more")
-        told.get_by_text("All that were waited for have it alone").wait_for()
+        notice.get_by_text("All that were waited for have it alone").wait_for()
         self.shown.get_by_text("kit of Ada, step 0, left out").wait_for()
 
     def users(self) -> str:
@@ -307,8 +307,8 @@ class Office:
                 self.done(done)
             else:
                 self.refused("knows no time zone")
-        told = "Alarms wait for the morning: 22:00-06:00 Europe/Zurich."
-        self.shown.get_by_text(told).wait_for()
+        notice = "Alarms wait for the morning: 22:00-06:00 Europe/Zurich."
+        self.shown.get_by_text(notice).wait_for()
         for said, done, shown in (
             ("none", "There are no quiet hours.", "no quiet hours"),
             ("", "It has those of all.", ""),

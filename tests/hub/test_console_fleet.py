@@ -81,8 +81,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Any]:
-    with browser.browser() as found:
-        yield found
+    with browser.browser() as instance:
+        yield instance
 
 
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
@@ -95,8 +95,8 @@ def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: st
         shown.get_by_role("link", name="Fleet").press("Enter")
         first = shown.get_by_role("row").nth(1)
         first.get_by_text("its processor is at 84 °C; those of the others at 48 °C").wait_for()
-        told = first.inner_text()
-        assert told.startswith("kit-ada"), told
+        text = first.inner_text()
+        assert text.startswith("kit-ada"), text
         for words in (
             "its supply is too weak",
             "its processor is slowed down, by heat or a weak supply",
@@ -104,7 +104,7 @@ def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: st
             "its power came",
             "linked now",
         ):
-            assert words in told, words
+            assert words in text, words
         assert not shown.locator("#room").is_visible()
         shown.get_by_text("Unlike the others, or in trouble: 1 of 4.").wait_for()
         bars = shown.get_by_role("img", name="Satellite, bars of each hour")

@@ -71,8 +71,8 @@ def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:
             def is_answered() -> bool:
                 # A word of its own fetches what waits at the gateway.
                 far.post("still here")
-                told = shown.locator("#hands-told li").first.inner_text()
-                return "over satellite" in told and "version 0.1.0" in told
+                text = shown.locator("#hands-told li").first.inner_text()
+                return "over satellite" in text and "version 0.1.0" in text
 
             until(is_answered)
         with console(opened, running, "390-dark") as shown:

@@ -48,8 +48,8 @@ def settled(home: Path) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with settled(tmp_path_factory.mktemp("hub")) as found:
-        yield found
+    with settled(tmp_path_factory.mktemp("hub")) as scene:
+        yield scene
 
 
 @contextmanager
@@ -98,9 +98,9 @@ def incident(world: World) -> Iterator[str]:
     """The number of an SOS of Ada's kit, closed in the end."""
     world.kit.call("POST", "/api/sos", {"text": "constructor"})
     until(lambda: administer(world.database, "sos", "list", "--state", "open"))
-    (found,) = administer(world.database, "sos", "list", "--state", "open")
-    yield str(found["id"])
-    administer(world.database, "sos", "close", str(found["id"]), "over", "--by", "Olga")
+    (row,) = administer(world.database, "sos", "list", "--state", "open")
+    yield str(row["id"])
+    administer(world.database, "sos", "close", str(row["id"]), "over", "--by", "Olga")
     until(lambda: world.kit.call("GET", "/api/sos").body["active"] == 0)
 
 
@@ -175,9 +175,9 @@ def test_nothing_is_said_not_to_be_there_before_the_hub_has_told(world: World) -
             each.wait()
         shown.get_by_label("Find a kit").type("a")
         shown.evaluate(DRAWN)
-        told = shown.locator("#room").inner_text()
+        text = shown.locator("#room").inner_text()
         for words in ("No kit", "Nothing was said", "No position came in"):
-            assert words not in told
+            assert words not in text
         for each in held:
             each.release()
         shown.get_by_role("heading", name="Conversation with kit-ada").wait_for()
@@ -194,8 +194,8 @@ def test_older_ones_come_once_however_often_they_are_asked_for(
     for raised in ("one", "two", "three"):
         world.kit.call("POST", "/api/sos", {"text": raised})
         until(lambda: administer(world.database, "sos", "list", "--state", "open"))
-        (found,) = administer(world.database, "sos", "list", "--state", "open")
-        administer(world.database, "sos", "close", str(found["id"]), "over", "--by", "Olga")
+        (row,) = administer(world.database, "sos", "list", "--state", "open")
+        administer(world.database, "sos", "close", str(row["id"]), "over", "--by", "Olga")
         until(lambda: world.kit.call("GET", "/api/sos").body["active"] == 0)
     desk.route("**/api/sos?state=closed*", short)
     desk.get_by_text("History of closed SOS").click()
@@ -211,8 +211,8 @@ def test_older_ones_come_once_however_often_they_are_asked_for(
         held.wait()
         held.release()
         shown.evaluate(DRAWN)
-        told = shown.locator(lines).all_inner_texts()
-        assert len(told) == len(set(told))
+        texts = shown.locator(lines).all_inner_texts()
+        assert len(texts) == len(set(texts))
 
 
 def test_a_price_is_shown_of_what_it_was_asked_for_alone(office: Any) -> None:
@@ -419,8 +419,8 @@ def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
     world.kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
 
     def with_hours(route: Any) -> None:
-        told = route.fetch().json()
-        route.fulfill(json={**told, "hours": "06:00 to 22:00 UTC", "onWatch": []})
+        body = route.fetch().json()
+        route.fulfill(json={**body, "hours": "06:00 to 22:00 UTC", "onWatch": []})
 
     with console(world.opened, world.hub, "390-light", locale="uk") as shown:
         shown.route("**/api/watch", with_hours)

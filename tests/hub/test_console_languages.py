@@ -19,8 +19,8 @@ from tests.processes import PATIENCE, Hub, administer, agent, hub, until
 
 def catalogue(language: str) -> dict[str, dict[str, Any]]:
     path = files("fieldagent.hub.console").joinpath(f"{language}.json")
-    told: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
-    return told
+    document: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
+    return document
 
 
 def choose(shown: Any, language: str) -> None:
@@ -167,7 +167,7 @@ def test_why_nobody_was_told_is_said_at_the_desk_in_ones_own_language(tmp_path: 
         # What people say stays as they said it.
         card.locator(".thread").get_by_text("no signal").wait_for()
         card.locator("summary").click()
-        told = card.locator("details li").filter(has_text="der Mail-Server")
-        told.get_by_text("Verbindung abgelehnt").wait_for()
-        assert "noch einmal versucht" in told.inner_text()
-        assert "Duty (per E-Mail)" in told.inner_text()
+        entry = card.locator("details li").filter(has_text="der Mail-Server")
+        entry.get_by_text("Verbindung abgelehnt").wait_for()
+        assert "noch einmal versucht" in entry.inner_text()
+        assert "Duty (per E-Mail)" in entry.inner_text()

@@ -16,8 +16,8 @@ from tests.processes import administer, until
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with settled(tmp_path_factory.mktemp("hub")) as found:
-        yield found
+    with settled(tmp_path_factory.mktemp("hub")) as scene:
+        yield scene
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def raise_sos(world: World, text: str) -> str:
     """Its number."""
     world.kit.call("POST", "/api/sos", {"text": text})
     until(lambda: administer(world.database, "sos", "list", "--state", "open"))
-    (found,) = administer(world.database, "sos", "list", "--state", "open")
-    return str(found["id"])
+    (row,) = administer(world.database, "sos", "list", "--state", "open")
+    return str(row["id"])
 
 
 def close(world: World, incident: str) -> None:
@@ -252,16 +252,16 @@ def test_a_press_that_nobody_answered_is_not_said_to_be_tried_again(
     with sos(world, "unheard"):
         again = lose(desk, "**/acknowledge", "POST")
         desk.get_by_role("button", name="Acknowledge").click()
-        told = desk.locator("#away", has_text="nobody knows whether that was done")
-        told.wait_for()
-        assert "tried again" not in told.inner_text()
+        notice = desk.locator("#away", has_text="nobody knows whether that was done")
+        notice.wait_for()
+        assert "tried again" not in notice.inner_text()
         with desk.expect_response("**/api/fences"):
             world.kit.post("something comes")
         desk.evaluate(DRAWN)
-        assert told.is_visible()
+        assert notice.is_visible()
         again()
         desk.get_by_role("button", name="Acknowledge").click()
-        told.wait_for(state="hidden")
+        notice.wait_for(state="hidden")
 
 
 MANY = """

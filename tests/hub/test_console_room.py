@@ -147,8 +147,8 @@ def pure() -> Iterator[Callable[..., Any]]:
 
 def test_what_is_wrong_with_a_kit_the_worst_first(pure: Any) -> None:
     for members, incidents, dated, expected in CASES:
-        found = pure("troubles", {**WELL, **members}, incidents, dated, NOW)
-        assert [f"{each['kind']}: {each['text']}" for each in found] == expected, members
+        troubles = pure("troubles", {**WELL, **members}, incidents, dated, NOW)
+        assert [f"{each['kind']}: {each['text']}" for each in troubles] == expected, members
 
 
 def kit(number: int, name: str, *kinds: str, heard: float | None = 1.0) -> dict[str, Any]:
@@ -187,8 +187,8 @@ def test_kits_are_found_filtered_and_in_order(pure: Any) -> None:
 
 def test_points_in_one_square_are_one(pure: Any) -> None:
     points = [{"x": x, "y": y} for x, y in ((1, 1), (3, 5), (49, 1), (-1, 1))]
-    found = pure("clusters", points, 48)
-    assert sorted((each["x"], each["y"], len(each["those"])) for each in found) == [
+    clusters = pure("clusters", points, 48)
+    assert sorted((each["x"], each["y"], len(each["those"])) for each in clusters) == [
         (-1, 1, 1),
         (2, 3, 2),
         (49, 1, 1),
@@ -401,9 +401,9 @@ def test_adding_a_device_asks_for_operator_credits_and_check_in(tmp_path: Path) 
 
 
 def device(shown: Any, name: str) -> Any:
-    told = shown.evaluate("fetch('/api/devices').then(answer => answer.json())")
-    (found,) = [each for each in told["devices"] if each["name"] == name]
-    return found
+    document = shown.evaluate("fetch('/api/devices').then(answer => answer.json())")
+    (match,) = [each for each in document["devices"] if each["name"] == name]
+    return match
 
 
 def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> None:

@@ -26,16 +26,16 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
         console(opened, running, "1280-light") as bens,
     ):
         sign_in_as_olga(olgas)
-        told = olgas.locator("#watch-told")
-        told.get_by_text("Nobody is on watch, and somebody is to be: always.").wait_for()
+        notice = olgas.locator("#watch-told")
+        notice.get_by_text("Nobody is on watch, and somebody is to be: always.").wait_for()
         olgas.get_by_role("button", name="Take the watch for 8 hours").click()
-        told.get_by_text("On watch: Olga until").wait_for()
+        notice.get_by_text("On watch: Olga until").wait_for()
         olgas.get_by_text("Hand over my watch").click()
         olgas.locator("#watch-to option", has_text="Ben").wait_for(state="attached")
         assert olgas.locator("#watch-to option").all_inner_texts() == ["Ben"]
         olgas.get_by_label("What they must know").fill("Ada is <b>late</b>")
         olgas.get_by_role("button", name="Ask them").click()
-        told.get_by_text("who asks Ben to take it over: Ada is <b>late</b>").wait_for()
+        notice.get_by_text("who asks Ben to take it over: Ada is <b>late</b>").wait_for()
         assert browser.faults(olgas) == []
         # Until he has taken it, it is hers.
         sign_in(bens, ben, SECRET.strip())

@@ -95,8 +95,8 @@ def ask(running: Hub, method: str, path: str, **form: str) -> Page:
 
 def timeline(database: str, id_: int = 1) -> list[tuple[str, str, str]]:
     """Event, who, detail."""
-    told = administer(database, "sos", "show", str(id_))["timeline"]
-    return [(e["event"], (e["by"] or {}).get("name", ""), e["detail"]) for e in told]
+    events = administer(database, "sos", "show", str(id_))["timeline"]
+    return [(e["event"], (e["by"] or {}).get("name", ""), e["detail"]) for e in events]
 
 
 def state(database: str) -> str:
@@ -133,12 +133,12 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
             assert mail["Subject"] == "SOS 1 of kit-ada"
             assert (mail["To"], mail["Auto-Submitted"]) == ("bw@example.org", "auto-generated")
             until(lambda: pager.got and service.got)
-            told = pager.got[0]["payloads"][0]["events"][0]["incident"]
-            assert (told["id"], told["device"]) == (1, "kit-ada")
-            assert told["position"]["geo"] == "geo:46.50000,7.25000"
+            incident = pager.got[0]["payloads"][0]["events"][0]["incident"]
+            assert (incident["id"], incident["device"]) == (1, "kit-ada")
+            assert incident["position"]["geo"] == "geo:46.50000,7.25000"
             links = [
                 LINK.search(text),
-                LINK.search(told["acknowledge"]),
+                LINK.search(incident["acknowledge"]),
                 LINK.search(service.got[0]["message"]),
             ]
             own, webhooks_, services_ = (each[1] for each in links if each)
@@ -264,11 +264,11 @@ def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) 
             agent(tmp_path, kit_of(running, token)) as kit,
         ):
             raise_sos(kit, database)
-            found = LINK.search(relay.mail().get_content())
-            assert found
+            match = LINK.search(relay.mail().get_content())
+            assert match
             changed(database, "UPDATE alarm_link SET expires = 5")
             for method in ("GET", "POST"):
-                page = ask(running, method, found[1])
+                page = ask(running, method, match[1])
                 assert (page.status, page.title) == (410, "This link has expired")
             assert state(database) == "open"
 
@@ -279,9 +279,9 @@ async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Sto
         judge = router(AnswerPage(store, clock=alps.clock).routes())
 
         async def path() -> str:
-            (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
-            await store.commit(lambda db: telling.settle(db, told, HANDED, alps.now))
-            return told.notice.link.removeprefix(ADDRESS)
+            (message,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+            await store.commit(lambda db: telling.settle(db, message, HANDED, alps.now))
+            return message.notice.link.removeprefix(ADDRESS)
 
         async def post(to: str) -> int:
             request = Request("POST", to, (), {})
@@ -289,13 +289,13 @@ async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Sto
 
         await alps.sends(1, HELP)
         first = await path()
-        found = await store.read(lambda db: sos.named(db, 1, 1))
-        assert found is not None
-        await store.commit(lambda db: sos_desk.close(db, found, 2, "a drill", START + 60))
+        incident = await store.read(lambda db: sos.named(db, 1, 1))
+        assert incident is not None
+        await store.commit(lambda db: sos_desk.close(db, incident, 2, "a drill", START + 60))
         alps.now += 600
         await alps.sends(1, Entry(8, Message("no drill"), int(START) + 600, sos=True, back=1))
         assert await post(first) == 410
-        assert (await store.read(lambda db: sos.named(db, 1, 1)) or found).state == "open"
+        assert (await store.read(lambda db: sos.named(db, 1, 1)) or incident).state == "open"
         assert await post(await path()) == 200
 
 
@@ -305,12 +305,12 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         await alps.sends(1, HELP)
-        (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
-        found = await store.read(lambda db: sos.named(db, 1, 1))
-        assert found is not None
-        await store.commit(lambda db: sos_desk.acknowledge(db, found, 2, "", alps.now))
+        (message,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+        incident = await store.read(lambda db: sos.named(db, 1, 1))
+        assert incident is not None
+        await store.commit(lambda db: sos_desk.acknowledge(db, incident, 2, "", alps.now))
         failed = HandoverResult(HandoverOutcome.FAILED, "no network")
-        text = await store.commit(lambda db: telling.settle(db, told, failed, alps.now))
+        text = await store.commit(lambda db: telling.settle(db, message, failed, alps.now))
         assert text.endswith("no network; not tried again")
         events = await alps.rows("SELECT detail FROM sos_event WHERE event = 'not told'")
         assert [detail for (detail,) in events] == [
@@ -323,11 +323,11 @@ async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: S
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         judge = router(AnswerPage(store, clock=alps.clock).routes())
         await alps.sends(1, HELP)
-        (told,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+        (message,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
         disabled = partial(directory.set_disabled, table="device", id_=1)
         await store.commit(lambda db: disabled(db, when=alps.now, now=alps.now))
         for method in ("GET", "POST"):
-            request = Request(method, told.notice.link.removeprefix(ADDRESS), (), {})
+            request = Request(method, message.notice.link.removeprefix(ADDRESS), (), {})
             page = await (await judge(request)).handler(request)
             assert page.status == 200 and b"Nothing goes to its kit" in page.body
             assert b"is told" not in page.body
@@ -352,11 +352,11 @@ def test_the_relay_gets_a_password_over_tls_alone(tmp_path: Path) -> None:
         lines = {**relay.settings, **more}
         config = tmp_path / "hub.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        told = tries(config, id_)
-        assert told[0] != 0 and "certificate" in told[1].lower(), "a stranger's certificate"
+        result = tries(config, id_)
+        assert result[0] != 0 and "certificate" in result[1].lower(), "a stranger's certificate"
         assert not relay.logins
-        told = tries(config, id_, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
-        assert told == (0, "Bergwacht: the test message was handed over\n")
+        result = tries(config, id_, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
+        assert result == (0, "Bergwacht: the test message was handed over\n")
         assert relay.logins == [("hub", "of the relay")]
         assert "This is a test" in relay.mail().get_content()
 

@@ -43,9 +43,9 @@ async def test_what_it_is_said_to_cost_is_what_it_takes(store: Store, what: str)
 
         def look(db: Db) -> dict[int, int]:
             """Of a second one too: by then its sender is known."""
-            told = costs(db, posting, alps.now)
-            assert all(not each["linked"] for each in told)
-            return {each["id"]: each["satellite"]["bytes"] for each in told}
+            prices = costs(db, posting, alps.now)
+            assert all(not each["linked"] for each in prices)
+            return {each["id"]: each["satellite"]["bytes"] for each in prices}
 
         for named in (False, True):
             said = await store.read(look)
@@ -63,8 +63,8 @@ async def test_who_has_no_modem_or_is_disabled_costs_nothing(store: Store) -> No
     async with field_of(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET imei = NULL WHERE id = 2"))
         await store.commit(lambda db: db.execute("UPDATE device SET disabled = 1 WHERE id = 3"))
-        (told,) = await store.read(lambda db: costs(db, posting, alps.now))
-        assert (told["id"], told["satellite"]) == (2, None)
+        (row,) = await store.read(lambda db: costs(db, posting, alps.now))
+        assert (row["id"], row["satellite"]) == (2, None)
 
 
 async def test_a_budget_tells_what_is_left_of_today(store: Store) -> None:
@@ -77,5 +77,5 @@ async def test_a_budget_tells_what_is_left_of_today(store: Store) -> None:
             db.execute("INSERT INTO spent (day, device, bytes, credits) VALUES (?, 3, 90, 2)", day)
 
         await store.commit(spend)
-        (told,) = await store.read(lambda db: costs(db, posting, alps.now))
-        assert told["satellite"]["creditsLeft"] == 13
+        (row,) = await store.read(lambda db: costs(db, posting, alps.now))
+        assert row["satellite"]["creditsLeft"] == 13

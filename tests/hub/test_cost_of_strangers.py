@@ -161,9 +161,9 @@ _strangers = (f"127.0.{number // 200}.{number % 200 + 2}" for number in count(20
 """Addresses of which nobody has come before."""
 
 
-def expect_little(found: Measured, control: Measured, strangers: int = 1) -> None:
-    assert found.cores - control.cores < strangers * CORES, found
-    assert found.soon, found
+def expect_little(result: Measured, control: Measured, strangers: int = 1) -> None:
+    assert result.cores - control.cores < strangers * CORES, result
+    assert result.soon, result
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -222,10 +222,10 @@ def test_what_a_right_key_asks_of_postgresql_costs_its_share(tmp_path: Path, pos
         with how(running.port, greedy), how(running.port, greedy):
             # Most of what may be spent at once is spent before.
             measure(running.process.pid, 2 * KNOWN_CALLER.burst, ask)
-            found = measure(running.process.pid, LONG, ask)
+            result = measure(running.process.pid, LONG, ask)
     # As much again goes where no step is charged: to the loop's own, and to the kernel.
-    assert found.cores - control.cores < 2 * KNOWN_CALLER.core, found
-    assert found.soon, found
+    assert result.cores - control.cores < 2 * KNOWN_CALLER.core, result
+    assert result.soon, result
 
 
 def test_who_has_signed_in_from_the_same_address_has_a_share_of_their_own(served: Served) -> None:
@@ -249,8 +249,8 @@ def test_who_has_signed_in_from_the_same_address_has_a_share_of_their_own(served
     request = CASES[0].request
     with flooded(served.hub.port, request, source=source, secure=True, pipelined=True):
         served.measure(SHORT)
-        found = settled(served.hub.process.pid, push_state, math.inf, SHORT)
-    assert found.soon, found
+        result = settled(served.hub.process.pid, push_state, math.inf, SHORT)
+    assert result.soon, result
     line.close()
 
 

@@ -136,10 +136,10 @@ def decided(db: Db, groups: list[list[PushRequest]], statements: list[str]) -> A
     api: Any = HubApi(
         cast(Any, None), cast(Any, None), clock=lambda: START, grace=GRACE, time_to_live=86_400
     )
-    told = []
+    answers = []
     for group in groups:
         counted = Counted(db)
-        told += api._decide(counted, group)
+        answers += api._decide(counted, group)
         statements += counted.statements
     items = db.execute("SELECT id, request_id, target, collapse_key, expires FROM item ORDER BY id")
     place = {item: number for number, (item, *_) in enumerate(items)}
@@ -150,7 +150,7 @@ def decided(db: Db, groups: list[list[PushRequest]], statements: list[str]) -> A
     remembered = db.execute("SELECT credential, member, key, request_id FROM idempotency")
     lines = db.execute("SELECT actor, action, detail FROM audit ORDER BY id")
     return (
-        [each.status if isinstance(each, Problem) else requests[each] for each in told],
+        [each.status if isinstance(each, Problem) else requests[each] for each in answers],
         [tuple(row) for _, _, *row in items],
         sorted((place[item], *row) for item, *row in deliveries),
         sorted((*row, requests[request]) for *row, request in remembered),
@@ -161,18 +161,18 @@ def decided(db: Db, groups: list[list[PushRequest]], statements: list[str]) -> A
 
 
 def tried(store: Store, groups: list[list[PushRequest]]) -> tuple[Any, int]:
-    found: list[Any] = []
+    results: list[Any] = []
     statements: list[str] = []
 
     def try_out(db: Db) -> None:
         workspace_of(db, 4)
         keys(db)
-        found.append(decided(db, groups, statements))
+        results.append(decided(db, groups, statements))
         raise Undone
 
     with pytest.raises(Undone):
         store.once(try_out)
-    ((*rest, devices, tats),) = found
+    ((*rest, devices, tats),) = results
     # Numbers that a database has given once are not given again.
     first = min(device for device, _ in devices)
     rest[2] = [(item, device - first, *row) for item, device, *row in rest[2]]
@@ -208,15 +208,17 @@ def test_postgresql_plans_a_push_that_comes_alone_no_more(postgres: str) -> None
             cast(Any, None), cast(Any, None), clock=lambda: START, grace=GRACE, time_to_live=86_400
         )
         for number in range(30):
-            told = api._decide(db, [PushRequest(caller(), pushed(f"{number}", target=101), None)])
-            assert isinstance(told[0], str)
+            answers = api._decide(
+                db, [PushRequest(caller(), pushed(f"{number}", target=101), None)]
+            )
+            assert isinstance(answers[0], str)
         return db.execute(
             "SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements"
         )
 
     try:
-        found = store.once(plans)
+        rows = store.once(plans)
     finally:
         store.close()
-    assert len(found) >= 5
-    assert [row for row in found if row[2] < row[1]] == []
+    assert len(rows) >= 5
+    assert [row for row in rows if row[2] < row[1]] == []

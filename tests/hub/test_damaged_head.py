@@ -76,12 +76,12 @@ def test_a_flipped_bit_of_the_version_is_mended_and_costs_nothing(
     file = copied(filled, tmp_path)
     before = content(file)
     flip(file, at, bit)
-    told, _ = head_of(file)
+    version, _ = head_of(file)
     with caplog.at_level(logging.WARNING):
         open_store(str(file)).close()
     assert head_of(file) == (VERSION, mark_of(VERSION))
     assert content(file) == before
-    said = f"it said version {told}, its tables are of version {VERSION}"
+    said = f"it said version {version}, its tables are of version {VERSION}"
     assert (said in caplog.text) == (at == VERSION_AT)
 
 

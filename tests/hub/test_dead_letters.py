@@ -100,8 +100,8 @@ def settled(tmp_path: Path, database: str) -> Iterator[tuple[Operators, Hub]]:
 
 
 def listed(database: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = administer(database, "dead-letter", "list")
-    return found
+    letters: list[dict[str, Any]] = administer(database, "dead-letter", "list")
+    return letters
 
 
 def metrics(running: Hub) -> str:
@@ -322,9 +322,9 @@ async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
 
         def come(db: Db) -> None:
             keep = partial(dead_letters.keep, reason="x", device=None, now=START)
-            keep(db, b"first", imei="2" * 15, way=Bearer.SATELLITE)
+            keep(db, b"first", imei="2" * 15, bearer=Bearer.SATELLITE)
             for number in range(OF_ONE_MAX + 5):
-                keep(db, b"%d" % number, imei="1" * 15, way=Bearer.SATELLITE)
+                keep(db, b"%d" % number, imei="1" * 15, bearer=Bearer.SATELLITE)
 
         await store.commit(come)
         listed = await store.read(dead_letters.listing)
@@ -343,8 +343,8 @@ async def test_an_sos_takes_to_other_kits_where_the_operator_saw_it(store: Store
             await alps.mobile_originated().take_in_from(imei, body, Estimate(46.5, 7.25, 3))
         (envelope,) = await collect(alps.mailbox(2))
         (urgent,) = [entry for entry in envelope.entries if entry.sos]
-        told = [e for e in envelope.entries if isinstance(e.content, SeenAt)]
-        assert told == [Entry(urgent.sequence, SeenAt(46.5, 7.25, 3))]
+        sightings = [e for e in envelope.entries if isinstance(e.content, SeenAt)]
+        assert sightings == [Entry(urgent.sequence, SeenAt(46.5, 7.25, 3))]
         kept = await alps.rows("SELECT estimate FROM item")
         assert [Estimate(**json.loads(text)) for (text,) in kept] == [Estimate(46.5, 7.25, 3)] * 2
 
@@ -381,11 +381,13 @@ def test_what_nobody_has_is_shown_to_the_operator_alone(tmp_path: Path, database
         lists = {path for path in answered if path.startswith("/api/") and "{" not in path}
         refused = {path for path in lists if answered[path][0] != 200}
         assert refused == set()
-        told = {"export": "", "/api/events": heard} | {p: text for p, (_, text) in answered.items()}
+        texts = {"export": "", "/api/events": heard} | {
+            p: text for p, (_, text) in answered.items()
+        }
         administer(database, "export", str(tmp_path / "all"))
-        told["export"] = "".join(each.read_text() for each in (tmp_path / "all").glob("*.jsonl"))
+        texts["export"] = "".join(each.read_text() for each in (tmp_path / "all").glob("*.jsonl"))
         assert [
-            (where, each) for where, text in told.items() for each in shown if each in text
+            (where, each) for where, text in texts.items() for each in shown if each in text
         ] == []
         assert "hub device add" in running.expect(f"from {stranger} are kept")
         assert [each["imei"] for each in listed(database)] == [IMEI, stranger]

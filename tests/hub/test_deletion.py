@@ -53,11 +53,11 @@ def test_a_user_is_deleted_with_all_that_is_theirs(database: str, tmp_path: Path
         assert identities(tmp_path / "Ben") == {2: "Ada"}
 
         asked = [*MODULE, "hub", "user", "delete", "Ada", "--database", database]
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE)
-        assert told.returncode == 65
-        assert "kit of Ada" in told.stdout
-        assert "what kits and webhooks were given" in told.stdout
-        assert "--yes" in told.stderr
+        result = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE)
+        assert result.returncode == 65
+        assert "kit of Ada" in result.stdout
+        assert "what kits and webhooks were given" in result.stdout
+        assert "--yes" in result.stderr
         assert len(administer(database, "user", "list")) == 3
 
         plan = administer(database, "user", "delete", "Ada", "--yes")
@@ -99,12 +99,12 @@ def whole(database: str) -> str:
         tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
     def read(db: Db) -> str:
-        found = []
+        lines = []
         for (table,) in db.execute(tables):
             for row in db.execute(f"SELECT * FROM {table}"):
                 values = (bytes(v).decode("latin-1") if is_bytes(v) else str(v) for v in row)
-                found.append(" ".join(values))
-        return "\n".join(found)
+                lines.append(" ".join(values))
+        return "\n".join(lines)
 
     try:
         return store.once(read)

@@ -252,8 +252,8 @@ async def test_what_came_is_taken_in_whatever_the_gateway_says_of_the_session(
     assert store.taken == [(IMEI, b"of %d" % status) for status in range(256)]
     assert store.sessions == [False] * 6
     for status in range(256):
-        told = f"a session of {IMEI} (MOMSN 7) ended with status {status}, "
-        assert caplog.text.count(told) == (0 if status <= 2 else 3)
+        line = f"a session of {IMEI} (MOMSN 7) ended with status {status}, "
+        assert caplog.text.count(line) == (0 if status <= 2 else 3)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ async def test_who_says_nothing_is_left_after_a_while(clock: trio.testing.MockCl
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "message"),
     [
         ("directip-listen=127.0.0.1:10800", ""),
         ("directip-listen=[::1]:10800", ""),
@@ -312,6 +312,6 @@ async def test_who_says_nothing_is_left_after_a_while(clock: trio.testing.MockCl
         ("directip-listen=0.0.0.0:10800\ndirectip-allow=somewhere", "must be networks"),
     ],
 )
-def test_where_anybody_may_come_somebody_must_be_named(lines: str, told: str) -> None:
-    with pytest.raises(InvalidSettings, match=told) if told else nullcontext():
+def test_where_anybody_may_come_somebody_must_be_named(lines: str, message: str) -> None:
+    with pytest.raises(InvalidSettings, match=message) if message else nullcontext():
         parse(lines, Path("hub.properties"))

@@ -112,7 +112,7 @@ class Coast:
         return [(headers["webhook-id"], *texts(body)) for headers, body in pairs]
 
     def is_all_there(self, posts: list[str], pushes: set[str]) -> bool:
-        posted, came = ({text for _, text in found} for found in (self.posted(), self.came()))
+        posted, came = ({text for _, text in pairs} for pairs in (self.posted(), self.came()))
         return posted >= set(posts) and came >= pushes
 
     def is_done(self, running: Hub) -> bool:
@@ -125,10 +125,10 @@ class Coast:
         return False
 
 
-def is_once(found: list[tuple[str, str]], wanted: list[str]) -> bool:
+def is_once(pairs: list[tuple[str, str]], wanted: list[str]) -> bool:
     """Each under one id, and at most one more time under that."""
-    ids = {text: {id_ for id_, each in found if each == text} for _, text in found}
-    often = Counter(text for _, text in found)
+    ids = {text: {id_ for id_, each in pairs if each == text} for _, text in pairs}
+    often = Counter(text for _, text in pairs)
     once = all(len(each) == 1 for each in ids.values()) and max(often.values()) <= 2
     return once and set(often) == set(wanted)
 
@@ -163,11 +163,11 @@ def survive(home: Path, library: Path, fault: Fault | None, record: Path | None 
             env = disk.faulty(library, coast.store, fault)
         if record is not None:
             env = disk.recorded(library, coast.store, record)
-        told, code = run_with(coast, kit, **env)
-        assert "Traceback" not in told, told
-        assert code in ((0, 74) if fault else (0,)), (code, told)
+        output, code = run_with(coast, kit, **env)
+        assert "Traceback" not in output, output
+        assert code in ((0, 74) if fault else (0,)), (code, output)
         if code:
-            assert re.search("the disk|cannot be used: .*left as it is", told), told
+            assert re.search("the disk|cannot be used: .*left as it is", output), output
         with coast.hub() as running:
             for text in POSTS:
                 coast.post(kit, text)

@@ -79,9 +79,9 @@ def stream(
 
 
 def acknowledge(db: Db) -> None:
-    found = named(db, 1, 1)
-    assert found is not None
-    sos_desk.acknowledge(db, found, 2, "coming", START)
+    incident = named(db, 1, 1)
+    assert incident is not None
+    sos_desk.acknowledge(db, incident, 2, "coming", START)
 
 
 async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Store) -> None:
@@ -91,8 +91,8 @@ async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Sto
             listener = Listener(pieces)
             assert (await anext(pieces)).startswith(b": listening")
             await alps.sends(1, Entry(2, Message("help"), TIME, sos=True))
-            told = [await listener.next() for _ in range(3)]
-            assert {topic for topic, _ in told} == BOTH
+            events = [await listener.next() for _ in range(3)]
+            assert {topic for topic, _ in events} == BOTH
             await store.commit(acknowledge)
             topic, document = await listener.next()
             assert (topic, document["state"]) == ("sos", "seen")
@@ -124,8 +124,8 @@ async def test_whose_token_is_revoked_is_told_nothing_more(store: Store) -> None
             _, key = credentials.add_key(db, 1, "team's", scopes=["read"], now=START)
             number, token = credentials.add_token(db, 2, "desk", now=START)
             proof = Proof(key, token=token)
-            (found,) = admitted(db, [Call(proof, None, START, Purpose.READ)])
-            return found, number
+            (answer,) = admitted(db, [Call(proof, None, START, Purpose.READ)])
+            return answer, number
 
         caller, token = await store.commit(come)
         assert isinstance(caller, Caller)

@@ -89,7 +89,7 @@ async def test_the_same_over_two_ways_is_one_item(store: Store) -> None:
     async with field(store) as alps:
         entry = Entry(77, Message("once"), TIME)
         await alps.sends(1, entry)
-        await alps.sends(1, entry, way=Bearer.SATELLITE)
+        await alps.sends(1, entry, bearer=Bearer.SATELLITE)
         await alps.sends(1, entry)
         assert said(await collect(alps.mailbox(2))) == [(1, "once")]
         await alps.sends(1, Entry(77, Message("number used anew"), TIME))
@@ -213,11 +213,11 @@ async def test_a_track_comes_out_as_single_locations_with_their_times(store: Sto
         ]
         alps.now += GRACE
         await alps.satellite()
-        bodies = [told for imei, told in alps.sky.taken if imei == alps.device(3).imei]
+        bodies = [body for imei, body in alps.sky.taken if imei == alps.device(3).imei]
         envelope = decode(bodies[0], keys=[MT_KEY])
         assert envelope.packed
-        told = [each for each in envelope.entries if isinstance(each.content, Location)]
-        assert [(each.time, each.content) for each in told] == [
+        locations = [each for each in envelope.entries if isinstance(each.content, Location)]
+        assert [(each.time, each.content) for each in locations] == [
             (each.time, each.content) for each in track
         ]
 
@@ -259,8 +259,8 @@ async def test_a_receipt_over_satellite_confirms_and_goes_back_to_the_sender(
         ]
         key = derive_key(MASTER, "MO")
         receipt = Entry(entry.sequence, Receipt(digest=digest_of(entry)), TIME + 70)
-        await alps.sends(3, receipt, way=Bearer.SATELLITE, key=key)
-        await alps.sends(3, receipt, way=Bearer.SATELLITE, key=key)
+        await alps.sends(3, receipt, bearer=Bearer.SATELLITE, key=key)
+        await alps.sends(3, receipt, bearer=Bearer.SATELLITE, key=key)
         assert await alps.rows("SELECT state FROM delivery WHERE device = 3") == [("stored",)]
         (envelope,) = await collect(alps.mailbox(1))
         receipts = [e for e in envelope.entries if isinstance(e.content, Receipt)]
@@ -271,26 +271,28 @@ async def test_an_untagged_message_from_a_device_with_a_key_is_not_believed(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with field(store) as alps:
-        await alps.sends(3, Entry(1, Message("forged"), TIME), way=Bearer.SATELLITE)
+        await alps.sends(3, Entry(1, Message("forged"), TIME), bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT * FROM item") == []
         assert "tag is missing" in caplog.text
 
 
-@pytest.mark.parametrize("way", list(Bearer))
-async def test_how_its_writer_is_reached_goes_with_a_message(store: Store, way: Bearer) -> None:
+@pytest.mark.parametrize("bearer", list(Bearer))
+async def test_how_its_writer_is_reached_goes_with_a_message(store: Store, bearer: Bearer) -> None:
     async with field(store) as alps:
         kept = '{"phone": "+41 79 000", "email": "ada@example.org"}'
         await alps.push(Message("call me"), target=2, contact=kept)
         await alps.push(Message("no more than this"), target=2)
-        if way is Bearer.IP:
+        if bearer is Bearer.IP:
             (envelope,) = await collect(alps.mailbox(2))
         else:
             alps.now += GRACE + 1
             await alps.satellite()
             ((_, body),) = alps.sky.taken
             envelope = decode(body)
-        told = [(e.sequence, e.content) for e in envelope.entries if isinstance(e.content, Contact)]
-        assert told == [(1, Contact("+41 79 000", "ada@example.org"))]
+        contacts = [
+            (e.sequence, e.content) for e in envelope.entries if isinstance(e.content, Contact)
+        ]
+        assert contacts == [(1, Contact("+41 79 000", "ada@example.org"))]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NOT_SENT, Outcome.DOUBTFUL])
@@ -387,7 +389,7 @@ async def test_a_word_that_rode_with_what_the_link_delivered_meanwhile_goes_by_t
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
-        await alps.sends(2, Entry(9, CheckIn(3600), TIME), way=Bearer.SATELLITE)
+        await alps.sends(2, Entry(9, CheckIn(3600), TIME), bearer=Bearer.SATELLITE)
         await alps.satellite()
         assert said(await collect(alps.mailbox(2))) == [(1, "to Ben")]
         alps.now += 9999
@@ -461,7 +463,7 @@ async def test_what_a_kit_relies_on_is_answered_though_a_message_waits_for_credi
 ) -> None:
     async with field(store) as alps:
         await too_much_for_today(alps, store)
-        await alps.sends(2, Entry(9, CheckIn(3600), TIME), way=Bearer.SATELLITE)
+        await alps.sends(2, Entry(9, CheckIn(3600), TIME), bearer=Bearer.SATELLITE)
         await alps.satellite()
         await alps.satellite()
         kinds = [type(e.content) for _, body in alps.sky.taken for e in decode(body).entries]
@@ -506,7 +508,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         large = Entry(9, Data(bytes(700)), TIME)
         first, *others = split(encode([large]), 300)
         for fragment in others:
-            await alps.sends(2, Entry(9, fragment), way=Bearer.SATELLITE)
+            await alps.sends(2, Entry(9, fragment), bearer=Bearer.SATELLITE)
         alps.now += ASK_AFTER + 1
         for _ in range(2):
             await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
@@ -516,7 +518,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         digest = digest_of_slices(fragment.slice for fragment in arrived)
         expected = Report(len(others) + 1, frozenset(f.index for f in others), digest)
         assert [(e.sequence, e.content) for e in decode(body).entries] == [(9, expected)]
-        await alps.sends(2, Entry(9, first), way=Bearer.SATELLITE)
+        await alps.sends(2, Entry(9, first), bearer=Bearer.SATELLITE)
         (envelope,) = await collect(alps.mailbox(1))
         assert [e.content for e in envelope.entries[-2:]] == [Data(bytes(700)), Source(2, 9)]
 
@@ -533,7 +535,7 @@ async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enou
         _, (_, part), *others = alps.sky.taken
         sequence = decode(part).entries[0].sequence
         first, *_ = split(encode([Entry(9, Data(bytes(700)), TIME)]), 300)
-        await alps.sends(2, Entry(9, first), way=Bearer.SATELLITE)
+        await alps.sends(2, Entry(9, first), bearer=Bearer.SATELLITE)
         # For the question and one fragment.
         budget = sum(costs) + (1 + costs[1]) * enough
         await store.commit(lambda db: db.execute("UPDATE device SET credits_per_day = ?", budget))
@@ -552,7 +554,7 @@ async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
 ) -> None:
     async with field(store) as alps:
         first, *_ = split(encode([Entry(9, Data(bytes(700)), TIME)]), 300)
-        await alps.sends(2, Entry(9, first), way=Bearer.SATELLITE)
+        await alps.sends(2, Entry(9, first), bearer=Bearer.SATELLITE)
         asked = []
         for minute in range(3 * 24 * 60):
             alps.now += 60
@@ -565,10 +567,10 @@ async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
     store: Store,
 ) -> None:
     async with field(store) as alps:
-        lost, found = (
+        lost, newer = (
             split(encode([Entry(9, Data(bytes([fill]) * 700), TIME)]), 300) for fill in (1, 2)
         )
-        for part in [lost[0], *found[1:], found[0], *found[1:]]:
+        for part in [lost[0], *newer[1:], newer[0], *newer[1:]]:
             await alps.sends(2, Entry(9, part))
         (envelope,) = await collect(alps.mailbox(1))
         assert [e.content for e in envelope.entries[-2:]] == [Data(b"\2" * 700), Source(2, 9)]
@@ -580,7 +582,7 @@ async def test_fragments_that_make_what_a_later_hub_knows_are_kept_as_the_whole_
     async with field(store) as alps:
         of_a_later_version = cbor2.dumps([1, 0, 0, [1, 9, 0, "known"], [3_000, 10, bytes(700)]])
         for part in split(of_a_later_version, 300):
-            await alps.sends(2, Entry(9, part), way=Bearer.SATELLITE)
+            await alps.sends(2, Entry(9, part), bearer=Bearer.SATELLITE)
         assert said(await collect(alps.mailbox(1))) == [(2, "known")]
         ((body, reason),) = await alps.rows("SELECT body, reason FROM dead_letter")
         assert (bytes(body), reason) == (of_a_later_version, "entry 1: kind 3000 is not known here")

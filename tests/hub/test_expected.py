@@ -16,9 +16,9 @@ BEN = 2
 
 async def expected(alps: Field) -> dict[str, Any] | None:
     posting = Posting(1, 1, Message("come down"), int(alps.now), 12, target=BEN)
-    (told,) = await alps.store.read(lambda db: costs_and_expected(db, posting, alps.now))
-    found: dict[str, Any] | None = told["expected"]
-    return found
+    (row,) = await alps.store.read(lambda db: costs_and_expected(db, posting, alps.now))
+    figures: dict[str, Any] | None = row["expected"]
+    return figures
 
 
 async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
@@ -28,12 +28,12 @@ async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
             await alps.push(Message(f"number {number}"), target=BEN)
             alps.now += 60
             await collect(alps.mailbox(BEN))
-        found = {"of": LEAST, "half": 60.0, "most": 60.0, "share": 1.0, "last": 60.0}
-        assert await expected(alps) == found
+        figures = {"of": LEAST, "half": 60.0, "most": 60.0, "share": 1.0, "last": 60.0}
+        assert await expected(alps) == figures
         # An SOS went before them all, and says nothing of others.
         await alps.push(Message("help"), sos=True, priority=SOS_PRIORITY)
         alps.now += 3600
-        assert await expected(alps) == found
+        assert await expected(alps) == figures
 
 
 async def test_a_kit_that_is_silent_is_not_praised_for_its_past(store: Store) -> None:
@@ -45,7 +45,7 @@ async def test_a_kit_that_is_silent_is_not_praised_for_its_past(store: Store) ->
         for number in range(LEAST):
             await alps.push(Message(f"silent {number}"), target=BEN)
         alps.now += 7200
-        found = await expected(alps)
-        assert found is not None
-        assert (found["of"], found["half"], found["most"]) == (2 * LEAST, 60.0, None)
-        assert found["share"] == 0.5
+        figures = await expected(alps)
+        assert figures is not None
+        assert (figures["of"], figures["half"], figures["most"]) == (2 * LEAST, 60.0, None)
+        assert figures["share"] == 0.5

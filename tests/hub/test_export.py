@@ -60,8 +60,8 @@ def lived(database: str, tmp_path: Path) -> str:
 
 def test_a_workspace_is_written_whole_and_without_secrets(lived: str, tmp_path: Path) -> None:
     target = tmp_path / "alps"
-    told = json.loads(export(lived, "export", target, "--json").stdout)
-    assert (told["folder"], told["name"], told["items"]) == (str(target), "Alps", 3)
+    summary = json.loads(export(lived, "export", target, "--json").stdout)
+    assert (summary["folder"], summary["name"], summary["items"]) == (str(target), "Alps", 3)
     sos, data, word = rows(target, "items")
     assert sos["event"]["content"] == "Fallen ✚"
     assert sos["sos"]

@@ -47,9 +47,9 @@ async def why(alps: Field, target: int | None, item: Data | Message = PICTURE) -
 async def test_a_picture_to_a_9602_is_refused_with_the_reason(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
-        told = await why(alps, SMALL)
-        assert "takes 270 bytes in a message" in told
-        assert "30016 bytes need" in told
+        reason = await why(alps, SMALL)
+        assert "takes 270 bytes in a message" in reason
+        assert "30016 bytes need" in reason
         assert await why(alps, LARGE) == ""
         assert await why(alps, SMALL, Data(b"RIFF\0\0\0\0WEBP" + bytes(500))) == ""
         assert await why(alps, SMALL, Data(bytes(30_000))) == "", "fragments carry it, for a price"
@@ -93,11 +93,11 @@ async def test_bytes_are_told_of_an_imt_modem_and_no_credits(store: Store) -> No
             posting = Posting(1, 1, Data(bytes(3_000)), int(START), 12)
             return {each["id"]: each["satellite"] for each in costs(db, posting, START)}
 
-        told = await store.read(look)
-        assert told[SMALL]["parts"] > 10
-        assert told[SMALL]["credits"]
-        assert (told[LARGE]["parts"], told[LARGE]["credits"]) == (1, 0)
-        assert 3_000 < told[LARGE]["bytes"] < 3_100
+        prices = await store.read(look)
+        assert prices[SMALL]["parts"] > 10
+        assert prices[SMALL]["credits"]
+        assert (prices[LARGE]["parts"], prices[LARGE]["credits"]) == (1, 0)
+        assert 3_000 < prices[LARGE]["bytes"] < 3_100
 
 
 async def test_what_became_too_large_holds_up_nobody(store: Store) -> None:
@@ -150,10 +150,10 @@ async def test_a_picture_that_no_kit_of_a_group_can_have_names_each(store: Store
         await settle_modems(hub)
         reply = await hub.push(photograph(targetGroup="rescue"))
         assert reply.status == 422
-        told = json.loads(reply.body)["detail"]
+        detail = json.loads(reply.body)["detail"]
         for kit in ("kit", "cleos kit"):
-            assert f"{kit} is reached by satellite alone, by a modem that takes 270 bytes" in told
-        assert "these 30016 bytes need" in told
+            assert f"{kit} is reached by satellite alone, by a modem that takes 270 bytes" in detail
+        assert "these 30016 bytes need" in detail
         assert await hub.rows("SELECT 1 FROM item") == []
         refused = await hub.rows("SELECT detail FROM audit WHERE action = 'push refused'")
         assert "cleos kit" in str(refused)
@@ -187,9 +187,9 @@ async def test_what_a_picture_to_many_costs_is_told_of_those_that_can_have_it(
     async with cloud(store) as hub:
         await settle_modems(hub)
         reply = await hub.push(photograph(), path="/api/package/cost")
-        told = {each["name"]: each["satellite"] for each in json.loads(reply.body)["devices"]}
-        assert told["kit"] is told["cleos kit"] is None
-        assert told["bens kit"]["parts"] == 1
+        prices = {each["name"]: each["satellite"] for each in json.loads(reply.body)["devices"]}
+        assert prices["kit"] is prices["cleos kit"] is None
+        assert prices["bens kit"]["parts"] == 1
 
 
 async def test_a_kits_own_picture_to_everybody_goes_in_no_hundred_messages(store: Store) -> None:

@@ -43,9 +43,9 @@ class Made:
 
     def items(self) -> int:
         store = open_store(self.database)
-        ((found,),) = store.once(lambda db: db.execute("SELECT count(*) FROM item"))
+        ((count,),) = store.once(lambda db: db.execute("SELECT count(*) FROM item"))
         store.close()
-        return int(found)
+        return int(count)
 
     def command(self, running: Hub, *arguments: str) -> list[str]:
         where = ["--hub", running.address, "--tokens", str(self.tokens), "--every", "1"]
@@ -60,11 +60,11 @@ def interrupted(running: Running) -> Any:
 
 def reported(running: Running) -> Any:
     code = running.wait()
-    told = json.loads(next(line for line in running.lines if line.startswith("{")))
-    links, items = told["links"], told["items"]
-    whole = links["open"] == told["kits"] and items["unconfirmed"] == items["notSent"] == 0
+    report = json.loads(next(line for line in running.lines if line.startswith("{")))
+    links, items = report["links"], report["items"]
+    whole = links["open"] == report["kits"] and items["unconfirmed"] == items["notSent"] == 0
     assert code == (0 if whole else 1)
-    return told
+    return report
 
 
 def test_all_that_is_confirmed_is_at_the_hub(database: str, tmp_path: Path) -> None:
@@ -72,13 +72,13 @@ def test_all_that_is_confirmed_is_at_the_hub(database: str, tmp_path: Path) -> N
     with made.hub() as running, Running(made.command(running)) as kits:
         kits.expect(f"{KITS} of {KITS} links open")
         until(lambda: made.items() >= KITS)
-        told = interrupted(kits)
-    links, items = told["links"], told["items"]
+        report = interrupted(kits)
+    links, items = report["links"], report["items"]
     assert (links["open"], links["opened"], links["refused"], links["lost"]) == (KITS, KITS, {}, {})
     assert items["confirmed"] == items["sent"] == made.items() >= KITS
-    after = told["confirmedAfter"]
+    after = report["confirmedAfter"]
     assert 0 < after["median"] <= after["p95"] <= after["worst"]
-    assert told["tool"]["memoryPerKitBytes"] < 128 * 1024
+    assert report["tool"]["memoryPerKitBytes"] < 128 * 1024
 
 
 def test_a_hub_that_is_killed_costs_links_and_nothing_that_was_confirmed(
@@ -95,10 +95,10 @@ def test_a_hub_that_is_killed_costs_links_and_nothing_that_was_confirmed(
         stack.enter_context(made.hub(first.port))
         kits.expect(f" {KITS} links lost")
         kits.expect(f"{KITS} of {KITS} links open")
-        told = interrupted(kits)
-    assert sum(told["links"]["lost"].values()) == KITS
-    assert told["links"]["opened"] == 2 * KITS
-    items = told["items"]
+        report = interrupted(kits)
+    assert sum(report["links"]["lost"].values()) == KITS
+    assert report["links"]["opened"] == 2 * KITS
+    items = report["items"]
     assert items["confirmed"] == items["sent"] == made.items()
     assert items["unconfirmed"] == items["notSent"] == 0
 
@@ -109,10 +109,10 @@ def test_a_token_that_the_hub_does_not_know_is_told_once_with_how_many(tmp_path:
         administer(made.database, "device", "delete", name, "--yes", "--workspace", "Load test")
     arguments = ["--minutes", "0.05", "--connect-rate", "1000"]
     with made.hub() as running, Running(made.command(running, *arguments)) as kits:
-        told = reported(kits)
-    assert told["links"]["refused"] == {"the hub refuses the token: correct hub-token": 2}
-    assert (told["links"]["givenUp"], told["links"]["open"]) == (2, 8)
-    assert told["advice"] == [
+        report = reported(kits)
+    assert report["links"]["refused"] == {"the hub refuses the token: correct hub-token": 2}
+    assert (report["links"]["givenUp"], report["links"]["open"]) == (2, 8)
+    assert report["advice"] == [
         "2 kits gave up, for the reasons above: their tokens are not of this hub any more, or"
         " somebody else uses them."
     ]
@@ -164,9 +164,9 @@ def test_what_the_hub_sends_is_counted_and_one_command_takes_all_away(tmp_path: 
             )
         )
         store.close()
-        told = interrupted(kits)
-    assert told["cameDown"]["kinds"]["Message"] == 5
-    assert told["cameDown"]["messages"] >= 5
+        report = interrupted(kits)
+    assert report["cameDown"]["kinds"]["Message"] == 5
+    assert report["cameDown"]["messages"] >= 5
     administer(made.database, "workspace", "delete", "Load test", "--yes")
     assert made.items() == 0
     assert [each["name"] for each in administer(made.database, "workspace", "list")] == ["Alps"]
@@ -211,11 +211,13 @@ def test_ports_that_run_out_are_told_and_more_addresses_have_more(
             if open_ < 12:
                 # It waits for those that have no link.
                 kits.expect(f"{open_} of 12 links open")
-                told = interrupted(kits)
+                report = interrupted(kits)
             else:
-                told = reported(kits)
-    assert told["links"]["open"] == open_
-    assert [text[: len(part)] for text, part in zip(told["advice"], advice, strict=True)] == advice
+                report = reported(kits)
+    assert report["links"]["open"] == open_
+    assert [
+        text[: len(part)] for text, part in zip(report["advice"], advice, strict=True)
+    ] == advice
 
 
 def limited() -> None:
@@ -223,7 +225,7 @@ def limited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "told"),
+    ("text", "arguments", "message"),
     [
         ("link_abc\n", [], "it is not a file of `fieldagent hub device make`"),
         (f"{HEADING}\n", [], "it holds no token"),
@@ -237,7 +239,7 @@ def limited() -> None:
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_called(
-    tmp_path: Path, text: str, arguments: list[str], told: str
+    tmp_path: Path, text: str, arguments: list[str], message: str
 ) -> None:
     file = tmp_path / "tokens"
     file.write_text(text)
@@ -250,4 +252,4 @@ def test_what_cannot_be_is_said_before_anything_is_called(
         preexec_fn=limited,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
+    assert message in done.stderr

@@ -72,9 +72,9 @@ def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
     ],
 )
 def test_one_of_forty_is_unlike(one: dict[str, Any], sentence: str, bad: bool) -> None:
-    found = unlike([WELL] * 39 + [replace(WELL, **one)])
-    assert found[:-1] == [[]] * 39
-    ((only,),) = found[-1:]
+    differences = unlike([WELL] * 39 + [replace(WELL, **one)])
+    assert differences[:-1] == [[]] * 39
+    ((only,),) = differences[-1:]
     assert (in_words(only), only.bad) == (sentence, bad)
 
 
@@ -116,19 +116,19 @@ def test_every_sentence_is_told_in_the_console() -> None:
     assert [text for text in TEXTS.values() if f'say("{text}"' not in script] == []
 
 
-async def noted(alps: Field, device: int, told: KitCondition) -> None:
+async def noted(alps: Field, device: int, condition: KitCondition) -> None:
     def note(db: Db) -> None:
         contact.note(db, device, "ip", alps.now)
         contact.note_version(db, device, "0.1.0.dev123+gabc")
 
     await alps.store.commit(note)
-    await alps.mailbox(device).take_note(told.encode())
+    await alps.mailbox(device).take_note(condition.encode())
 
 
 async def rows(alps: Field) -> list[dict[str, Any]]:
-    found = await alps.store.read(lambda db: view(db, 1, alps.now))
-    assert found["more"] == 0
-    kits: list[dict[str, Any]] = found["kits"]
+    fleet = await alps.store.read(lambda db: view(db, 1, alps.now))
+    assert fleet["more"] == 0
+    kits: list[dict[str, Any]] = fleet["kits"]
     return kits
 
 
@@ -138,27 +138,27 @@ async def row(alps: Field, device: int) -> dict[str, Any]:
 
 async def test_a_kit_that_never_told_has_a_row_all_the_same(store: Store) -> None:
     async with field_of(store) as alps:
-        found = await row(alps, KIT)
-        assert (found["status"], found["about"], found["unlike"]) == (None, None, [])
+        entry = await row(alps, KIT)
+        assert (entry["status"], entry["about"], entry["unlike"]) == (None, None, [])
 
 
 async def test_what_a_kit_tells_is_its_row_and_the_next_takes_its_place(store: Store) -> None:
     async with field_of(store) as alps:
         await noted(alps, KIT, TOLD)
-        found = await row(alps, KIT)
-        assert (found["status"]["at"], found["status"]["over"]) == (alps.now, "ip")
-        assert (found["status"]["diskUsed"], found["status"]["temperature"]) == (61, 48)
-        assert found["status"]["booted"] == alps.now - 90_000
-        assert found["about"]["bootCause"] == "power"
-        assert found["about"]["throttling"] == {"now": [], "sinceBoot": []}
-        assert found["about"]["signals"] == {"satellite": HEARD}
-        assert found["unlike"] == []
+        entry = await row(alps, KIT)
+        assert (entry["status"]["at"], entry["status"]["over"]) == (alps.now, "ip")
+        assert (entry["status"]["diskUsed"], entry["status"]["temperature"]) == (61, 48)
+        assert entry["status"]["booted"] == alps.now - 90_000
+        assert entry["about"]["bootCause"] == "power"
+        assert entry["about"]["throttling"] == {"now": [], "sinceBoot": []}
+        assert entry["about"]["signals"] == {"satellite": HEARD}
+        assert entry["unlike"] == []
         alps.now += 5 * 3_600
         assert (await row(alps, KIT))["about"]["signals"] == {"satellite": [3] * 19 + [None] * 5}
         await noted(alps, KIT, KitCondition(STATUS, throttled=UNDER_VOLTAGE, clock=-3_600))
-        found = await row(alps, KIT)
-        assert found["about"]["at"] == alps.now and found["about"]["signals"] == {}
-        assert [each["what"] for each in found["unlike"]] == ["supply", "clock-behind"]
+        entry = await row(alps, KIT)
+        assert entry["about"]["at"] == alps.now and entry["about"]["signals"] == {}
+        assert [each["what"] for each in entry["unlike"]] == ["supply", "clock-behind"]
         assert await alps.rows("SELECT count(*) FROM kit_condition") == [(1,)]
         # What comes and goes is judged for a day; how full a disk is stays so.
         await noted(alps, KIT, replace(TOLD, status=STATUS._replace(disk_used=97), clock=99))
@@ -179,13 +179,13 @@ async def test_an_answer_over_satellite_fills_the_same_row(store: Store) -> None
             (CommandOutcome.DONE, kit_status.encode(STATUS)),
         ):
             answer = Entry(70_000_000, CommandAnswer(number, outcome, body), int(START))
-            await alps.sends(KIT, answer, way=Bearer.SATELLITE, key=MO)
-        found = await row(alps, KIT)
-        assert (found["status"]["diskUsed"], found["status"]["at"]) == (93, alps.now)
-        assert found["status"]["over"] == "satellite"
+            await alps.sends(KIT, answer, bearer=Bearer.SATELLITE, key=MO)
+        entry = await row(alps, KIT)
+        assert (entry["status"]["diskUsed"], entry["status"]["at"]) == (93, alps.now)
+        assert entry["status"]["over"] == "satellite"
         # What only its link tells stays, with its own age.
-        assert found["about"]["at"] == alps.now - 7_200
-        assert found["version"] == "0.1.0+130"
+        assert entry["about"]["at"] == alps.now - 7_200
+        assert entry["version"] == "0.1.0+130"
 
 
 async def test_an_answer_of_a_later_form_changes_nothing(store: Store) -> None:
@@ -223,9 +223,13 @@ async def test_who_is_out_of_use_comes_last_and_who_is_removed_is_gone(store: St
         await noted(alps, kits[1], odd)
         assert {each["id"] for each in (await rows(alps))[:2]} == {kits[0], kits[1]}
         await alps.store.commit(lambda db: revocation.revoke(db, kits[0], "stolen", now=alps.now))
-        found = await rows(alps)
-        assert found[0]["id"] == kits[1]
-        assert (found[-1]["id"], found[-1]["revoked"], found[-1]["unlike"]) == (kits[0], True, [])
+        entries = await rows(alps)
+        assert entries[0]["id"] == kits[1]
+        assert (entries[-1]["id"], entries[-1]["revoked"], entries[-1]["unlike"]) == (
+            kits[0],
+            True,
+            [],
+        )
         await alps.store.commit(
             lambda db: directory.set_disabled(db, "device", kits[1], alps.now, now=alps.now)
         )

@@ -41,8 +41,8 @@ def test_what_a_kit_cannot_read_comes_again(tmp_path: Path) -> None:
         until(lambda: contents(kit) == ["come home"])
         # And what went over the line is on disk, without what the message said.
         (kept,) = tmp_path.glob("kit/**/trace-satellite.log")
-        told = trace.read(kept.read_text("ascii"))
-        assert any(each.data == b"AT+SBDRB\r" for each in told)
+        records = trace.read(kept.read_text("ascii"))
+        assert any(each.data == b"AT+SBDRB\r" for each in records)
         assert b"come home" not in kept.read_bytes()
     (day,) = administer(database, "usage", "list")
     assert (day["name"], day["difference"]) == ("kit", "not imported")

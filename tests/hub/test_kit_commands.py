@@ -58,8 +58,8 @@ def answer(number: int, sequence: int = 70_000_001) -> Entry:
 
 
 async def brought_by_link(alps: Field) -> list[int]:
-    found = await collect(alps.mailbox(KIT))
-    entries = [entry for envelope in found for entry in envelope.entries]
+    envelopes = await collect(alps.mailbox(KIT))
+    entries = [entry for envelope in envelopes for entry in envelope.entries]
     return [each.sequence for each in entries if isinstance(each.content, RemoteCommand)]
 
 
@@ -74,13 +74,13 @@ async def brought_by_satellite(alps: Field) -> list[int]:
 async def test_it_takes_over_satellite_what_it_was_said_to(store: Store, verb: Verb) -> None:
     async with field_of(store) as alps:
         command = prove(0, written(verb), b"")
-        found = await store.read(lambda db: cost(db, KIT, int(START), command, START))
-        assert found.reached and not found.linked and found.fits
+        price = await store.read(lambda db: cost(db, KIT, int(START), command, START))
+        assert price.reached and not price.linked and price.fits
         await give(alps, "satellite", written(verb))
         await alps.satellite()
         ((_, body),) = alps.sky.taken
-        assert len(body) == found.down
-        assert found.credits >= 2
+        assert len(body) == price.down
+        assert price.credits >= 2
 
 
 async def test_the_link_brings_it_once_and_its_answer_is_history_and_audit(store: Store) -> None:
@@ -115,7 +115,7 @@ async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_
         # Nobody knows whether the modem has it: the kit takes the second for the same.
         assert await brought_by_link(alps) == [number]
         assert await brought_by_satellite(alps) == []
-        await alps.sends(KIT, answer(number), way=Bearer.SATELLITE, key=MO)
+        await alps.sends(KIT, answer(number), bearer=Bearer.SATELLITE, key=MO)
         rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=1))
         assert rows[0]["answeredBy"] == "satellite" and rows[0]["answer"] == "well"
 
@@ -195,12 +195,12 @@ async def test_one_that_is_damaged_holds_up_no_other(store: Store, column: str) 
 
         await store.commit(damage)
         assert await brought_by_link(alps) == [whole]
-        told = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=9))
-        assert [each["number"] for each in told] == [whole, damaged]
-        assert [each["command"] for each in told] == ["log 200", "status"]
+        rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=9))
+        assert [each["number"] for each in rows] == [whole, damaged]
+        assert [each["command"] for each in rows] == ["log 200", "status"]
         if column == "outcome":
             return
-        assert told[1]["reason"] == "damaged in the hub's database"
+        assert rows[1]["reason"] == "damaged in the hub's database"
         await store.commit(lambda db: db.execute("UPDATE command SET state = 'waiting'"))
         await alps.store.commit(lambda db: db.execute("UPDATE command SET satellite_from = 0"))
         assert whole in await brought_by_satellite(alps)
@@ -222,19 +222,21 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
             order = GivenCommand(1, KIT, number, command, "", "1")
 
             def give_first(db: Db) -> int:
-                given = command_giving.give(db, replace(order, command=STATUS), GRACE, alps.now)
+                new_number = command_giving.give(
+                    db, replace(order, command=STATUS), GRACE, alps.now
+                )
                 begun.set()
                 waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
                 until(lambda: db.execute(waiting) != [(0,)])
-                return given
+                return new_number
 
             def give_next(db: Db) -> int:
                 return command_giving.give(db, order, GRACE, alps.now)
 
-            found: list[int] = []
+            numbers: list[int] = []
 
             def first() -> None:
-                found.append(here.once(give_first))
+                numbers.append(here.once(give_first))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.to_thread.run_sync, first)
@@ -243,6 +245,6 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
                     with pytest.raises(Refused, match="give it anew"):
                         await trio.to_thread.run_sync(there.once, give_next)
                 else:
-                    found.append(await trio.to_thread.run_sync(there.once, give_next))
-            assert sorted(found) == [number, number + 1][: len(found)]
-            assert await alps.rows("SELECT count(*) FROM command") == [(len(found),)]
+                    numbers.append(await trio.to_thread.run_sync(there.once, give_next))
+            assert sorted(numbers) == [number, number + 1][: len(numbers)]
+            assert await alps.rows("SELECT count(*) FROM command") == [(len(numbers),)]

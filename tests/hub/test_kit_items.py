@@ -66,25 +66,25 @@ def devices(db: Db) -> list[Device]:
             "INSERT INTO webhook (workspace, url, created, after) VALUES (?, 'http://x', 0, ?)",
             *(workspace, after),
         )
-    found = [
+    kits = [
         Device(*row)
         for row in db.execute("SELECT id, workspace, member, name, imei FROM device ORDER BY id")
     ]
-    check_in.begin(db, found[1].id, Rule(every=3600.0), now=START - 7200)
-    return found
+    check_in.begin(db, kits[1].id, Rule(every=3600.0), now=START - 7200)
+    return kits
 
 
 def contents(db: Db) -> dict[str, list[Any]]:
-    found = {}
+    tables = {}
     for table, columns in TABLES.items():
         rows = db.execute(f"SELECT {columns} FROM {table}")
         whole = [[bytes(v) if isinstance(v, memoryview) else v for v in row] for row in rows]
-        found[table] = sorted(whole, key=repr)
-    return found
+        tables[table] = sorted(whole, key=repr)
+    return tables
 
 
 def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
-    found: list[Any] = []
+    results: list[Any] = []
 
     def try_out(db: Db) -> None:
         known, subject, counted = devices(db), hub_of(START), Counted(db)
@@ -99,23 +99,23 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
                 single = KitMessage(known[place], Bearer.IP, START)
                 subject._take(counted, Envelope(tuple(entries)), single)
                 taken.append(single)
-        told = [(each.items, each.duplicates) for each in taken]
+        counts = [(each.items, each.duplicates) for each in taken]
         catch_up(db, [(each.id, START) for each in known])
-        found.append((told, contents(db), len(counted.statements)))
+        results.append((counts, contents(db), len(counted.statements)))
         raise Undone
 
     with pytest.raises(Undone):
         store.once(try_out)
-    return cast(tuple[Any, dict[str, list[Any]], int], found[0])
+    return cast(tuple[Any, dict[str, list[Any]], int], results[0])
 
 
 def test_what_is_taken_in_together_ends_as_by_itself(store: Store) -> None:
     """And as by the way that all else goes."""
-    told, kept, few = tried(store, "together")
-    assert told == [(2, 0), (1, 0), (1, 1), (1, 0), (1, 1), (1, 0), (2, 0), (1, 0)]
+    counts, kept, few = tried(store, "together")
+    assert counts == [(2, 0), (1, 0), (1, 1), (1, 0), (1, 1), (1, 0), (2, 0), (1, 0)]
     for how in ("each", "alone"):
         told_so, kept_so, many = tried(store, how)
-        assert told_so == told
+        assert told_so == counts
         for table in TABLES:
             assert kept_so[table] == kept[table], table
         assert few < many / 3

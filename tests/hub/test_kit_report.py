@@ -84,23 +84,23 @@ async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str)
     offer = partial(another.once, lambda db: kit_report.offer(db, 1, change(7), "signed", 0.0))
     with trio.fail_after(60):
         async with running(store), trio.open_nursery() as nursery:
-            told: list[bytes] = []
+            notes: list[bytes] = []
 
             async def tell(link: IpMailbox) -> None:
-                told.append(await link.next_note())
+                notes.append(await link.next_note())
 
             link = mailbox(store)
             nursery.start_soon(tell, link)
             await trio.testing.wait_all_tasks_blocked(0.05)
             await trio.to_thread.run_sync(offer)
-            while not told:
+            while not notes:
                 await trio.sleep(0.01)
-            assert told == [SettingsOffer(change(7).text(), "signed").encode()]
+            assert notes == [SettingsOffer(change(7).text(), "signed").encode()]
             # Not twice over a link; again over the next, until the kit tells of it.
             with trio.move_on_after(0.1) as waits:
                 await link.next_note()
             assert waits.cancelled_caught
-            assert await mailbox(store).next_note() == told[0]
+            assert await mailbox(store).next_note() == notes[0]
             await link.take_note(KitReport(None, OfferReport(7, "taken")).encode())
             with trio.move_on_after(0.1) as waits:
                 await mailbox(store).next_note()

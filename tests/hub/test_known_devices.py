@@ -193,9 +193,9 @@ async def test_what_a_cookie_says_is_signed(store: Store) -> None:
             return value.partition(";")[0]
 
         mine = cookie(7)
-        found = elsewhere.named_in(head(mine))
-        assert [*found] == [7]
-        assert devices.named_in(head(cookie(7, mine))) == found
+        members = elsewhere.named_in(head(mine))
+        assert [*members] == [7]
+        assert devices.named_in(head(cookie(7, mine))) == members
         text = mine.partition("=")[2]
         for at, character in enumerate(text):
             other = text[:at] + ("0" if character != "0" else "1") + text[at + 1 :]
@@ -218,14 +218,14 @@ def test_the_address_of_the_proxy_is_not_the_guesser_s(tmp_path: Path) -> None:
 
     def enter(running: Hub, password: str, address: str) -> int:
         line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
-        told: dict[str, Any] = {"username": "olga@example.org", "password": password}
+        body: dict[str, Any] = {"username": "olga@example.org", "password": password}
         headers = {
             "Content-Type": "application/json",
             "Origin": running.address,
             "X-Forwarded-For": address,
         }
         with closing(line):
-            line.request("POST", "/console/session", json.dumps(told), headers)
+            line.request("POST", "/console/session", json.dumps(body), headers)
             return line.getresponse().status
 
     with hub(tmp_path, settings) as running:

@@ -72,13 +72,13 @@ class _Counting:
 
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    found = {}
+    paths = {}
     for items in (FEW, MANY):
-        found[items] = tmp_path_factory.mktemp("large") / "hub.sqlite3"
-        store = open_store(str(found[items]))
+        paths[items] = tmp_path_factory.mktemp("large") / "hub.sqlite3"
+        store = open_store(str(paths[items]))
         store.once(partial(fill, items=items))
         store.close()
-    return found
+    return paths
 
 
 def steps(database: Path, operation: Callable[[Db], Any]) -> int:
@@ -140,8 +140,8 @@ def test_each_list_of_the_api_is_paged_or_bounded() -> None:
 
 def _lists(operation: Any) -> list[str]:
     """Names of the arrays that an answer has."""
-    told = operation["responses"].get("200", {}).get("content", {})
-    schema: Any = next((each["schema"] for kind, each in told.items() if "json" in kind), {})
+    content = operation["responses"].get("200", {}).get("content", {})
+    schema: Any = next((each["schema"] for kind, each in content.items() if "json" in kind), {})
     members = _whole(schema).get("properties", {})
     return [name for name, each in members.items() if _whole(each).get("type") == "array"]
 
@@ -155,9 +155,9 @@ def _whole(schema: Any) -> Any:
 
 def _parameters(operation: Any) -> set[str]:
     known = API["components"]["parameters"]
-    told = operation.get("parameters", [])
-    shared = [known[each["$ref"].rpartition("/")[2]] for each in told if "$ref" in each]
-    return {each["name"] for each in [*told, *shared] if "name" in each}
+    parameters = operation.get("parameters", [])
+    shared = [known[each["$ref"].rpartition("/")[2]] for each in parameters if "$ref" in each]
+    return {each["name"] for each in [*parameters, *shared] if "name" in each}
 
 
 @pytest.mark.parametrize("path", PAGED)
@@ -184,5 +184,5 @@ def _routes(store: Any) -> list[Route]:
         return float(DATE)
 
     own = (ReadApi, SosApi, PlacesApi, FleetApi)
-    found = [route for each in own for route in each(store, Mock(), clock=clock).routes()]
-    return found + administration.routes(Acts(store, Mock(), clock=clock), Mock(), Mock(), Mock())
+    routes = [route for each in own for route in each(store, Mock(), clock=clock).routes()]
+    return routes + administration.routes(Acts(store, Mock(), clock=clock), Mock(), Mock(), Mock())

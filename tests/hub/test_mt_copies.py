@@ -38,13 +38,13 @@ def messages(body: bytes) -> list[Entry]:
 
 
 def brought(alps: Field) -> list[str]:
-    found = [entry.content for _, body in alps.sky.taken for entry in messages(body)]
-    return [each.content for each in found if isinstance(each, Message)]
+    contents = [entry.content for _, body in alps.sky.taken for entry in messages(body)]
+    return [each.content for each in contents if isinstance(each, Message)]
 
 
 async def says(alps: Field, *entries: Entry) -> None:
     """Cleo's kit says it over satellite."""
-    await alps.sends(3, *entries, way=Bearer.SATELLITE, key=MO)
+    await alps.sends(3, *entries, bearer=Bearer.SATELLITE, key=MO)
 
 
 def receipt(entry: Entry, at: int) -> Entry:
@@ -56,16 +56,16 @@ def unreadable(alps: Field, body: bytes, **other: int | None) -> Entry:
     return Entry(0, replace(said, **other), int(alps.now))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("told", [{}, {"guard": None}, {"size": 1}])
+@pytest.mark.parametrize("details", [{}, {"guard": None}, {"size": 1}])
 async def test_what_a_kit_could_not_read_goes_again(
-    store: Store, told: dict[str, int | None]
+    store: Store, details: dict[str, int | None]
 ) -> None:
     """By its size, by its sum where a cut hides the size, and not by what was said of it before."""
     async with field(store) as alps:
         await given(alps, "the one that was garbled")
         (body,) = [body for _, body in alps.sky.taken]
         await given(alps, "another")
-        word = unreadable(alps, body, **told)
+        word = unreadable(alps, body, **details)
         await says(alps, word)
         await alps.satellite()
         both = ["the one that was garbled", "another"]
@@ -99,8 +99,8 @@ async def test_an_answer_to_an_sos_that_was_garbled_goes_again(store: Store) -> 
         await says(alps, Entry(50, Message("help"), int(alps.now), sos=True))
         await alps.satellite()
         (answer,) = [body for imei, body in alps.sky.taken if imei.endswith("3")]
-        (told,) = decode(answer, keys=[MT]).entries
-        assert isinstance(told.content, Receipt)
+        (entry,) = decode(answer, keys=[MT]).entries
+        assert isinstance(entry.content, Receipt)
         await says(alps, unreadable(alps, answer))
         await alps.satellite()
         assert [body for imei, body in alps.sky.taken if imei.endswith("3")] == [answer] * 2

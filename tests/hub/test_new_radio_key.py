@@ -51,8 +51,8 @@ class Kits:
 
 
 def status(team: Team) -> dict[str, Any]:
-    found: dict[str, Any] = administer(team.database, "radio-key", "status")
-    return found
+    report: dict[str, Any] = administer(team.database, "radio-key", "status")
+    return report
 
 
 def steps(team: Team) -> dict[str, int]:
@@ -60,8 +60,8 @@ def steps(team: Team) -> dict[str, int]:
 
 
 def radio(kit: Agent) -> dict[str, Any]:
-    found: dict[str, Any] = kit.call("GET", "/api/status").body["channels"]["Radio"]
-    return found
+    channel: dict[str, Any] = kit.call("GET", "/api/status").body["channels"]["Radio"]
+    return channel
 
 
 def says(kit: Agent, text: str) -> None:
@@ -94,11 +94,11 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
             talk(ada, ben, "before")
             until(lambda: {"Ada before", "Ben before"} <= set(contents(eve)))
             assert ben.stop() == 0
-            told = administer(
+            report = administer(
                 team.database, "device", "revoke", "kit of Eve", "--new-radio-key", "--why", "gone"
             )
-            assert (told["revoked"], told["step"], told["lacking"]) == (True, "1 of 3", 2)
-            assert told["cost"] == "2 kits: 1 by link, 1 once linked, or by a neighbour"
+            assert (report["revoked"], report["step"], report["lacking"]) == (True, "1 of 3", 2)
+            assert report["cost"] == "2 kits: 1 by link, 1 once linked, or by a neighbour"
             until(lambda: steps(team) == {"Ada": 1, "Ben": 0})
             assert radio(ada)["keyChange"]["step"] == 1
             ada.kill()
@@ -179,9 +179,9 @@ def test_a_command_goes_by_a_neighbour_and_its_answer_comes_back(tmp_path: Path)
 
 
 def refused(database: str, *words: str) -> str:
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(AssertionError) as error:
         administer(database, *words)
-    return str(told.value)
+    return str(error.value)
 
 
 def test_what_it_costs_is_told_before_and_nothing_is_done_without_a_yes(tmp_path: Path) -> None:
@@ -192,13 +192,13 @@ def test_what_it_costs_is_told_before_and_nothing_is_done_without_a_yes(tmp_path
         administer(database, "device", "add", f"kit of {name}", "--user", member)
     administer(database, "device", "imei", "kit of Ada", "300234010000070")
     theft = ("device", "revoke", "kit of Eve", "--new-radio-key")
-    told = refused(database, *theft)
-    assert "1 kit: 1 over satellite (12 credits at most, with all answers): --yes agrees" in told
+    message = refused(database, *theft)
+    assert "1 kit: 1 over satellite (12 credits at most, with all answers): --yes agrees" in message
     assert [each["revoked"] for each in administer(database, "device", "list")] == [None, None]
     assert "go with --new-radio-key" in refused(database, *theft[:3], "--by", "ip")
     assert "no radio-key was changed here" in refused(database, "radio-key", "status")
-    given = administer(database, *theft, "--key-given", "--by", "ip", secret="0A" * 32 + "\n")
-    assert given["cost"] == "1 kit: 1 once linked, or by a neighbour"
+    report = administer(database, *theft, "--key-given", "--by", "ip", secret="0A" * 32 + "\n")
+    assert report["cost"] == "1 kit: 1 once linked, or by a neighbour"
     assert administer(database, "radio-key", "key") == [{"radio-key": "0a" * 32}]
     (kit,) = administer(database, "radio-key", "status")["devices"]
     assert (kit["name"], kit["step"], kit["state"]) == ("kit of Ada", 0, "asked")

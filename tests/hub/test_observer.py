@@ -59,13 +59,13 @@ def test_an_observer_sees_an_sos_of_somebody_else_and_may_not_answer_it(
         with agent(tmp_path, kit_of(running, token)) as kit:
             kit.call("POST", "/api/sos", {"text": "leg broken"})
             until(lambda: administer(database, "sos", "list"))
-        status, _, told = call(running, "GET", "/api/sos/1", **mine)
-        assert status == 200 and json.loads(told)["state"] == "open"
+        status, _, body = call(running, "GET", "/api/sos/1", **mine)
+        assert status == 200 and json.loads(body)["state"] == "open"
         assert b"leg broken" in call(running, "GET", "/api/items", **mine)[2]
         paths = answering()
         assert len(paths) >= 8
         for path in paths:
-            status, _, told = call(running, "POST", path, {}, **mine)
-            assert status == 403, (path, told)
-        (found,) = administer(database, "sos", "list")
-        assert found["state"] == "open"
+            status, _, body = call(running, "POST", path, {}, **mine)
+            assert status == 403, (path, body)
+        (incident,) = administer(database, "sos", "list")
+        assert incident["state"] == "open"

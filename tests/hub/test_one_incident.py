@@ -29,10 +29,10 @@ async def test_the_second_to_hear_of_it_joins_what_the_first_has_raised(postgres
     joined: dict[int, Joined] = {}
 
     def first(db: Db) -> Joined:
-        found = sos.join(db, 1, 1, NUMBER, 1, START, START)
+        incident = sos.join(db, 1, 1, NUMBER, 1, START, START)
         raised.set()
         goes_on.wait(PATIENCE)
-        return found
+        return incident
 
     def second(db: Db) -> Joined:
         return sos.join(db, 1, 1, NUMBER, 2, START, START)

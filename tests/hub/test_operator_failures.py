@@ -65,8 +65,8 @@ async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_
     it and the modem sees no sky."""
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
-        (found,) = await alarms(alps)
-        await alps.store.commit(lambda db: owe_word(db, found, Said.SEEN, "Olga", "", alps.now))
+        (incident,) = await alarms(alps)
+        await alps.store.commit(lambda db: owe_word(db, incident, Said.SEEN, "Olga", "", alps.now))
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, failure)] * 9 if failure else []
         await alps.satellite()
         assert alps.sky.calls
@@ -92,10 +92,10 @@ async def told(alps: Field, place: int = 1) -> tuple[str, str]:
     """State and reason of a delivery to Ben, the first or second, as who pushed it is told."""
     items = await alps.rows("SELECT item FROM delivery WHERE device = 2 ORDER BY sequence")
     (item,) = items[place - 1]
-    (found,) = await alps.store.read(lambda db: standing.device_standings(db, item, alps.now))
+    (delivery,) = await alps.store.read(lambda db: standing.device_standings(db, item, alps.now))
     listed = await alps.store.read(partial(_deliveries, before=reading.END, now=alps.now))
-    assert listed[-place]["reason"] == found["reason"]
-    return found["state"], found["reason"]
+    assert listed[-place]["reason"] == delivery["reason"]
+    return delivery["state"], delivery["reason"]
 
 
 def _deliveries(db: Any, before: int, now: float) -> list[dict[str, Any]]:
@@ -295,8 +295,8 @@ def test_who_pushed_it_and_who_looks_after_the_hub_are_told(tmp_path: Path) -> N
             line.close()
 
             def standing_now() -> tuple[str, str]:
-                (found,) = json.loads(get(running, place, proof))["devices"]
-                return found["state"], found["reason"]
+                (delivery,) = json.loads(get(running, place, proof))["devices"]
+                return delivery["state"], delivery["reason"]
 
             until(lambda: standing_now() == ("waiting", DIRECTIP[-10].text))
             (row,) = administer(database, "device", "list")

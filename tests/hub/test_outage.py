@@ -99,8 +99,8 @@ def call(
     try:
         connection.request(method, path, body, dict(headers))
         response = connection.getresponse()
-        told = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, told, response.read().decode()
+        fields = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, fields, response.read().decode()
     finally:
         connection.close()
 
@@ -135,10 +135,10 @@ def test_a_database_that_goes_away_and_comes_back(how: str, postgres: str, tmp_p
         until(lambda: len(contents(kit)) == 2)
         assert sorted(contents(kit)) == ["after", "before"]
         assert running.stop() == 0
-    told = running.output()
-    assert len([line for line in told if "cannot be used" in line]) == 1, told
-    assert len([line for line in told if "answers again" in line]) == 1, told
-    trouble = [line for line in told if "Traceback" in line or "mistake" in line]
+    lines = running.output()
+    assert len([line for line in lines if "cannot be used" in line]) == 1, lines
+    assert len([line for line in lines if "answers again" in line]) == 1, lines
+    trouble = [line for line in lines if "Traceback" in line or "mistake" in line]
     assert trouble == []
     assert "another agent" not in "\n".join(kit.output())
 

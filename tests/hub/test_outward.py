@@ -82,8 +82,8 @@ async def test_a_kit_has_so_many_a_day(store: Store) -> None:
     async with field_of(store) as field:
         for number in range(outward.PER_DAY + 1):
             await field.sends(ADA, Entry(number + 1, Message("Hi"), int(START), to=DORA))
-        told = await receipts(field, ADA)
-        assert [(number, each.rung, each.text) for number, each in told] == [
+        answers = await receipts(field, ADA)
+        assert [(number, each.rung, each.text) for number, each in answers] == [
             (outward.PER_DAY + 1, Rung.NOBODY, outward.TOO_MANY)
         ]
 

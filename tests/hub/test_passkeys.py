@@ -52,8 +52,13 @@ class Phone:
         )
 
     def _as_json(self, **response: bytes) -> dict[str, Any]:
-        told = {name: text(raw) for name, raw in response.items()}
-        return {"id": text(self.id), "rawId": text(self.id), "type": "public-key", "response": told}
+        members = {name: text(raw) for name, raw in response.items()}
+        return {
+            "id": text(self.id),
+            "rawId": text(self.id),
+            "type": "public-key",
+            "response": members,
+        }
 
     def makes(self, options: str, *, origin: str = ADDRESS) -> dict[str, Any]:
         point = self.key.public_key().public_numbers()

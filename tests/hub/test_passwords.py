@@ -52,15 +52,15 @@ async def push(hub: Cloud, pair: str, address: str = "") -> int:
 
 async def push_all(hub: Cloud, calls: list[tuple[str, str]]) -> list[int]:
     """All at once: the statuses."""
-    found: list[int] = []
+    statuses: list[int] = []
 
     async def one(pair: str, address: str) -> None:
-        found.append(await push(hub, pair, address))
+        statuses.append(await push(hub, pair, address))
 
     async with trio.open_nursery() as nursery:
         for pair, address in calls:
             nursery.start_soon(one, pair, address)
-    return found
+    return statuses
 
 
 @pytest.mark.parametrize("name", ["ben@example.org", "3", "nobody@example.org"])

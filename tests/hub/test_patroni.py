@@ -73,12 +73,12 @@ def camp() -> Iterator[Camp]:
 
 def texts(receiver: Receiver) -> dict[str, set[str]]:
     """Map each text to the ids of the items that bore it: a post may come again, under its id."""
-    found = defaultdict(set)
+    ids = defaultdict(set)
     for body in [*receiver.got]:
         for payload in body["payloads"]:
             for event in payload["events"]:
-                found[event["content"]].add(body["requestId"])
-    return found
+                ids[event["content"]].add(body["requestId"])
+    return ids
 
 
 class Load:
@@ -122,8 +122,8 @@ class Load:
     def delivered(self) -> bool:
         """Whether the hub has answered that each that was sent is on its disk."""
         kit = self._camp.kit
-        told = (kit.call("GET", f"/api/package/{each}").body for each in self.sent.values())
-        return all(each["status"] == "Delivered" for each in told)
+        packages = (kit.call("GET", f"/api/package/{each}").body for each in self.sent.values())
+        return all(each["status"] == "Delivered" for each in packages)
 
 
 @contextmanager

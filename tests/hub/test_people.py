@@ -95,9 +95,14 @@ async def test_a_sender_is_told_that_nobody_gets_it(store: Store, to: Person, wh
         await group(field, "empty")
         sent = message(7, to)
         await field.sends(ADA, sent)
-        ((number, told),) = await receipts(field, ADA)
-        assert (number, told.rung, told.by, told.digest) == (7, Rung.NOBODY, 0, digest_of(sent))
-        assert told.text == why
+        ((number, receipt),) = await receipts(field, ADA)
+        assert (number, receipt.rung, receipt.by, receipt.digest) == (
+            7,
+            Rung.NOBODY,
+            0,
+            digest_of(sent),
+        )
+        assert receipt.text == why
         # Nothing is lost: who sees all of the workspace sees it.
         assert await field.rows("SELECT team FROM item") == [(people.NOBODY_HERE,)] or to == "empty"
 
@@ -109,8 +114,8 @@ async def test_of_two_with_one_name_the_sender_is_asked_which(store: Store) -> N
             lambda db: db.execute("UPDATE member SET name = 'Ben' WHERE id = ?", CLEO)
         )
         await field.sends(ADA, message(7, "Ben"))
-        ((_, told),) = await receipts(field, ADA)
-        assert told.text == "Ben may be user 2 or 3: say which"
+        ((_, receipt),) = await receipts(field, ADA)
+        assert receipt.text == "Ben may be user 2 or 3: say which"
         assert said(await collect(field.mailbox(BEN))) == []
 
 
@@ -125,13 +130,13 @@ async def test_each_rung_is_told_to_the_sender_once_and_in_whose_name(store: Sto
         digest = digest_of(came)
         for rung, text in ((Rung.PROGRAMS, ""), (Rung.READ, "Ben"), (Rung.READ, "Ben")):
             await field.sends(BEN, Entry(came.sequence, Receipt(0, digest, rung, text), TIME))
-        told = await receipts(field, ADA)
-        assert [(number, each.rung, each.by, each.text) for number, each in told] == [
+        answers = await receipts(field, ADA)
+        assert [(number, each.rung, each.by, each.text) for number, each in answers] == [
             (7, Rung.STORED, BEN, ""),
             (7, Rung.PROGRAMS, BEN, ""),
             (7, Rung.READ, BEN, "Ben"),
         ]
-        assert {each.digest for _, each in told} == {digest_of(sent)}
+        assert {each.digest for _, each in answers} == {digest_of(sent)}
 
 
 async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
@@ -247,7 +252,7 @@ async def test_who_has_a_radio_and_no_kit_is_reached_by_the_kit_that_heard_them(
 async def test_names_of_people_are_told_by_satellite_as_they_are_used(store: Store) -> None:
     """A kit without IP learns the number of whom it named by the receipt, with their name."""
     async with field_of(store) as field:
-        await field.sends(ADA, message(7, "Ben"), way=Bearer.SATELLITE)
+        await field.sends(ADA, message(7, "Ben"), bearer=Bearer.SATELLITE)
         await collect(field.mailbox(BEN))
         outgoing = await field.mailbox(ADA).load(270)
         assert outgoing is not None
@@ -276,8 +281,10 @@ async def test_a_radio_belongs_to_one_user(store: Store) -> None:
         await field.store.commit(lambda db: radios(db, 1, BEN, ["!A1B2C3D4", "!a1b2c3d4"]))
         with pytest.raises(Refused, match="user 2"):
             await field.store.commit(lambda db: radios(db, 1, CLEO, ["!a1b2C3D4"]))
-        told = await field.store.read(lambda db: people.directory_for(db, 1, ADA))
-        assert [each.handles for each in told.people if each.number == BEN][:1] == [("!a1b2c3d4",)]
+        address_book = await field.store.read(lambda db: people.directory_for(db, 1, ADA))
+        assert [each.handles for each in address_book.people if each.number == BEN][:1] == [
+            ("!a1b2c3d4",)
+        ]
 
 
 async def test_an_event_says_for_whom_it_is(store: Store) -> None:
@@ -301,6 +308,6 @@ async def test_who_is_deleted_leaves_no_name_where_they_had_read(store: Store) -
         await field.store.commit(lambda db: deletion.end(db, Subject("user", BEN, "Ben"), START))
         assert await field.rows("SELECT text FROM reached") == []
         assert await field.rows("SELECT member FROM team_member") == []
-        told = await field.store.read(lambda db: people.directory_for(db, 1, ADA))
-        assert told.version > before
-        assert "Ben" not in [each.name for each in told.people]
+        address_book = await field.store.read(lambda db: people.directory_for(db, 1, ADA))
+        assert address_book.version > before
+        assert "Ben" not in [each.name for each in address_book.people]

@@ -23,8 +23,8 @@ PAGE = Path(__file__).parents[2] / "docs/postgresql.md"
 def blocks() -> list[str]:
     """Return what the section gives to be typed, in its order."""
     _, section = PAGE.read_text().split("\n### To a moment\n")
-    found = re.findall(r"(?:^ {4}.+\n)+", section.partition("\n## ")[0], re.MULTILINE)
-    return [re.sub("^ {4}", "", block, flags=re.MULTILINE) for block in found]
+    matches = re.findall(r"(?:^ {4}.+\n)+", section.partition("\n## ")[0], re.MULTILINE)
+    return [re.sub("^ {4}", "", block, flags=re.MULTILINE) for block in matches]
 
 
 def test_the_database_goes_back_to_before_a_mistake(tmp_path: Path) -> None:

@@ -61,12 +61,12 @@ def pgbouncer(home: Path, database: str) -> Iterator[str]:
             if folder.parent.name == "tmp":
                 break
         command = ["runuser", "-u", ACCOUNT, "--", *command]
-    told = home / "pgbouncer.log"
-    with told.open("wb") as log, started(command, stdout=log, stderr=log) as process:
+    log_path = home / "pgbouncer.log"
+    with log_path.open("wb") as log, started(command, stdout=log, stderr=log) as process:
         address = f"postgresql://{ACCOUNT}@127.0.0.1:{port}/{name}"
 
         def answers() -> bool:
-            assert process.poll() is None, told.read_text()
+            assert process.poll() is None, log_path.read_text()
             try:
                 psycopg.connect(address).close()
             except psycopg.Error:
@@ -104,9 +104,9 @@ def test_two_hubs_behind_pgbouncer(direct: bool, postgres: str, tmp_path: Path) 
         kit.expect("the hub ended the link for good")
         for running in hubs:
             assert running.stop() == 0
-            told = "\n".join(running.output())
-            assert "Traceback" not in told
-            assert "cannot be used" not in told
+            output = "\n".join(running.output())
+            assert "Traceback" not in output
+            assert "cannot be used" not in output
 
 
 @pytest.mark.parametrize("others", [0, 3], ids=["alone", "beside others"])
@@ -193,14 +193,14 @@ def test_a_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailable) as refused:
             open_store(address)
         assert "s3cr" not in str(refused.value)
-    told = fieldagent("user", "list", "--database", address)
-    assert (told.returncode, "s3cr" in told.stderr + told.stdout) == (69, False)
+    result = fieldagent("user", "list", "--database", address)
+    assert (result.returncode, "s3cr" in result.stderr + result.stdout) == (69, False)
     settings = tmp_path / "hub.properties"
     settings.write_text(
         "database=postgresql://hub@127.0.0.1:1/hub\ndatabase-password-file=/missing\n"
     )
-    told = fieldagent("user", "list", "--config", str(settings))
-    assert "database-password-file /missing cannot be read: No such file" in told.stderr
+    result = fieldagent("user", "list", "--config", str(settings))
+    assert "database-password-file /missing cannot be read: No such file" in result.stderr
 
 
 @pytest.mark.parametrize("how", ["database-password-file", "PGPASSFILE"])
@@ -287,7 +287,7 @@ def test_a_copy_is_put_back_as_the_words_say(
 def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
-    told = fieldagent("backup", str(tmp_path / "nowhere" / "copy"), "--database", database)
-    assert told.returncode == 74
-    assert "cannot be written: No such file or directory" in told.stderr
-    assert "Traceback" not in told.stderr
+    result = fieldagent("backup", str(tmp_path / "nowhere" / "copy"), "--database", database)
+    assert result.returncode == 74
+    assert "cannot be written: No such file or directory" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -204,12 +204,12 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
             assert look.execute("SELECT who FROM attempt").fetchall() == [(STRANGER,)]
         assert kit.post("From the ice").body["status"] == "Delivered"
         assert running.stop() == 0
-        told = "\n".join(running.output())
-    assert "trusted-proxies" not in told
+        output = "\n".join(running.output())
+    assert "trusted-proxies" not in output
 
 
 @pytest.mark.parametrize(
-    ("source", "sent", "told"),
+    ("source", "sent", "line"),
     [
         ("127.0.0.2", b"", "trusted-proxies does not hold that address"),
         ("127.0.0.1", b"GET /healthz HTTP/1.1\r\n\r\n", "does not begin with the PROXY protocol"),
@@ -217,7 +217,7 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_who_does_not_say_for_whom_they_come_is_refused(
-    tmp_path: Path, source: str, sent: bytes, told: str
+    tmp_path: Path, source: str, sent: bytes, line: str
 ) -> None:
     site, port = Site(tmp_path), free_port()
     settings = {"database": site.database, **TRUSTED, "proxy-listen": f"127.0.0.1:{port}"}
@@ -230,7 +230,7 @@ def test_who_does_not_say_for_whom_they_come_is_refused(
                 stranger.sendall(sent)
                 stranger.shutdown(socket.SHUT_WR)
                 assert stranger.recv(100) == b""
-        running.expect(told)
+        running.expect(line)
         assert running.stop() == 0
 
 
@@ -270,17 +270,17 @@ def test_check_tells_apart_what_stands_between(tmp_path: Path) -> None:
     site = Site(tmp_path)
     settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
     with hub(tmp_path, settings) as running, proxy("nginx", site, running.port) as port:
-        given = site.kit(port)
-        with agent(tmp_path / "kit", given) as kit:
+        kit_settings = site.kit(port)
+        with agent(tmp_path / "kit", kit_settings) as kit:
             kit.expect("linked to the hub")
             good = f"ok  https://127.0.0.1:{port} takes a WebSocket and knows the token"
-            assert checked(tmp_path, given) == good
-            assert "correct hub-token" in checked(tmp_path, {**given, "hub-token": "wrong"})
-            assert "set hub-ca-file" in checked(tmp_path, {**given, "hub-ca-file": None})
+            assert checked(tmp_path, kit_settings) == good
+            assert "correct hub-token" in checked(tmp_path, {**kit_settings, "hub-token": "wrong"})
+            assert "set hub-ca-file" in checked(tmp_path, {**kit_settings, "hub-ca-file": None})
             assert kit.post("still there").body["status"] == "Delivered"
             assert not any("no link" in line for line in kit.output())
         assert running.stop() == 0
-        assert "the hub cannot take the link now: HTTP 502" in checked(tmp_path, given)
+        assert "the hub cannot take the link now: HTTP 502" in checked(tmp_path, kit_settings)
         assert sum("kit is linked" in line for line in running.lines) == 1
 
 
@@ -329,9 +329,9 @@ def test_a_proxy_that_is_not_trusted_is_told_once(tmp_path: Path) -> None:
         assert statuses == [401] * 12 + [429] * 2
         assert call(running, "GET", path, {**right, **said})[0] == 404
         assert running.stop() == 0
-    told = [line for line in running.output() if "trusted-proxies" in line]
-    assert len(told) == 1
-    assert "X-Forwarded-For" in told[0]
+    warnings = [line for line in running.output() if "trusted-proxies" in line]
+    assert len(warnings) == 1
+    assert "X-Forwarded-For" in warnings[0]
 
 
 def test_figures_on_a_listener_of_their_own(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Cloud:
     async def push(
         self, body: Any, *, headers: dict[str, str] | None = None, path: str = "/api/package"
     ) -> Reply:
-        given = {
+        all_headers = {
             "Content-Type": "application/json",
             "x-api-key": self.key,
             "Authorization": f"Bearer {self.token}",
@@ -72,15 +72,15 @@ class Cloud:
         return await request(
             "POST",
             f"http://127.0.0.1:{self.port}{path}",
-            headers=tuple((name, value) for name, value in given.items() if value),
+            headers=tuple((name, value) for name, value in all_headers.items() if value),
             body=body if isinstance(body, bytes) else json.dumps(body).encode(),
             deadline=PATIENCE,
         )
 
     async def look(self, path: str, **headers: str) -> Reply:
-        given = {"x-api-key": self.key, "Authorization": f"Bearer {self.token}", **headers}
+        all_headers = {"x-api-key": self.key, "Authorization": f"Bearer {self.token}", **headers}
         url = f"http://127.0.0.1:{self.port}{path}"
-        return await request("GET", url, headers=tuple(given.items()), deadline=PATIENCE)
+        return await request("GET", url, headers=tuple(all_headers.items()), deadline=PATIENCE)
 
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return await self.store.read(lambda db: db.execute(sql))
@@ -140,22 +140,22 @@ async def test_a_push_is_answered_with_nothing_and_waits_for_whom_it_is_meant(
         ]
         pushes = await hub.rows("SELECT actor, detail FROM audit WHERE action = 'push'")
         assert [actor for actor, _ in pushes] == ["1", "1"]
-        told = " ".join(str(row) for row in await hub.rows("SELECT detail FROM audit"))
-        assert hub.key not in told
-        assert hub.token not in told
+        details = " ".join(str(row) for row in await hub.rows("SELECT detail FROM audit"))
+        assert hub.key not in details
+        assert hub.token not in details
 
 
 def given_to_the_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements from now on, but BEGIN and COMMIT; on PostgreSQL each is a round trip."""
-    given = []
+    statements = []
 
     def marked(sql: str) -> bytes:
-        given.append(sql)
+        statements.append(sql)
         return sql.replace("?", "%s").encode()
 
     def counting(run: Callable[..., Any]) -> Callable[..., Any]:
         def counted(db: Any, sql: str, *parameters: Any) -> Any:
-            given.append(sql)
+            statements.append(sql)
             return run(db, sql, *parameters)
 
         return counted
@@ -164,23 +164,23 @@ def given_to_the_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("execute", "write"):
         run = getattr(sqlite._SqliteDb, name)
         monkeypatch.setattr(sqlite._SqliteDb, name, counting(run))
-    return given
+    return statements
 
 
 async def test_a_lone_push_takes_few_statements(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cloud(store) as hub:
-        given = given_to_the_database(monkeypatch)
+        statements = given_to_the_database(monkeypatch)
         for repeatable, body in (
             ({}, MESSAGE),
             ({}, LOCATION),
             ({"Idempotency-Key": "a"}, MESSAGE),
         ):
-            given.clear()
+            statements.clear()
             assert (await hub.push(body, headers=repeatable)).status == 200
             most = (6 if store.shared else 8) + (1 if store.shared else 2) * len(repeatable)
-            assert len(given) <= most, given
+            assert len(statements) <= most, statements
         rates = await hub.rows("SELECT count(*) FROM credential WHERE tat > 0")
         lines = await hub.rows("SELECT count(*) FROM audit WHERE action = 'push'")
         assert (rates, lines) == ([(1,)], [(3,)])
@@ -398,15 +398,15 @@ def location(reply: Reply) -> str:
 async def test_a_push_tells_where_it_stands_with_each_device(store: Store) -> None:
     async with cloud(store) as hub:
         where = location(await hub.push(MESSAGE))
-        for state, told in standing.STATES.items():
+        for state, public_state in standing.STATES.items():
             await store.commit(partial(set_state, state))
             reply = await hub.look(where)
-            found = json.loads(reply.body)
-            assert (reply.status, where) == (200, f"/api/push/{found['id']}")
-            assert found["accepted"] == START
-            assert found["expires"] == START + 3600
-            (device,) = found["devices"]
-            assert (device["name"], device["userId"], device["state"]) == ("kit", "2", told)
+            answer = json.loads(reply.body)
+            assert (reply.status, where) == (200, f"/api/push/{answer['id']}")
+            assert answer["accepted"] == START
+            assert answer["expires"] == START + 3600
+            (device,) = answer["devices"]
+            assert (device["name"], device["userId"], device["state"]) == ("kit", "2", public_state)
 
 
 def set_state(state: str, db: Db) -> None:
@@ -556,10 +556,10 @@ def test_the_rate_lets_in_a_burst_and_then_a_steady_flow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0.01, "1"), (1.0, "1"), (1.01, "2"), (59.999, "60")]
+    ("seconds", "header"), [(0.01, "1"), (1.0, "1"), (1.01, "2"), (59.999, "60")]
 )
-def test_retry_after_is_whole_seconds_and_never_too_early(seconds: float, told: str) -> None:
-    assert retry_after(seconds) == told
+def test_retry_after_is_whole_seconds_and_never_too_early(seconds: float, header: str) -> None:
+    assert retry_after(seconds) == header
 
 
 def test_a_password_is_found_again_and_another_is_not() -> None:

@@ -45,19 +45,19 @@ async def test_long_queues_are_counted_behind_the_answer(
 ) -> None:
     monkeypatch.setattr(health, "FEW_ROWS", 2)
     async with field_of(store) as alps, trio.open_nursery() as nursery:
-        told = Told(store)
-        assert await told.waiting() == (0, 0)
+        figures = Told(store)
+        assert await figures.waiting() == (0, 0)
         for number in (1, 2, 3):
             await alps.sends(1, Entry(number, Message("Camp reached"), int(START)))
         # Little was there at the last count, so that it is counted before the answer.
-        rows, age = await told.waiting()
+        rows, age = await figures.waiting()
         assert rows > 2
         assert age == 0
         await alps.sends(1, Entry(4, Message("All well"), int(START)))
-        told.now += 15
-        assert await told.waiting() == (rows, 15)
-        nursery.start_soon(told.health.run)
+        figures.now += 15
+        assert await figures.waiting() == (rows, 15)
+        nursery.start_soon(figures.health.run)
         with trio.fail_after(PATIENCE):
-            while await told.waiting() <= (rows, 15):
+            while await figures.waiting() <= (rows, 15):
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()

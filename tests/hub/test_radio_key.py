@@ -42,7 +42,7 @@ async def secrets_of(alps: Field, device: int) -> list[bytes]:
 async def asked(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]:
     """What its link brings: each command's number, the step, and the key that this kit reads."""
     secrets = await secrets_of(alps, device)
-    found = []
+    requests = []
     for envelope in await collect(alps.mailbox(device)):
         for entry in envelope.entries:
             command = entry.content
@@ -50,8 +50,8 @@ async def asked(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]
                 assert is_proved(entry.sequence, command, map(command_key, secrets))
                 step, sealed = command.arguments
                 assert isinstance(step, int) and isinstance(sealed, bytes)
-                found.append((entry.sequence, step, open_key(sealed, secrets)))
-    return found
+                requests.append((entry.sequence, step, open_key(sealed, secrets)))
+    return requests
 
 
 async def answer(
@@ -78,9 +78,9 @@ async def look(alps: Field) -> None:
 
 
 async def standing(alps: Field) -> dict[str, str]:
-    found = await alps.store.read(lambda db: radio_key.standing(db, 1, alps.now))
-    assert found is not None
-    return {each["name"]: f"{each['step']} {each['state']}" for each in found["kits"]}
+    key_change = await alps.store.read(lambda db: radio_key.standing(db, 1, alps.now))
+    assert key_change is not None
+    return {each["name"]: f"{each['step']} {each['state']}" for each in key_change["kits"]}
 
 
 async def step_of(alps: Field) -> tuple[int, bool]:

@@ -61,13 +61,13 @@ class Readers:
 
     async def all_of(self, path: str, name: str, who: str = "ben") -> list[Any]:
         """Every page of it."""
-        found: list[Any] = []
+        entries: list[Any] = []
         following: str | None = path
         while following is not None:
-            told = await self.look(following, who)
-            found += told[name]
-            following = told["next"]
-        return found
+            page = await self.look(following, who)
+            entries += page[name]
+            following = page["next"]
+        return entries
 
     async def texts(self, path: str, who: str = "ben") -> list[str]:
         return [each["event"].get("content") for each in await self.all_of(path, "items", who)]
@@ -148,10 +148,12 @@ async def test_a_user_sees_what_is_for_them_and_a_dispatcher_all(store: Store) -
         mine = await hub.all_of("/api/pushes", "pushes", "ada")
         assert [each["event"]["content"] for each in mine] == ["for Cleo"]
         assert len(await hub.all_of("/api/pushes", "pushes", "ben")) == 2
-        told = [each["item"] for each in await hub.all_of("/api/deliveries?device=2", "deliveries")]
-        assert len(told) == 2
-        assert (await hub.ask(f"/api/items/{told[1]}", "ada")).status == 404
-        assert (await hub.ask(f"/api/items/{told[1]}", "cleo")).status == 200
+        items = [
+            each["item"] for each in await hub.all_of("/api/deliveries?device=2", "deliveries")
+        ]
+        assert len(items) == 2
+        assert (await hub.ask(f"/api/items/{items[1]}", "ada")).status == 404
+        assert (await hub.ask(f"/api/items/{items[1]}", "cleo")).status == 200
         assert len(await hub.all_of("/api/deliveries?device=2", "deliveries", "ada")) == 1
 
 
@@ -173,8 +175,8 @@ async def test_a_device_s_items_are_from_it_and_meant_for_it(
             monkeypatch.setattr(reading, "LOOKED_AT", most)
             for limit in ("", "&limit=1"):
                 assert await hub.texts(f"/api/items?device=3{limit}") == third, most
-                found = await hub.texts(f"/api/items?device=1{limit}")
-                assert found == ["to all", "from kit 1"], most
+                texts = await hub.texts(f"/api/items?device=1{limit}")
+                assert texts == ["to all", "from kit 1"], most
         assert await hub.texts("/api/items?device=3&text=again") == ["again"]
         assert await hub.texts("/api/items?device=3", "ada") == ["again", "kit 3 to all", "to all"]
         assert await hub.texts("/api/items?device=99") == []
@@ -265,14 +267,14 @@ async def test_devices_tell_when_and_how_they_were_heard_of_last(store: Store) -
         await alps.sends(1, Entry(1, SUMMIT, TIME))
         alps.now += 600
         await alps.sends(1, Entry(2, Location(1, 2), TIME - 60))
-        found = await hub.all_of("/api/devices?limit=1", "devices")
-        assert [each["name"] for each in found] == ["kit 3", "kit 2", "kit 1"]
-        last = found[-1]
+        devices = await hub.all_of("/api/devices?limit=1", "devices")
+        assert [each["name"] for each in devices] == ["kit 3", "kit 2", "kit 1"]
+        last = devices[-1]
         assert (last["lastContact"], last["over"]) == (START + 600, "ip")
         # What took longer on its way is not where it is now.
         place = {"latitude": 45.9766, "longitude": 7.6585, "at": START}
-        assert (last["position"], found[0]["position"]) == (place, None)
-        assert last["imei"] and found[0]["lastContact"] is None
+        assert (last["position"], devices[0]["position"]) == (place, None)
+        assert last["imei"] and devices[0]["lastContact"] is None
         (mine, *_) = await hub.all_of("/api/devices", "devices", "ada")
         assert mine["imei"] is None
 
@@ -282,8 +284,8 @@ async def test_deliveries_tell_how_each_stands(store: Store) -> None:
         await hub.alps.push(Message("one"), target=3)
         await hub.alps.push(Message("two"), target=3)
         path = "/api/deliveries?device=3&state=waiting&limit=1"
-        found = await hub.all_of(path, "deliveries")
-        assert [each["state"] for each in found] == ["waiting"] * 2
+        deliveries = await hub.all_of(path, "deliveries")
+        assert [each["state"] for each in deliveries] == ["waiting"] * 2
         assert await hub.all_of("/api/deliveries?device=3&state=stored", "deliveries") == []
         assert (await hub.ask("/api/deliveries?device=99")).status == 404
 
@@ -343,7 +345,7 @@ async def test_an_sos_is_kept_until_it_is_closed_and_the_rest_is_forgotten_in_sl
     store: Store,
 ) -> None:
     async with readers(store) as hub:
-        await hub.alps.sends(3, Entry(1, Message("help"), TIME, sos=True), way=Bearer.IP)
+        await hub.alps.sends(3, Entry(1, Message("help"), TIME, sos=True), bearer=Bearer.IP)
         await store.commit(partial(enter_many, count=1_200, text="hay"))
         await store.commit(lambda db: db.execute("UPDATE delivery SET state = 'stored'"))
         later = START + 86_400

@@ -41,8 +41,8 @@ def row(entry: Entry, origin: int = 0, at: int = AT) -> InventoryRow:
     return InventoryRow(entry.sequence, origin, entry.sequence, fingerprint(entry)[:4], at)
 
 
-def copies(found: Sequence[Entry], state: str = "") -> Copies:
-    return Copies(SENT, tuple(Copy(each.sequence, encode([each]), state) for each in found))
+def copies(items: Sequence[Entry], state: str = "") -> Copies:
+    return Copies(SENT, tuple(Copy(each.sequence, encode([each]), state) for each in items))
 
 
 def holding(entry: Entry, hours: int = 0) -> Holding:
@@ -55,12 +55,12 @@ async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
     return decode(await mailbox.next_note())
 
 
-async def gives_back(alps: Field, found: Sequence[Entry], state: str = "") -> None:
+async def gives_back(alps: Field, items: Sequence[Entry], state: str = "") -> None:
     mailbox = alps.mailbox(1)
-    assert await asks(mailbox, holding(found[-1])) == Ask(SENT, 0)
-    listed = Inventory(SENT, 0, tuple(map(row, found)))
-    assert await asks(mailbox, listed) == Fetch(SENT, tuple(each.sequence for each in found))
-    assert await asks(mailbox, copies(found, state)) == Ask(GOT, 0)
+    assert await asks(mailbox, holding(items[-1])) == Ask(SENT, 0)
+    listed = Inventory(SENT, 0, tuple(map(row, items)))
+    assert await asks(mailbox, listed) == Fetch(SENT, tuple(each.sequence for each in items))
+    assert await asks(mailbox, copies(items, state)) == Ask(GOT, 0)
     await mailbox.take_note(Inventory(GOT, 0, ()).encode())
 
 
@@ -97,9 +97,9 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
         assert await asks(mailbox, listed) == Fetch(SENT, (5,))
         assert await asks(mailbox, copies(sent[4:])) == Ask(GOT, 0)
         await mailbox.take_note(Inventory(GOT, 0, ()).encode())
-        found = await state_of(alps, 1)
-        assert found is not None and not found.is_open
-        assert found.words == (
+        state = await state_of(alps, 1)
+        assert state is not None and not state.is_open
+        assert state.words == (
             "2 of 6 items were missing here, 2 came back, 0 its journal no longer has"
         )
         assert await alps.rows(
@@ -107,7 +107,7 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
             " ORDER BY source_sequence"
         ) == [(n, n < 4, START if n < 4 else AT) for n in range(1, 6)]
         lines = await alps.rows("SELECT detail FROM audit WHERE action = 'rebuilt'")
-        assert lines == [(f"kit 1: {found.words}",)]
+        assert lines == [(f"kit 1: {state.words}",)]
         # A kit that had it recognises it; the others get what they lack.
         await collect(alps.mailbox(2))
         await alps.sends(1, *sent)
@@ -117,12 +117,12 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
 async def test_what_its_journal_has_no_more_is_counted(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(1, *entries(1, 3))
-        found = entries(8, 9)
+        items = entries(8, 9)
         mailbox = alps.mailbox(1)
-        assert await asks(mailbox, holding(found[-1])) == Ask(SENT, 0)
-        listed = Inventory(SENT, 0, tuple(map(row, found)), (1, 8))
+        assert await asks(mailbox, holding(items[-1])) == Ask(SENT, 0)
+        listed = Inventory(SENT, 0, tuple(map(row, items)), (1, 8))
         assert await asks(mailbox, listed) == Fetch(SENT, (8, 9))
-        answer = Copies(SENT, (Copy(8, b""), *copies(found[1:]).copies))
+        answer = Copies(SENT, (Copy(8, b""), *copies(items[1:]).copies))
         assert await asks(mailbox, answer) == Ask(GOT, 0)
         state = await state_of(alps, 1)
         assert state is not None
@@ -219,10 +219,10 @@ async def test_what_was_forgotten_or_not_asked_for_does_not_come_back(store: Sto
 
 async def test_what_cannot_be_read_counts_as_gone(store: Store) -> None:
     async with field_of(store) as alps:
-        found = entries(1, 3)
+        items = entries(1, 3)
         mailbox = alps.mailbox(1)
-        await asks(mailbox, holding(found[0]))
-        await asks(mailbox, Inventory(SENT, 0, tuple(map(row, found))))
+        await asks(mailbox, holding(items[0]))
+        await asks(mailbox, Inventory(SENT, 0, tuple(map(row, items))))
         bad = (Copy(1, b"\xff"), Copy(2, encode([Entry(2, Source(1, 1))])))
         assert await asks(mailbox, Copies(SENT, bad)) == Fetch(SENT, (3,))
         assert await asks(mailbox, Copies(SENT, ())) == Ask(GOT, 0)
@@ -235,7 +235,7 @@ async def test_an_old_position_moves_no_kit_back(store: Store) -> None:
     async with field_of(store) as alps:
         now = int(START)
         here = Entry(9, Location(47.0, 8.0), now)
-        await alps.sends(1, here, way=Bearer.IP)
+        await alps.sends(1, here, bearer=Bearer.IP)
         old = Entry(2, Location(46.0, 7.0), AT)
         await gives_back(alps, [old])
         assert await alps.rows("SELECT latitude FROM contact WHERE device = 1") == [(47.0,)]

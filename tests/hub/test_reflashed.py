@@ -71,8 +71,8 @@ def test_a_receipt_that_comes_late_confirms_nothing(tmp_path: Path, sos: bool) -
             assert ada.stop() == 0
         with agent(homes["ada"], linked["ada"]) as ada:
             until(lambda: _owed(database) == 0)
-            found = ada.call("GET", f"/api/package/{new}").body
-            assert "receipts" not in found or found["receipts"] == []
+            package = ada.call("GET", f"/api/package/{new}").body
+            assert "receipts" not in package or package["receipts"] == []
             status = ada.call("GET", "/api/status").body
             assert status["confirmationsRefused"] == 1
             if sos:

@@ -52,7 +52,7 @@ async def test_who_may_not_relay_speaks_for_nobody_else_until_it_may(store: Stor
 
 
 @pytest.mark.parametrize(
-    ("way", "key", "taken"),
+    ("bearer", "key", "taken"),
     [
         (Bearer.SATELLITE, None, False),
         (Bearer.IP, None, True),
@@ -60,10 +60,10 @@ async def test_who_may_not_relay_speaks_for_nobody_else_until_it_may(store: Stor
     ids=["an untagged message", "a link"],
 )
 async def test_who_may_relay_speaks_for_a_tagged_device_where_it_proves_itself(
-    store: Store, way: Bearer, key: bytes | None, taken: bool
+    store: Store, bearer: Bearer, key: bytes | None, taken: bool
 ) -> None:
     async with field(store) as alps:
-        await alps.sends(BEN, HELLO, way=way, key=key, origin=CLEO)
+        await alps.sends(BEN, HELLO, bearer=bearer, key=key, origin=CLEO)
         assert len(await alps.rows("SELECT id FROM item")) == taken
         assert len(await kept(alps)) == (not taken)
 
@@ -72,18 +72,18 @@ async def test_an_sos_comes_through_and_says_that_it_is_not_proved(store: Store)
     async with field(store) as alps:
         await may_relay(alps, BEN, False)
         for _ in range(2):
-            await alps.sends(BEN, HELP, way=Bearer.SATELLITE, origin=CLEO)
+            await alps.sends(BEN, HELP, bearer=Bearer.SATELLITE, origin=CLEO)
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(CLEO, "help")]
         assert Unproved() in [entry.content for entry in envelope.entries]
         # What is Cleo's own comes all the same, and nobody is told to doubt it.
         key = derive_key(MASTER, "MO")
-        await alps.sends(CLEO, HELP, way=Bearer.SATELLITE, key=key)
+        await alps.sends(CLEO, HELP, bearer=Bearer.SATELLITE, key=key)
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(CLEO, "help")]
         assert Unproved() not in [entry.content for entry in envelope.entries]
         # After that the doubtful copy is nothing new.
-        await alps.sends(BEN, HELP, way=Bearer.SATELLITE, origin=CLEO)
+        await alps.sends(BEN, HELP, bearer=Bearer.SATELLITE, origin=CLEO)
         assert len(await alps.rows("SELECT id FROM item")) == 2
 
 

@@ -50,8 +50,8 @@ async def test_what_was_refused_may_be_asked_for_again(store: Store) -> None:
         over = {"to": "3", "note": ""}
         assert (await hub.call("POST", "/api/sos/1/hand-over", over, key="a")).status == 409
         await hub.told("POST", "/api/sos/1/take-over")
-        told = await hub.told("POST", "/api/sos/1/hand-over", over, key="a")
-        assert told["askedToTakeOver"]["name"] == "Cleo"
+        incident = await hub.told("POST", "/api/sos/1/hand-over", over, key="a")
+        assert incident["askedToTakeOver"]["name"] == "Cleo"
 
 
 async def test_what_costs_something_is_ordered_once(store: Store) -> None:

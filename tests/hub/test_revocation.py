@@ -52,16 +52,16 @@ async def kept(alps: Field) -> list[str]:
     return [text for (text,) in await alps.rows("SELECT reason FROM dead_letter ORDER BY id")]
 
 
-@pytest.mark.parametrize("way", [Bearer.SATELLITE, Bearer.IP, Bearer.SMS])
+@pytest.mark.parametrize("bearer", [Bearer.SATELLITE, Bearer.IP, Bearer.SMS])
 async def test_what_comes_from_it_is_kept_apart_and_taken_in_once_restored(
-    store: Store, way: Bearer
+    store: Store, bearer: Bearer
 ) -> None:
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         where = Entry(7, Location(46.0, 7.0), TIME)
         over = Entry(8, IncidentWord(6, Said.CALLED_OFF), TIME)
         for entry in (HELLO, where, over):
-            await alps.sends(BEN, entry, way=way)
+            await alps.sends(BEN, entry, bearer=bearer)
         assert await alps.rows("SELECT id FROM item") == []
         assert await alps.rows("SELECT device FROM contact") == [], "nobody was heard of"
         reasons = await kept(alps)
@@ -77,7 +77,7 @@ async def test_an_sos_of_it_rings_and_says_since_when(store: Store) -> None:
         await revoke(alps, BEN)
         at = alps.now
         alps.now += 60
-        await alps.sends(BEN, HELP, HELLO, way=Bearer.SATELLITE)
+        await alps.sends(BEN, HELP, HELLO, bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT sos, unauthenticated, revoked FROM item") == [(1, 1, at)]
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(BEN, "help")]
@@ -95,7 +95,7 @@ async def test_fragments_of_it_wait_whole(store: Store) -> None:
         await revoke(alps, BEN)
         long = Entry(9, Message("a long way down " * 30), TIME)
         for part in split(encode([long]), 200):
-            await alps.sends(BEN, Entry(9, part, TIME), way=Bearer.SATELLITE)
+            await alps.sends(BEN, Entry(9, part, TIME), bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT id FROM item") == []
         assert await restore(alps, BEN) == 1
         ((who, text),) = said(await collect(alps.mailbox(ADA)))
@@ -110,7 +110,7 @@ async def test_it_confirms_nothing(store: Store) -> None:
         )
         digest = digest_of(replace(stored_entry(body), sequence=sequence))
         await revoke(alps, BEN)
-        await alps.sends(BEN, Entry(sequence, Receipt(BEN, digest), TIME), way=Bearer.SATELLITE)
+        await alps.sends(BEN, Entry(sequence, Receipt(BEN, digest), TIME), bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT state FROM delivery") == [(state,)]
 
 
@@ -118,16 +118,17 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         await alps.sends(ADA, HELLO, origin=BEN)
-        await alps.sends(BEN, HELLO, origin=ADA, way=Bearer.SATELLITE)
+        await alps.sends(BEN, HELLO, origin=ADA, bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT id FROM item") == []
         assert all("kit 2 is revoked" in each for each in await kept(alps))
         await alps.sends(ADA, HELP, origin=BEN)
         assert await alps.rows("SELECT sos, revoked FROM item") == [(1, alps.now)]
-        found = await store.read(lambda db: sos.named(db, 1, 1))
-        assert found is not None
-        told = await store.read(lambda db: notice.of(db, found, "1", "", AnswerWays()))
+        incident = await store.read(lambda db: sos.named(db, 1, 1))
+        assert incident is not None
+        message = await store.read(lambda db: notice.of(db, incident, "1", "", AnswerWays()))
         assert (
-            told.subject == "SOS 1 of kit 2 (revoked since 2026-09-21T14:13:20Z, perhaps a thief)"
+            message.subject
+            == "SOS 1 of kit 2 (revoked since 2026-09-21T14:13:20Z, perhaps a thief)"
         )
         await store.commit(lambda db: revocation.restore(db, BEN, now=alps.now))
         hub, holders = alps.mobile_originated(), partial(devices_with, workspace=1)

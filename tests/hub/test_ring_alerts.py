@@ -78,14 +78,14 @@ async def test_an_operator_that_tells_of_no_queue_is_not_asked_to_ring(store: St
         assert await rings(alps, DAY) == []
 
 
-@pytest.mark.parametrize("way", [Bearer.SATELLITE, Bearer.IP])
-async def test_a_receipt_ends_the_rings(store: Store, way: Bearer) -> None:
+@pytest.mark.parametrize("bearer", [Bearer.SATELLITE, Bearer.IP])
+async def test_a_receipt_ends_the_rings(store: Store, bearer: Bearer) -> None:
     async with field(store) as alps:
         one, two = await sent(alps, "one", "two")
         for entry, left in ((one, [300.0, 1200.0]), (two, [])):
             receipt = Entry(entry.sequence, Receipt(digest=digest_of(entry)), 1)
-            key = derive_key(MASTER, "MO") if way is Bearer.SATELLITE else None
-            await alps.sends(3, receipt, way=way, key=key)
+            key = derive_key(MASTER, "MO") if bearer is Bearer.SATELLITE else None
+            await alps.sends(3, receipt, bearer=bearer, key=key)
             assert await rings(alps, 3600) == left
 
 

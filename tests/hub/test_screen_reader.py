@@ -34,9 +34,9 @@ class Listener:
 
     def hears(self, step: str, shown: Any, *marks: str) -> None:
         """Note a step: of each place that a CSS mark names its part of the accessibility tree."""
-        told = "\n".join(shown.locator(mark).aria_snapshot() for mark in marks)
-        told = NUMBER.sub("SOS 641000000", MOMENT.sub("12:34 UTC", told))
-        self.heard.append(f"# {step}\n\n{told}\n")
+        tree = "\n".join(shown.locator(mark).aria_snapshot() for mark in marks)
+        tree = NUMBER.sub("SOS 641000000", MOMENT.sub("12:34 UTC", tree))
+        self.heard.append(f"# {step}\n\n{tree}\n")
 
 
 def has_come(shown: Any, words: str) -> None:

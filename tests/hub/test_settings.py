@@ -14,7 +14,7 @@ TILES = "map-tiles=https://tiles.example.org/{z}/{x}/{y}.png"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fault"),
     [
         (TILES + "?key=a", ""),
         ("map-tiles=http://[::1]:8080/{x}/{y}/{z}", ""),
@@ -31,15 +31,15 @@ TILES = "map-tiles=https://tiles.example.org/{z}/{x}/{y}.png"
         ),
     ],
 )
-def test_where_a_map_comes_from(tmp_path: Path, text: str, told: str) -> None:
+def test_where_a_map_comes_from(tmp_path: Path, text: str, fault: str) -> None:
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
-    with pytest.raises(InvalidSettings, match=told) if told else nullcontext():
+    with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():
         load(path)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fault"),
     [
         ("console-address=https://hub.example.org\ntrusted-proxies=127.0.0.1", ""),
         ("console-address=https://hub.example.org:9443/\ntrusted-proxies=127.0.0.1", ""),
@@ -51,10 +51,10 @@ def test_where_a_map_comes_from(tmp_path: Path, text: str, told: str) -> None:
         ("console-address=https://hub.example/x\ntrusted-proxies=127.0.0.1", "and a name"),
     ],
 )
-def test_where_passkeys_may_be(tmp_path: Path, text: str, told: str) -> None:
+def test_where_passkeys_may_be(tmp_path: Path, text: str, fault: str) -> None:
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
-    with pytest.raises(InvalidSettings, match=told) if told else nullcontext():
+    with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():
         load(path)
 
 
@@ -62,7 +62,7 @@ AT_BROKER = "mqtt-address=mqtt://a\nmqtt-workspace=Alps\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fault"),
     [
         (AT_BROKER, ""),
         (AT_BROKER + "mqtt-user=hub\nmqtt-password-file=/a\nmqtt-shares=none", ""),
@@ -77,8 +77,8 @@ AT_BROKER = "mqtt-address=mqtt://a\nmqtt-workspace=Alps\n"
         ("mqtt-address=mqtt://me:word@a\nmqtt-workspace=Alps", "settings of their own"),
     ],
 )
-def test_where_the_broker_is(tmp_path: Path, text: str, told: str) -> None:
+def test_where_the_broker_is(tmp_path: Path, text: str, fault: str) -> None:
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
-    with pytest.raises(InvalidSettings, match=told) if told else nullcontext():
+    with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():
         load(path)

@@ -249,9 +249,9 @@ async def test_words_of_an_sos_that_fit_no_two_sms_go_in_more(store: Store) -> N
         await desk.comes(SmsFrame(NAME, raised, ()).text(UP))
 
         def answer(db: Db) -> None:
-            found = sos.of_kit(db, 1, 7)
-            assert found is not None
-            owed.owe_word(db, found, Said.SEEN, "я" * 30, "я" * 80, alps.now)
+            incident = sos.of_kit(db, 1, 7)
+            assert incident is not None
+            owed.owe_word(db, incident, Said.SEEN, "я" * 30, "я" * 80, alps.now)
 
         await store.commit(answer)
         frame = await desk.told()

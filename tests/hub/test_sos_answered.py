@@ -17,8 +17,8 @@ def rung_for() -> set[str]:
 
 
 def steps(kit: Agent) -> list[tuple[str, str, str]]:
-    told = kit.call("GET", "/api/sos").body["incident"]["steps"]
-    return [(each["state"], each.get("by", ""), each.get("text", "")) for each in told]
+    history = kit.call("GET", "/api/sos").body["incident"]["steps"]
+    return [(each["state"], each.get("by", ""), each.get("text", "")) for each in history]
 
 
 def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None:
@@ -41,8 +41,8 @@ def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None
                 assert answer["seen"]["by"]["name"] == "Olga"
                 assert re.search('^SOS seen by Olga .*: "heli is up"$', waiting.expect("seen by"))
                 assert waiting.wait() == 0
-            told = kit.call("GET", "/api/sos").body
-            assert (told["active"], told["incident"]["state"]) == (1, "seen")
+            standing = kit.call("GET", "/api/sos").body
+            assert (standing["active"], standing["incident"]["state"]) == (1, "seen")
             status = subprocess.run(
                 [*MODULE, "status", *port], capture_output=True, text=True, timeout=PATIENCE
             )

@@ -100,15 +100,15 @@ async def told_to_the_kit(alps: Field, device: int, about: int = 0) -> list[tupl
     the kit that it is `about`."""
     ((digest,),) = await alps.rows(f"SELECT link_token FROM device WHERE id = {about or device}")
     token_key = proof_key(bytes.fromhex(digest))
-    found = []
+    words = []
     for envelope in await collect(alps.mailbox(device)):
         for entry in envelope.entries:
             if isinstance(entry.content, IncidentWord):
                 keys = [proof_key(MASTER), token_key]
                 assert entry.content.incident == 7 and is_proved(entry.content, keys)
                 assert entry.content.station == about
-                found.append((entry.content.says.value, entry.content.by, entry.content.text))
-    return found
+                words.append((entry.content.says.value, entry.content.by, entry.content.text))
+    return words
 
 
 async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store: Store) -> None:
@@ -117,16 +117,16 @@ async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store
         (raised,) = (await hub.told("GET", "/api/sos?state=open"))["sos"]
         assert (raised["device"]["name"], raised["seen"]) == ("kit 1", None)
         assert raised["item"]["event"]["content"] == "leg broken"
-        told = await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
-        assert (told["state"], told["seen"]["by"]["name"]) == ("seen", "Ben")
+        incident = await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
+        assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "heli is up")]
-        assert [each["detail"] for each in told["timeline"]] == ["", "heli is up"]
+        assert [each["detail"] for each in incident["timeline"]] == ["", "heli is up"]
         # Again is no news; another person is told who was first.
         await hub.told("POST", "/api/sos/1/acknowledge")
         refused = await hub.call("POST", "/api/sos/1/acknowledge", who=3)
         assert refused.status == 409 and b"Ben has SOS 1 already" in refused.body
         await hub.told("POST", "/api/sos/1/note", {"text": "seen from the air"}, who=3)
-        told = await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
+        incident = await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
         assert await told_to_the_kit(hub.alps, 1) == [("closed", "Cleo", "in hospital")]
         assert await hub.events() == ["raised", "seen", "note", "closed"]
         assert (await hub.told("GET", "/api/sos?state=open"))["sos"] == []
@@ -138,18 +138,18 @@ async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(st
     acknowledgement; of one that is closed it is nothing."""
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
-        told = await hub.told("POST", "/api/sos/1/take-over", {"note": "mine"})
-        assert (told["state"], told["seen"]["by"]["name"]) == ("seen", "Ben")
+        incident = await hub.told("POST", "/api/sos/1/take-over", {"note": "mine"})
+        assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "mine")]
         # Who has it takes nothing over from themselves.
         await hub.told("POST", "/api/sos/1/take-over")
         assert await told_to_the_kit(hub.alps, 1) == []
         hub.alps.now += 3600
-        told = await hub.told("POST", "/api/sos/1/take-over", {"note": "my watch now"}, who=3)
-        assert (told["state"], told["seen"]["by"]["name"]) == ("seen", "Cleo")
-        assert told["seen"]["at"] == hub.alps.now
-        assert [each["event"] for each in told["timeline"]] == ["raised", "seen", "taken over"]
-        assert told["timeline"][-1]["detail"] == "from Ben: my watch now"
+        incident = await hub.told("POST", "/api/sos/1/take-over", {"note": "my watch now"}, who=3)
+        assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Cleo")
+        assert incident["seen"]["at"] == hub.alps.now
+        assert [each["event"] for each in incident["timeline"]] == ["raised", "seen", "taken over"]
+        assert incident["timeline"][-1]["detail"] == "from Ben: my watch now"
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Cleo", "my watch now")]
         await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
         refused = await hub.call("POST", "/api/sos/1/take-over")
@@ -168,16 +168,16 @@ async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -
         for to in ("1", "2", "77"):
             refused = await hub.call("POST", "/api/sos/1/hand-over", {"to": to})
             assert refused.status == 409 and b"no other dispatcher" in refused.body
-        told = await hub.told("POST", "/api/sos/1/hand-over", asked)
+        incident = await hub.told("POST", "/api/sos/1/hand-over", asked)
         # It is Ben's until Cleo has taken it, and their kit reckons with him.
-        assert (told["state"], told["seen"]["by"]["name"]) == ("seen", "Ben")
-        last = told["timeline"][-1]
+        assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
+        last = incident["timeline"][-1]
         assert (last["event"], last["by"]["name"]) == ("handed over", "Ben")
         assert last["detail"] == "to Cleo, once they take it: heli at 14:00"
-        assert told["askedToTakeOver"] == {"id": "3", "name": "Cleo"}
+        assert incident["askedToTakeOver"] == {"id": "3", "name": "Cleo"}
         assert await told_to_the_kit(hub.alps, 1) == []
-        told = await hub.told("POST", "/api/sos/1/take-over", who=3)
-        assert (told["seen"]["by"]["name"], told["askedToTakeOver"]) == ("Cleo", None)
+        incident = await hub.told("POST", "/api/sos/1/take-over", who=3)
+        assert (incident["seen"]["by"]["name"], incident["askedToTakeOver"]) == ("Cleo", None)
 
 
 async def test_nobody_is_asked_to_take_over_what_is_closed(store: Store) -> None:
@@ -225,8 +225,8 @@ async def test_a_word_after_the_end_rings_again_and_one_from_before_does_not(sto
         await hub.alps.sends(1, later(8, Message("said before, late")))
         assert (await hub.told("GET", "/api/sos/1"))["state"] == "closed"
         await hub.alps.sends(1, later(9, Message("no drill"), 700))
-        told = await hub.told("GET", "/api/sos/1")
-        assert (told["state"], told["seen"], told["closed"]) == ("open", None, None)
+        incident = await hub.told("GET", "/api/sos/1")
+        assert (incident["state"], incident["seen"], incident["closed"]) == ("open", None, None)
         assert await hub.events() == ["raised", "closed", "item", "raised"]
 
 
@@ -240,9 +240,9 @@ async def test_who_calls_it_off_is_seen_at_the_desk_and_a_person_closes_it(store
         await hub.alps.sends(1, Entry(97, replace(off, incident=8), int(START)))
         assert await hub.events() == ["raised"], "neither another kit, nor words, nor another one"
         await hub.alps.sends(1, Entry(99, off, int(START)))
-        told = await hub.told("GET", "/api/sos/1")
-        assert (told["state"], told["calledOff"]) == ("open", hub.alps.now)
-        assert told["timeline"][-1]["by"]["name"] == "Ada"
+        incident = await hub.told("GET", "/api/sos/1")
+        assert (incident["state"], incident["calledOff"]) == ("open", hub.alps.now)
+        assert incident["timeline"][-1]["by"]["name"] == "Ada"
         assert await hub.events() == ["raised", "called off"]
 
 
@@ -252,14 +252,14 @@ async def test_called_off_by_another_kits_link_counts_with_its_proof_alone(
 ) -> None:
     async with desk(store) as hub:
         await store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
-        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
+        await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
         off = IncidentWord(7, Said.CALLED_OFF)
         word = prove(off, proof_key(MASTER)) if proved else prove(off, bytes(32))
         await hub.alps.sends(2, Entry(9, word, int(START)), origin=3)
-        told = await hub.told("GET", "/api/sos/1")
-        assert (told["calledOff"] is not None) == proved
-        assert [each["event"] for each in told["timeline"]] == ["raised", "called off"]
-        assert told["timeline"][-1]["detail"] == ("" if proved else "unauthenticated")
+        incident = await hub.told("GET", "/api/sos/1")
+        assert (incident["calledOff"] is not None) == proved
+        assert [each["event"] for each in incident["timeline"]] == ["raised", "called off"]
+        assert incident["timeline"][-1]["detail"] == ("" if proved else "unauthenticated")
 
 
 async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -> None:
@@ -268,11 +268,11 @@ async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -
         named = Entry(0, IncidentWord(7, Said.OPEN), int(START))
         await hub.alps.sends(1, named)
         await hub.alps.sends(1, named)
-        told = await hub.told("GET", "/api/sos/1")
-        assert (told["state"], told["number"], told["item"]) == ("open", 7, None)
+        incident = await hub.told("GET", "/api/sos/1")
+        assert (incident["state"], incident["number"], incident["item"]) == ("open", 7, None)
         await hub.alps.sends(1, later(9, Message("still here")))
-        told = await hub.told("GET", "/api/sos/1")
-        assert [each["event"]["content"] for each in told["items"]] == ["still here"]
+        incident = await hub.told("GET", "/api/sos/1")
+        assert [each["event"]["content"] for each in incident["items"]] == ["still here"]
         await hub.told("POST", "/api/sos/1/acknowledge")
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
         # The kit has not heard it: it is said again.
@@ -294,8 +294,8 @@ async def test_one_that_its_kit_names_before_its_words_come_is_escalated_like_an
             await hub.told("POST", "/api/sos/1/acknowledge")
         await hub.alps.sends(1, HELP)
         await hub.alps.sends(1, later(9, Message("still here")))
-        told = await hub.told("GET", "/api/sos/1")
-        assert told["item"]["event"]["content"] == "leg broken"
+        incident = await hub.told("GET", "/api/sos/1")
+        assert incident["item"]["event"]["content"] == "leg broken"
         hub.alps.now += 601
         posts = await store.commit(lambda db: claim(db, hub.alps.now))
         told_of = [json.loads(post.delivery.body)["payloads"][0]["events"][0] for post in posts]
@@ -380,19 +380,19 @@ async def test_a_satellite_message_is_worth_it_for_who_brought_it_and_not_for_wh
 ) -> None:
     async with desk(store, dispatchers=(1, 2)) as hub:
         key = derive_key(MASTER, "MO")
-        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=key, origin=1)
+        await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=key, origin=1)
         await hub.alps.satellite()
         before = len(hub.alps.sky.taken)
         await hub.told("POST", "/api/sos/1/acknowledge")
         await hub.alps.satellite()
-        told = [imei[-1] for imei, _ in hub.alps.sky.taken[before:]]
-        assert told == ["1", "3"], "its own kit, and the one that brought it"
+        kits = [imei[-1] for imei, _ in hub.alps.sky.taken[before:]]
+        assert kits == ["1", "3"], "its own kit, and the one that brought it"
 
 
 async def test_it_goes_over_satellite_at_once(store: Store) -> None:
     async with desk(store) as hub:
         key, back = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
-        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=key)
+        await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=key)
         await hub.alps.satellite()
         before = len(hub.alps.sky.taken)
         await hub.told("POST", "/api/sos/1/acknowledge")
@@ -410,7 +410,7 @@ async def test_words_of_any_script_fit_a_satellite_message(store: Store, letter:
         await store.commit(
             lambda db: db.execute("UPDATE member SET name = ? WHERE id = 2", letter * 40)
         )
-        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
+        await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
         await hub.told("POST", "/api/sos/1/acknowledge", {"note": letter * 500})
         await hub.told("POST", "/api/sos/1/close", {"reason": "home"})
         for _ in range(3):
@@ -425,7 +425,7 @@ async def test_words_of_any_script_fit_a_satellite_message(store: Store, letter:
 
 async def test_the_hub_says_at_once_that_it_has_what_came_over_satellite(store: Store) -> None:
     async with desk(store) as hub:
-        await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
+        await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
         await hub.alps.satellite()
         (body,) = [body for imei, body in hub.alps.sky.taken if imei.endswith("3")]
         said = [
@@ -461,8 +461,8 @@ async def test_an_escalation_that_was_refused_is_posted_again_by_the_id_that_is_
         await hub.alps.sends(1, HELP)
         (posting,) = await store.commit(lambda db: claim(db, START + 601))
         refused = HandoverResult(HandoverOutcome.REFUSED, "no such page")
-        told = await store.commit(lambda db: settle(db, posting, refused, START + 601))
-        named = told.partition("webhook replay ")[2].partition("`")[0]
+        warning = await store.commit(lambda db: settle(db, posting, refused, START + 601))
+        named = warning.partition("webhook replay ")[2].partition("`")[0]
         assert await store.commit(partial(replayed, named=named)) == 1
 
 
@@ -478,16 +478,16 @@ async def test_every_webhook_has_a_link_of_its_own_with_what_raised_it_alone(sto
         await hub.alps.sends(1, HELP, later(8, Message("cold")))
 
         async def claimed(now: float) -> list[dict[str, Any]]:
-            found = await store.commit(lambda db: claim(db, now, desk="https://hub.example.org"))
-            bodies = [json.loads(each.delivery.body) for each in found]
+            posts = await store.commit(lambda db: claim(db, now, desk="https://hub.example.org"))
+            bodies = [json.loads(each.delivery.body) for each in posts]
             return [each["payloads"][0]["events"][0] for each in bodies]
 
         # The first two are claimed again, as of a hub that died: each has the same link then.
-        told = await claimed(START + 1) + await claimed(START + 601)
-        raised = [each for each in told if each["content"] == "leg broken"]
+        events = await claimed(START + 1) + await claimed(START + 601)
+        raised = [each for each in events if each["content"] == "leg broken"]
         links = {each["incident"]["acknowledge"] for each in raised}
         assert (len(raised), len(links)) == (5, 3)
-        others = [each for each in told if each["content"] == "cold"]
+        others = [each for each in events if each["content"] == "cold"]
         assert others and all("acknowledge" not in each["incident"] for each in others)
 
 
@@ -520,8 +520,8 @@ def _make_a_program_dispatcher(db: Db) -> None:
 async def test_another_workspace_has_its_own(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
-        found = await store.read(lambda db: sos.named(db, 2, 1))
-        assert found is None
+        incident = await store.read(lambda db: sos.named(db, 2, 1))
+        assert incident is None
 
 
 async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> None:
@@ -579,7 +579,7 @@ async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store)
         async def repeat() -> int:
             """How many messages the answer to it costs."""
             before = len(hub.alps.sky.taken)
-            await hub.alps.sends(3, HELP, way=Bearer.SATELLITE, key=key)
+            await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=key)
             await hub.alps.satellite()
             return len(hub.alps.sky.taken) - before
 

@@ -29,8 +29,8 @@ WHOLE = b"GET / \r\n\r\n"
 
 async def head_only(hub: Cloud, *lines: str) -> bytes:
     """What the hub says to the head of a push alone, announced with a body that never comes."""
-    given = ["Host: hub", "Content-Type: application/json", "Content-Length: 1000000", *lines]
-    text = "\r\n".join(["POST /api/package HTTP/1.1", *given, "Expect: 100-continue", "", ""])
+    headers = ["Host: hub", "Content-Type: application/json", "Content-Length: 1000000", *lines]
+    text = "\r\n".join(["POST /api/package HTTP/1.1", *headers, "Expect: 100-continue", "", ""])
     async with await trio.open_tcp_stream("127.0.0.1", hub.port) as stream:
         await stream.send_all(text.encode())
         with trio.fail_after(PATIENCE):

@@ -75,10 +75,10 @@ def look(database: str, sql: str) -> list[tuple[Any, ...]]:
 
 
 def figure(running: Hub, name: str) -> float:
-    told = call(running, "GET", "/metrics")[2]
-    found = re.findall(rf"^fieldagent_hub_{name} (\S+)$", told, re.MULTILINE)
-    assert len(found) == 1, told
-    return float(found[0])
+    metrics = call(running, "GET", "/metrics")[2]
+    values = re.findall(rf"^fieldagent_hub_{name} (\S+)$", metrics, re.MULTILINE)
+    assert len(values) == 1, metrics
+    return float(values[0])
 
 
 def entered(database: str) -> int:
@@ -106,8 +106,8 @@ def test_it_goes_the_whole_way_again_and_again_and_leaves_nothing(
         until(lambda: figure(running, "synthetic_item_seconds") < age)
         assert figure(running, "pushes_accepted_total") == 1
         assert figure(running, "items") <= 2
-        told = call(running, "GET", "/metrics")[2]
-        assert 'webhook_posts_total{result="handed"} 0' in told
+        metrics = call(running, "GET", "/metrics")[2]
+        assert 'webhook_posts_total{result="handed"} 0' in metrics
         assert running.stop() == 0
         lines = running.output()
     assert len([line for line in lines if "event=push" in line]) == 1
@@ -166,8 +166,8 @@ def test_it_tells_where_it_stops_and_goes_on(database: str, tmp_path: Path) -> N
         assert len(administer(database, "webhook", "list", "--workspace", SYNTHETIC)) == 1
         (key,) = administer(database, "key", "list", "--workspace", SYNTHETIC)
         administer(database, "key", "revoke", str(key["id"]), "--workspace", SYNTHETIC)
-        told = running.expect(f"{STOPPED}push: ")
-        (command,) = re.findall("`fieldagent hub (.+)`", told)
+        line = running.expect(f"{STOPPED}push: ")
+        (command,) = re.findall("`fieldagent hub (.+)`", line)
         administer(database, *shlex.split(command))
         running.expect(WAY)
         assert running.stop() == 0

@@ -84,9 +84,9 @@ def pushed(running: Hub, alps: Alps, text: str) -> int:
     headers = {"Content-Type": "application/json", **alps.proof}
     body = json.dumps({**alps.body, "message": {"content": text}})
     began = time.monotonic()
-    status, _, told = call(running, "POST", "/api/package", headers, body)
+    status, _, answer = call(running, "POST", "/api/package", headers, body)
     assert time.monotonic() - began < BOUND
-    assert status == 200 or ("again" in told and "postgres" not in told.lower())
+    assert status == 200 or ("again" in answer and "postgres" not in answer.lower())
     return status
 
 
@@ -123,8 +123,8 @@ def test_what_is_told_while_nothing_can_be_written(what: str, tmp_path: Path) ->
             until(lambda: pushed(running, alps, "meanwhile " + "." * 5_000) in (503, 507))
             running.expect(cause)
             until(lambda: call(running, "GET", "/healthz")[0] == 503)
-            told = call(running, "GET", "/metrics")[2]
-            assert "database_up 0" in told or "disk_full 1" in told
+            metrics = call(running, "GET", "/metrics")[2]
+            assert "database_up 0" in metrics or "disk_full 1" in metrics
             kit.call("POST", "/api/package/async", {"message": {"content": "from the kit"}})
             kit.expect("the hub cannot use its database now")
             assert pushed(running, alps, "meanwhile " + "." * 5_000) in (503, 507)

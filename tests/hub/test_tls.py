@@ -119,10 +119,10 @@ def test_links_and_pushes_in_tls_and_no_secret_in_the_log(site: Site, tmp_path: 
             missing = push(running.address, "--source", "1", "--ca-file", "/missing", token=token)
             assert missing.returncode == 2
             assert "--ca-file /missing cannot be used: No such file" in missing.stderr
-        told = "\n".join(running.output())
+        log = "\n".join(running.output())
     secrets = (site.first["apiKey"], site.first["token"], site.token, "of Ada")
-    assert "kit is linked" in told
-    assert [secret for secret in secrets if secret in told] == []
+    assert "kit is linked" in log
+    assert [secret for secret in secrets if secret in log] == []
 
 
 def test_peers_that_vanish_take_no_link_and_no_webhook_with_them(
@@ -157,9 +157,9 @@ def test_peers_that_vanish_take_no_link_and_no_webhook_with_them(
         assert [line for line in kit.output() if "no link to the hub" in line] == []
     assert posted(hooked) == texts
     assert vanished == 2 * len(texts)
-    told = "\n".join(running.output())
-    assert told.count("kit is linked") == 1
-    assert "Traceback" not in told
+    log = "\n".join(running.output())
+    assert log.count("kit is linked") == 1
+    assert "Traceback" not in log
 
 
 @pytest.mark.parametrize("how", ["SIGHUP", "by itself"])

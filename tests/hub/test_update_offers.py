@@ -75,8 +75,8 @@ def fleet(database: str) -> Iterator[Fleet]:
 
 
 def test_a_wave_begins_when_all_before_it_run_the_new_version(fleet: Fleet) -> None:
-    found = fleet.store.once(lambda db: update_offers.offers(db, [1, 1, 2]))
-    assert found == {1: ProgramOffer(fleet.number, "2", URL)}
+    offers = fleet.store.once(lambda db: update_offers.offers(db, [1, 1, 2]))
+    assert offers == {1: ProgramOffer(fleet.number, "2", URL)}
     for state in ("waiting", "trial"):
         assert fleet.tells(1, state) == []
         assert fleet.told() <= {1}

@@ -64,18 +64,18 @@ async def look(alps: Field) -> list[str]:
 
 
 async def on_watch(alps: Field) -> list[tuple[str, str | None, str]]:
-    told = await alps.store.read(lambda db: shifts.standing(db, 1, alps.now))
+    standing = await alps.store.read(lambda db: shifts.standing(db, 1, alps.now))
     return [
         (each["user"]["name"], (each["handsOverTo"] or {}).get("name"), each["note"])
-        for each in told["onWatch"]
+        for each in standing["onWatch"]
     ]
 
 
 async def alarms(alps: Field) -> list[tuple[str, str]]:
-    found = await alps.store.read(
+    incidents = await alps.store.read(
         lambda db: sos.listing(db, workspace=1, state=None, before=99, limit=9)
     )
-    return [(each.kind, each.state) for each in found]
+    return [(each.kind, each.state) for each in incidents]
 
 
 async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
@@ -88,8 +88,8 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
         alps.now += HOUR
         await act(alps, watch_desk.take, 3, 8 * HOUR)
         assert await on_watch(alps) == [("Cleo", None, "")]
-        told = await store.read(lambda db: shifts.standing(db, 1, alps.now))
-        (before,) = told["before"]
+        standing = await store.read(lambda db: shifts.standing(db, 1, alps.now))
+        (before,) = standing["before"]
         assert (before["ended"], before["note"]) == (alps.now, "Ada is late at the hut")
         # Two may be on watch; one of them ends it, the other's time is over.
         await act(alps, watch_desk.take, 2, 2 * HOUR)
@@ -130,8 +130,8 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         alps.now += PATIENCE - 1
         assert await look(alps) == [] and await alarms(alps) == []
         alps.now += 1
-        (told,) = await look(alps)
-        assert told.startswith("Nobody is on watch in Alps since 2026-") and "alarm 1" in told
+        (alarm,) = await look(alps)
+        assert alarm.startswith("Nobody is on watch in Alps since 2026-") and "alarm 1" in alarm
         alps.now += HOUR
         assert await look(alps) == [] and await alarms(alps) == [("watch", "open")]
         # Somebody comes: the alarm says so, and a person closes it. Then they go again.
@@ -178,8 +178,8 @@ async def test_who_may_answer_no_more_is_not_on_watch(store: Store, gone: Any) -
         await act(alps, watch_desk.end, 3, "")
         (warning,) = await look(alps)
         assert warning.startswith("nobody is on watch in Alps")
-        told = await store.read(lambda db: shifts.standing(db, 1, alps.now))
-        assert [each["ended"] for each in told["before"]] == [NOON, NOON]
+        standing = await store.read(lambda db: shifts.standing(db, 1, alps.now))
+        assert [each["ended"] for each in standing["before"]] == [NOON, NOON]
 
 
 async def test_late_after_the_hub_was_away(store: Store) -> None:
@@ -200,17 +200,17 @@ def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> N
         mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
 
         def said(method: str, path: str, body: Any = None) -> tuple[int, Any]:
-            status, _, told = call(running, method, path, body, **mine)
-            return status, json.loads(told)
+            status, _, text = call(running, method, path, body, **mine)
+            return status, json.loads(text)
 
         running.expect("nobody is on watch in Alps")
-        status, told = said("GET", "/api/watch")
-        assert status == 200 and told["onWatch"] == [] and told["nobodySince"]
-        status, told = said("POST", "/api/watch/take", {"seconds": 28_800})
-        assert status == 200 and told["nobodySince"] is None
-        assert told["onWatch"][0]["user"]["name"] == "Olga"
-        status, told = said("POST", "/api/watch/hand-over", {"to": "1", "note": "x"})
-        assert status == 409 and "answers no SOS here" in told["detail"]
+        status, answer = said("GET", "/api/watch")
+        assert status == 200 and answer["onWatch"] == [] and answer["nobodySince"]
+        status, answer = said("POST", "/api/watch/take", {"seconds": 28_800})
+        assert status == 200 and answer["nobodySince"] is None
+        assert answer["onWatch"][0]["user"]["name"] == "Olga"
+        status, answer = said("POST", "/api/watch/hand-over", {"to": "1", "note": "x"})
+        assert status == 409 and "answers no SOS here" in answer["detail"]
         assert said("POST", "/api/watch/hand-over", {"to": "all"})[0] == 422
         assert said("POST", "/api/watch/take", {"seconds": 0})[0] == 422
         assert said("POST", "/api/watch/end", {"note": "n" * 2001})[0] == 422

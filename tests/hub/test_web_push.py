@@ -84,7 +84,7 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
             service.answers = [503]
             kit.call("POST", "/api/sos", {"text": "leg broken"})
             service.pushed(3)
-            told = {
+            messages = {
                 pushed.path: (phone if "phone" in pushed.path else laptop).read(pushed)
                 for pushed in service.got
             }
@@ -94,7 +94,7 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
                 "sos": 1,
                 "device": "kit-ada",
             }
-            assert list(told.values()) == [expected, expected]
+            assert list(messages.values()) == [expected, expected]
             for pushed in service.got:
                 claims, by = vapid_claims(pushed)
                 assert by == key
@@ -203,12 +203,12 @@ def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
         for name, browser_ in phone.items():
             _, headers, _ = sign_in(running, f"{name}@example.org")
             mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
-            told = browser_.subscription
-            assert call(running, "POST", "/console/push", told, **mine)[0] == 201
+            subscription = browser_.subscription
+            assert call(running, "POST", "/console/push", subscription, **mine)[0] == 201
         # Her console speaks another language since.
         for language, status in (("xx", 422), ("de", 201)):
-            told = {**browser_.subscription, "language": language}
-            assert call(running, "POST", "/console/push", told, **mine)[0] == status
+            subscription = {**browser_.subscription, "language": language}
+            assert call(running, "POST", "/console/push", subscription, **mine)[0] == status
         with agent(tmp_path, kit_of(running, token)) as kit:
             kit.call("POST", "/api/sos", {"text": "leg broken"})
             service.pushed(2)
@@ -262,18 +262,18 @@ def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path
         shown.goto("about:blank")
         with agent(tmp_path, kit_of(running, token)) as kit:
             kit.call("POST", "/api/sos", {"text": "<b>leg broken</b>"})
-            told = json.dumps(phone.read(service.pushed(1)))
-            message = {"origin": running.address, "registrationId": registration, "data": told}
+            payload = json.dumps(phone.read(service.pushed(1)))
+            message = {"origin": running.address, "registrationId": registration, "data": payload}
             shows = "self.registration.getNotifications().then(all => all.map(each =>"
-            found = f"{shows} [each.title, each.body, each.tag, each.data]))"
+            notifications = f"{shows} [each.title, each.body, each.tag, each.data]))"
 
             def rings() -> Any:
                 # Chromium's tools may drop one; one of the same tag takes its place.
                 session.send("ServiceWorker.deliverPushMessage", message)
-                return worker.evaluate(found)
+                return worker.evaluate(notifications)
 
             until(rings)
-            assert worker.evaluate(found) == [
+            assert worker.evaluate(notifications) == [
                 ["SOS 1 of kit-ada", "<b>leg broken</b>", "sos-1", "/console/sos/1"]
             ]
             # A click, where no page is open.
@@ -295,12 +295,14 @@ def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path
 def watched(shown: Any) -> tuple[Any, str]:
     """A session of the developer tools, and the number of the console's service worker in it."""
     session = shown.context.new_cdp_session(shown)
-    found: list[str] = []
+    registrations: list[str] = []
     session.on(
         "ServiceWorker.workerRegistrationUpdated",
-        lambda told: found.extend(each["registrationId"] for each in told["registrations"]),
+        lambda event: registrations.extend(
+            each["registrationId"] for each in event["registrations"]
+        ),
     )
     session.send("ServiceWorker.enable")
     active = "navigator.serviceWorker.getRegistration('/console/').then(one => !!one?.active)"
-    until(lambda: shown.evaluate(active) and found)
-    return session, found[-1]
+    until(lambda: shown.evaluate(active) and registrations)
+    return session, registrations[-1]

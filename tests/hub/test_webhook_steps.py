@@ -45,7 +45,7 @@ async def comes(alps: Field, rung: Rung, text: str = "", *, item: int = 1) -> No
     if rung is Rung.STORED:
         await alps.store.commit(lambda db: workspace_log.catch_up(db, [(BEN, alps.now)]))
         await alps.store.commit(
-            partial(ledger.confirm, item=item, device=BEN, way=Bearer.IP, now=alps.now)
+            partial(ledger.confirm, item=item, device=BEN, bearer=Bearer.IP, now=alps.now)
         )
         return
     noted = partial(ledger.note_rung, item=item, member=BEN, rung=rung, text=text, now=alps.now)

@@ -637,8 +637,8 @@ async def test_a_late_word_does_not_undo_a_later_one(store: Store) -> None:
             HandoverResult(HandoverOutcome.FAILED, "too slow"),
         )
         await store.commit(lambda db: settle(db, other, handed, alps.now))
-        told = await store.commit(lambda db: settle(db, late, failed, alps.now))
-        assert (await states(alps), told) == ([("handed", 1)], "")
+        warning = await store.commit(lambda db: settle(db, late, failed, alps.now))
+        assert (await states(alps), warning) == ([("handed", 1)], "")
 
 
 async def test_a_success_in_between_counts_against_being_disabled(store: Store) -> None:

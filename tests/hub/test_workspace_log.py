@@ -278,8 +278,8 @@ async def test_a_device_shows_what_was_meant_for_it_however_late_the_rest_came(
         for number in range(2):
             await alps.push(Message(f"for Ben {number}"), target=BEN)
         await texts(alps, BEN)
-        found, edge = await store.read(lambda db: reading._of_device(db, 1, BEN, 100))
-        assert (found, edge) == ([5, 4], 4)
+        items, edge = await store.read(lambda db: reading._of_device(db, 1, BEN, 100))
+        assert (items, edge) == ([5, 4], 4)
 
 
 async def test_a_devices_list_has_what_it_will_be_given_page_by_page(store: Store) -> None:
@@ -291,12 +291,12 @@ async def test_a_devices_list_has_what_it_will_be_given_page_by_page(store: Stor
         caller = Caller(1, "", 1, frozenset(), ADA, "User", "Ada", "administrator", True)
 
         def listed(db: Db) -> list[Any]:
-            found, before = [], END
+            delivery_states, before = [], END
             while before:
                 some, following = reading.deliveries(db, caller, BEN, None, before, 2, alps.now)
-                found += [each["state"] for each in some]
+                delivery_states += [each["state"] for each in some]
                 before = following or 0
-            return found
+            return delivery_states
 
         assert await store.read(listed) == ["waiting"] * 4 + ["stored"]
         await texts(alps, BEN)

@@ -74,10 +74,10 @@ def ask(running: Hub, proof: dict[str, str], path: str) -> dict[str, Any]:
     connection = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
     connection.request("GET", path, headers=proof)
     answer = connection.getresponse()
-    told: dict[str, Any] = json.loads(answer.read())
+    document: dict[str, Any] = json.loads(answer.read())
     connection.close()
-    assert answer.status == 200, (path, told)
-    return told
+    assert answer.status == 200, (path, document)
+    return document
 
 
 def hub_says(running: Hub, proof: dict[str, str]) -> dict[str, Any]:
@@ -158,12 +158,12 @@ def put(target: Path, content: bytes) -> None:
 
 def vectors() -> dict[str, str]:
     """Return the examples of the documents: what they are, and their bytes."""
-    found: dict[str, str] = {}
+    examples: dict[str, str] = {}
     for name in ("on-air", "ip-link"):
         text = (ROOT / f"docs/{name}.md").read_text()
         rows = re.findall(r"^\| (?!text \")(.+?) \| `([0-9a-f]+)` \|$", text, re.MULTILINE)
-        found |= {f"{name}: {what}": content for what, content in rows}
-    return found
+        examples |= {f"{name}: {what}": content for what, content in rows}
+    return examples
 
 
 def main(target: Path) -> None:
@@ -177,7 +177,7 @@ def main(target: Path) -> None:
             put(target / "hub.sqlite3.gz", copy.read_bytes())
             for name in ("journal.sqlite3", "journal.sqlite3-mark"):
                 put(target / f"{name}.gz", (home / "kit/state" / name).read_bytes())
-        told = {"sqlite": {"proof": proof_of(first), **said}}
+        answers = {"sqlite": {"proof": proof_of(first), **said}}
         home = folder(Path(made) / "postgresql")
         with server() as running:
             database = new_database(running.address)
@@ -186,8 +186,8 @@ def main(target: Path) -> None:
                 how = ("--no-owner", "--no-privileges", f"--file={dumped}")
                 by_postgres("pg_dump", *how, f"--dbname={database}")
                 put(target / "hub.postgresql.sql.gz", dumped.read_bytes())
-        told["postgresql"] = {"proof": proof_of(first), **said}
-    (target / "said.json").write_text(json.dumps(told, indent=1) + "\n")
+        answers["postgresql"] = {"proof": proof_of(first), **said}
+    (target / "said.json").write_text(json.dumps(answers, indent=1) + "\n")
     (target / "bytes.json").write_text(json.dumps(vectors(), indent=1) + "\n")
     nodes = (ROOT / "docs/node-link-vectors.json").read_bytes()
     put(target / "node-link-vectors.json.gz", nodes)

@@ -146,7 +146,7 @@ class Walk:
 
     async def take(self, step: Step) -> None:
         await trio.sleep(BETWEEN)
-        assert (found := self._state()) == step.state, (step, found)
+        assert (state := self._state()) == step.state, (step, state)
         if step.call in ("restart", "lose_journal"):
             index = NAMES.index(step.how)
             await self._stop(index)
@@ -218,8 +218,8 @@ class Walk:
         if holding is None:
             return 0, 0
         digest = kit.words.holdings.digest(1, self._sequence)
-        found = 0 if digest is None else self._digests[digest]
-        return found, int(self._sequence not in numbers_of(holding))
+        number = 0 if digest is None else self._digests[digest]
+        return number, int(self._sequence not in numbers_of(holding))
 
 
 def _in_line(values: Any) -> str:

@@ -59,22 +59,22 @@ class Walk:
     # What the model sees.
 
     async def _state(self) -> dict[str, str]:
-        found = incident.last(self._kit.journal)
-        assert found is not None
+        last_incident = incident.last(self._kit.journal)
+        assert last_incident is not None
         at_hub = incident.at_hub(self._kit.journal, self._number)
         return {
-            "kit": KIT[Said(found.state)],
+            "kit": KIT[Said(last_incident.state)],
             "at_hub": str(int(self._number in at_hub)),
             "repeats": str(int(bool(repeated(self._kit.journal, "person")))),
         } | await self._hub.store.read(self._hub_state)
 
     def _hub_state(self, db: Db) -> dict[str, str]:
-        found = sos.of_kit(db, CLEO, self._number)
+        alarm = sos.of_kit(db, CLEO, self._number)
         sql = "SELECT 1 FROM item WHERE incident = ? AND sos = 1"
-        item = found is not None and bool(db.execute(sql, found.id))
+        item = alarm is not None and bool(db.execute(sql, alarm.id))
         says = [self._owed(db, word) for word in ("", "seen", "closed")]
         return {
-            "hub": "none" if found is None else HUB[found.state],
+            "hub": "none" if alarm is None else HUB[alarm.state],
             "item": str(int(item)),
             "receipt": says[0],
             "says": ",".join(says[1:]),
@@ -124,19 +124,19 @@ class Walk:
     # What the hub does.
 
     async def acknowledge(self, step: Step) -> None:
-        await self._answer(lambda db, found: sos_desk.acknowledge(db, found, *self._who()))
+        await self._answer(lambda db, alarm: sos_desk.acknowledge(db, alarm, *self._who()))
 
     async def close(self, step: Step) -> None:
-        await self._answer(lambda db, found: sos_desk.close(db, found, *self._who()))
+        await self._answer(lambda db, alarm: sos_desk.close(db, alarm, *self._who()))
 
     def _who(self) -> tuple[int, str, float]:
         return DISPATCHER, "", self._hub.now
 
     async def _answer(self, act: Any) -> None:
         def answer(db: Db) -> Sos:
-            found = sos.of_kit(db, CLEO, self._number)
-            assert found is not None
-            answered: Sos = act(db, found)
+            alarm = sos.of_kit(db, CLEO, self._number)
+            assert alarm is not None
+            answered: Sos = act(db, alarm)
             return answered
 
         await self._hub.store.commit(answer)

@@ -64,8 +64,8 @@ def walk(model: str, seed: int) -> list[Step]:
 def trail(model: str, place: Path, *defines: str) -> list[Step]:
     """Return the steps that lead to what `check` found in that place, with the same switches."""
     spin, switches = tool("spin", "spin"), [f"-D{define}" for define in defines]
-    found = place / f"{model}.pml.trail"
-    return _steps(_run([spin, "-T", *switches, "-k", found, HERE / f"{model}.pml"], place, 0, 1))
+    file = place / f"{model}.pml.trail"
+    return _steps(_run([spin, "-T", *switches, "-k", file, HERE / f"{model}.pml"], place, 0, 1))
 
 
 CYCLE = "<<<<<START OF CYCLE>>>>>"

@@ -30,10 +30,10 @@ def test_what_ended_otherwise_is_neither_a_success_nor_a_failure() -> None:
     estimate is 0.857 at 6, 0.627 at 16, 0.538 at 22, 0.448 at 23, and goes no further."""
     shown = (6, 6, 6, 7, 10, 13, 16, 22, 23)
     censored = (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)
-    found = forecast(took(*shown, ended=censored), NOW)
-    assert found is not None
-    assert (found.of, found.half, found.most, found.last) == (21, 23, None, 23)
-    assert found.share == pytest.approx(1 - 0.448, abs=0.0005)
+    estimate = forecast(took(*shown, ended=censored), NOW)
+    assert estimate is not None
+    assert (estimate.of, estimate.half, estimate.most, estimate.last) == (21, 23, None, 23)
+    assert estimate.share == pytest.approx(1 - 0.448, abs=0.0005)
 
 
 def test_too_few_and_those_that_all_failed_say_nothing() -> None:
@@ -45,9 +45,9 @@ def test_too_few_and_those_that_all_failed_say_nothing() -> None:
 def test_a_channel_that_is_silent_now_is_not_praised_for_its_past() -> None:
     quick = took(*[40] * 10)
     assert forecast(quick, NOW) == Forecast(10, 40, 40, 1.0, 40)
-    found = forecast(quick + took(waits=(7200.0,) * 12), NOW)
-    assert found is not None and (found.half, found.most) == (None, None)
-    assert found.share == pytest.approx(10 / 22)
+    estimate = forecast(quick + took(waits=(7200.0,) * 12), NOW)
+    assert estimate is not None and (estimate.half, estimate.most) == (None, None)
+    assert estimate.share == pytest.approx(10 / 22)
     # What has only just been accepted says nothing against it.
     assert forecast(quick + took(waits=(1.0,) * 12), NOW) == Forecast(22, 40, 40, 1.0, 40)
 

@@ -29,12 +29,12 @@ def _above(latitude: float, longitude: float) -> tuple[float, float, float]:
 def spots() -> list[tuple[float, float]]:
     """Return places of the whole earth, by its area, and of where the grids are cut otherwise."""
     made = random.Random(34)
-    found = [(degrees(asin(made.uniform(-1, 1))), made.uniform(-180, 180)) for _ in range(1500)]
-    found += [(made.uniform(84, 90), made.uniform(-180, 180)) for _ in range(200)]
-    found += [(made.uniform(-90, -80), made.uniform(-180, 180)) for _ in range(200)]
-    found += [(0, 0), (-1e-5, 0), (0, 180 - 1e-6), (45, 179.9999), (45, -179.9999), (-79.999, 6)]
-    found += [(83.999, 41.99), (56, 3), (55.999, 5.99), (63.9999, 11.999), (72, 0), (83.9, 20.9)]
-    return [*found, (64, 6.0001), (72, 33), (84.001, 0.001), (-80.001, -0.001), (89.9999, 90)]
+    places = [(degrees(asin(made.uniform(-1, 1))), made.uniform(-180, 180)) for _ in range(1500)]
+    places += [(made.uniform(84, 90), made.uniform(-180, 180)) for _ in range(200)]
+    places += [(made.uniform(-90, -80), made.uniform(-180, 180)) for _ in range(200)]
+    places += [(0, 0), (-1e-5, 0), (0, 180 - 1e-6), (45, 179.9999), (45, -179.9999), (-79.999, 6)]
+    places += [(83.999, 41.99), (56, 3), (55.999, 5.99), (63.9999, 11.999), (72, 0), (83.9, 20.9)]
+    return [*places, (64, 6.0001), (72, 33), (84.001, 0.001), (-80.001, -0.001), (89.9999, 90)]
 
 
 def test_squares_are_read_as_others_write_them() -> None:
@@ -42,9 +42,9 @@ def test_squares_are_read_as_others_write_them() -> None:
     for latitude, longitude in spots():
         for digits in range(1, 6):
             text = others.toMGRS(latitude, longitude, MGRSPrecision=digits)
-            found = apart(read_grid(text), (latitude, longitude))
+            distance = apart(read_grid(text), (latitude, longitude))
             # Libraries differ by less than a metre.
-            assert found < 10 ** (5 - digits) * CORNER + 0.6, text
+            assert distance < 10 ** (5 - digits) * CORNER + 0.6, text
 
 
 def test_metres_are_read_as_others_write_them() -> None:

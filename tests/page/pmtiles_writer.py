@@ -41,18 +41,18 @@ def varint(number: int) -> bytes:
 
 def directory(entries: list[tuple[int, int, int, int]]) -> bytes:
     """Of number, run, length and offset of each, packed."""
-    found = varint(len(entries))
+    content = varint(len(entries))
     before = 0
     for number, *_ in entries:
-        found += varint(number - before)
+        content += varint(number - before)
         before = number
-    found += b"".join(varint(run) for _, run, _, _ in entries)
-    found += b"".join(varint(length) for _, _, length, _ in entries)
+    content += b"".join(varint(run) for _, run, _, _ in entries)
+    content += b"".join(varint(length) for _, _, length, _ in entries)
     end = -1
     for _, _, length, offset in entries:
-        found += varint(0 if offset == end else offset + 1)
+        content += varint(0 if offset == end else offset + 1)
         end = offset + length
-    return gzip.compress(found, mtime=0)
+    return gzip.compress(content, mtime=0)
 
 
 def write_pmtiles(
@@ -133,9 +133,9 @@ def _zigzag(number: int) -> int:
 
 def stripes() -> bytes:
     """A vector tile in quarters from west to east: land, water, land, water."""
-    found = b""
+    layers = b""
     for west in range(0, 4096, 1024):
         name, kind = ("water", "ocean") if west % 2048 else ("earth", "earth")
         corners = [(west, 0), (west + 1024, 0), (west + 1024, 4096), (west, 4096)]
-        found += layer(name, corners, kind)
-    return gzip.compress(found, mtime=0)
+        layers += layer(name, corners, kind)
+    return gzip.compress(layers, mtime=0)

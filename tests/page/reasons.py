@@ -53,7 +53,7 @@ class Giver:
 def forms(path: Path, givers: Mapping[str, Giver], named: Iterable[str] = ()) -> dict[str, int]:
     """Return each form that is given to one of `givers` in that module, returned by a function of
     one of the names in `named`, or set to a variable or constant of such a name, and its line."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     tree = ast.parse(path.read_text())
     for scope, node in _walk(tree, assigned(each for each in tree.body if not _is_function(each))):
         texts: list[ast.expr] = []
@@ -63,16 +63,16 @@ def forms(path: Path, givers: Mapping[str, Giver], named: Iterable[str] = ()) ->
             )
             texts += givers[name].given(node) if name in givers else []
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in named:
-            given = (e for e in ast.walk(node) if isinstance(e, ast.Return | ast.Yield))
-            texts += [e.value for e in given if e.value]
+            returns = (e for e in ast.walk(node) if isinstance(e, ast.Return | ast.Yield))
+            texts += [e.value for e in returns if e.value]
         elif isinstance(node, ast.ClassDef) and node.name in named:
             texts += [e for each in assigned(node.body).values() for e in each]
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             texts += [e for name, each in assigned([node]).items() if name in named for e in each]
         for text in texts:
             for form in written(text, scope):
-                found.setdefault(numbered(form.removesuffix(": ")), node.lineno)  # type: ignore[attr-defined]
-    return {form: line for form, line in found.items() if has_words(form)}
+                lines.setdefault(numbered(form.removesuffix(": ")), node.lineno)  # type: ignore[attr-defined]
+    return {form: line for form, line in lines.items() if has_words(form)}
 
 
 def _is_function(node: ast.AST) -> bool:
@@ -95,7 +95,7 @@ def _walk(tree: ast.AST, scope: Scope) -> Iterator[tuple[Scope, ast.AST]]:
 
 def assigned(bodies: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     """Return what names are set to, each perhaps in several places."""
-    found: dict[str, list[ast.expr]] = {}
+    values: dict[str, list[ast.expr]] = {}
     for node in (each for body in bodies for each in ast.walk(body)):
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
@@ -108,12 +108,12 @@ def assigned(bodies: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
                 # What is added to a text stands behind it.
                 value = ast.BinOp(ast.Name(BEFORE), ast.Add(), node.value)
             if isinstance(target, ast.Name) and value is not None:
-                found.setdefault(target.id, []).append(value)
+                values.setdefault(target.id, []).append(value)
             elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                 for each, of in zip(target.elts, value.elts, strict=False):
                     if isinstance(each, ast.Name):
-                        found.setdefault(each.id, []).append(of)
-    return found
+                        values.setdefault(each.id, []).append(of)
+    return values
 
 
 def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False) -> list[str]:
@@ -151,9 +151,11 @@ def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False)
                 for e in product(*(_or_place(each, scope, deep + 1) for each in (left, right)))
             ]
         case ast.Dict(keys=names, values=values):
-            told = [form for each in values for form in written(each, scope, deep + 1, whole=whole)]
+            texts = [
+                form for each in values for form in written(each, scope, deep + 1, whole=whole)
+            ]
             # A table of what is called, by its names.
-            return told or [str(e.value) for e in names if isinstance(e, ast.Constant)]
+            return texts or [str(e.value) for e in names if isinstance(e, ast.Constant)]
         case ast.Subscript(value=table):
             return written(table, scope, deep + 1, whole=whole)
         case ast.Call(func=ast.Attribute(attr="get", value=table), args=[_, *other]):
@@ -186,8 +188,8 @@ def _joined(values: Iterable[ast.expr], scope: Scope) -> list[str]:
 def _if_there(value: ast.expr, scope: Scope) -> list[str]:
     """Return the forms of a part that may be left out; none of what stands in a place."""
     if isinstance(value, ast.IfExp):
-        found = written(value, scope, whole=True)
-        return found if "" in found else []
+        parts = written(value, scope, whole=True)
+        return parts if "" in parts else []
     if isinstance(value, ast.Name) and len(scope.get(value.id, ())) == 1:
         (only,) = scope[value.id]
         return _if_there(only, scope) if isinstance(only, ast.IfExp) else []
@@ -359,13 +361,13 @@ NUMBERS = {
 @cache
 def reasons() -> dict[str, str]:
     """Return the form of each, and where it is said."""
-    found = dict.fromkeys(SYSTEM | NUMBERS, "the system, and numbers")
+    places = dict.fromkeys(SYSTEM | NUMBERS, "the system, and numbers")
     for path in (path for room in ROOMS for path in modules(room)):
         name = path.relative_to(ROOT).as_posix()
         givers = GIVERS | (OF_KIT if name.startswith("agent/") else {})
         for form, line in forms(path, givers, NAMED.get(name, ())).items():
-            found.setdefault(form, f"{name}:{line}")
-    return found
+            places.setdefault(form, f"{name}:{line}")
+    return places
 
 
 def modules(room: str) -> list[Path]:

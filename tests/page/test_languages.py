@@ -37,8 +37,8 @@ class Spoken(NamedTuple):
 
     def texts(self) -> dict[str, bool]:
         """Return what it says, and of each text whether it is of a number of things."""
-        told = dict.fromkeys(of_page((self.folder / "index.html").read_text()), False)
-        return told | {
+        phrases = dict.fromkeys(of_page((self.folder / "index.html").read_text()), False)
+        return phrases | {
             each.text: each.is_counted
             for path in self.scripts()
             for each in of_script(path.read_text())
@@ -124,8 +124,8 @@ def test_each_text_is_in_the_catalogue_and_none_is_left_over(page: Spoken, langu
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_nothing_is_said_past_the_catalogues(page: Spoken) -> None:
     for path in page.scripts():
-        found = [each for each in unsaid(path.read_text()) if each.strip() not in page.names]
-        assert found == [], path.name
+        texts = [each for each in unsaid(path.read_text()) if each.strip() not in page.names]
+        assert texts == [], path.name
 
 
 def test_a_text_that_is_said_past_the_catalogues_is_found() -> None:
@@ -164,8 +164,8 @@ def test_what_the_hubs_api_names_is_in_the_consoles_catalogue(language: str) -> 
     schemas = HUB["components"]["schemas"]
     device, user = (schemas[name]["properties"] for name in ("Device", "User"))
     deliveries = schemas["ItemDeliveries"]["properties"]
-    given = _json(HUB["paths"]["/api/devices/{id}/commands"]["get"]["responses"]["200"])
-    command = given["properties"]["commands"]["items"]["properties"]
+    listing = _json(HUB["paths"]["/api/devices/{id}/commands"]["get"]["responses"]["200"])
+    command = listing["properties"]["commands"]["items"]["properties"]
     key = _json(HUB["paths"]["/api/keys"]["post"]["requestBody"])["properties"]
     radio_key = schemas["RadioKeyChange"]["properties"]["kits"]["items"]["properties"]
     terms = {

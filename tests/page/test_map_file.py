@@ -31,13 +31,13 @@ def write_map(path: Path, tile: bytes = PIXEL, zooms: range = range(3)) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE metadata (name TEXT, value TEXT)")
         db.execute("CREATE TABLE tiles (zoom_level, tile_column, tile_row, tile_data BLOB)")
-        told = {
+        metadata = {
             "name": "Alps",
             "format": "png",
             "bounds": "-180,-85,180,85",
             "attribution": "<b>a surveyor</b>",
         }
-        db.executemany("INSERT INTO metadata VALUES (?, ?)", told.items())
+        db.executemany("INSERT INTO metadata VALUES (?, ?)", metadata.items())
         rows = [(z, x, y, tile) for z in zooms for x in range(2**z) for y in range(2**z)]
         db.executemany("INSERT INTO tiles VALUES (?, ?, ?, ?)", rows[:-1])
         db.commit()
@@ -48,11 +48,11 @@ def test_tiles_are_counted_from_the_north(tmp_path: Path) -> None:
     write_map(place)
     place.chmod(0o400)
     with agent(tmp_path, {"satellite-port": None, "map-file": str(place)}) as kit:
-        told = kit.call("GET", "/api/map").body
-        assert told["trouble"] is None
-        assert told["map"]["address"] == "/map/{z}/{x}/{y}"
-        assert (told["map"]["lowest"], told["map"]["highest"]) == (0, 2)
-        assert told["map"]["bounds"] == [-180.0, -85.0, 180.0, 85.0]
+        document = kit.call("GET", "/api/map").body
+        assert document["trouble"] is None
+        assert document["map"]["address"] == "/map/{z}/{x}/{y}"
+        assert (document["map"]["lowest"], document["map"]["highest"]) == (0, 2)
+        assert document["map"]["bounds"] == [-180.0, -85.0, 180.0, 85.0]
         base = f"http://127.0.0.1:{kit.port}/map"
         with urlopen(f"{base}/2/3/3", timeout=PATIENCE) as answer:
             assert (answer.headers["content-type"], answer.read()) == ("image/png", PIXEL)
@@ -73,9 +73,9 @@ def write_vectors(path: Path, layers: tuple[str, ...] = ("earth", "water")) -> N
     """Two levels of the world, but for the tile that is its north-east."""
     tiles = {(1, x, y): stripes() for x in (0, 1) for y in (0, 1) if (x, y) != (1, 0)}
     tiles[0, 0, 0] = stripes()
-    told: dict[str, object] = {"name": "Alps"}
-    told["vector_layers"] = [{"id": each} for each in layers]
-    write_pmtiles(path, tiles, MVT, told)
+    metadata: dict[str, object] = {"name": "Alps"}
+    metadata["vector_layers"] = [{"id": each} for each in layers]
+    write_pmtiles(path, tiles, MVT, metadata)
 
 
 def other_layers(path: Path) -> None:
@@ -121,8 +121,8 @@ def test_what_is_no_map_is_said_and_hinders_nothing(tmp_path: Path, make: object
     make(place)
     settings = {"satellite-port": None, "map-file": str(place)}
     with agent(tmp_path, settings) as kit:
-        told = kit.call("GET", "/api/map").body
-        assert told["map"] is None and why in told["trouble"]
+        document = kit.call("GET", "/api/map").body
+        assert document["map"] is None and why in document["trouble"]
         assert kit.call("GET", "/map/0/0/0").status == 404
         command = [*MODULE, "check", "--config", str(tmp_path / "agent.properties")]
         checked = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
@@ -154,11 +154,11 @@ def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: P
     lacking = list(every)[300:1000:7]
     tiles = {key: tile for key, tile in (every | same).items() if key not in lacking}
     write_pmtiles(place, tiles, bounds=(5.5, 45.0, 11.25, 48.0))
-    told = map_file.about(place)
-    assert told == ("Alps", "us", 0, 5, (5.5, 45.0, 11.25, 48.0), False)
+    summary = map_file.about(place)
+    assert summary == ("Alps", "us", 0, 5, (5.5, 45.0, 11.25, 48.0), False)
     for key in every:
-        found = map_file.tile(place, *key)
-        assert (found and found.content) == tiles.get(key), key
+        answer = map_file.tile(place, *key)
+        assert (answer and answer.content) == tiles.get(key), key
     assert map_file.tile(place, 6, 0, 0) is None
     # Another file of that name, and no directory of the one before is taken for its own.
     write_pmtiles(place, {(0, 0, 0): PIXEL + b"other"})

@@ -27,8 +27,8 @@ def test_each_reason_is_in_the_catalogue_and_none_is_left_over(language: str) ->
 
 
 def test_reasons_are_found_wherever_they_are_made() -> None:
-    found = reasons()
-    assert len(found) > 350
+    wordings = reasons()
+    assert len(wordings) > 350
     for form in (
         *("no signal", "nobody answered", "replaced by Package {1}", "{1}; next try {2}"),
         *("the budget of today is spent: {1}; {2}", "{1} bytes, {2} {3}", "may have left"),
@@ -43,7 +43,7 @@ def test_reasons_are_found_wherever_they_are_made() -> None:
             "the hub refuses the token: correct hub-token",
         ),
     ):
-        assert form in found, form
+        assert form in wordings, form
 
 
 def test_a_reason_that_no_catalogue_has_is_found(tmp_path: Path) -> None:

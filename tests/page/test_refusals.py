@@ -72,8 +72,8 @@ CATALOGUE = {
 
 def modules(rooms: tuple[str, ...]) -> Iterator[Path]:
     for room in rooms:
-        found = [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))
-        yield from (path for path in found if not name_of(path).startswith(TO_PROGRAMS))
+        paths = [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))
+        yield from (path for path in paths if not name_of(path).startswith(TO_PROGRAMS))
 
 
 def name_of(path: Path) -> str:
@@ -97,18 +97,18 @@ def refusals(path: Path) -> Iterator[ast.expr]:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
         if name not in refuses:
             continue
-        given = call.args[:1] if name in FIRST else list(call.args)
-        given += [each.value for each in call.keywords if each.arg in ("detail", "errors")]
-        for each in given:
+        arguments = call.args[:1] if name in FIRST else list(call.args)
+        arguments += [each.value for each in call.keywords if each.arg in ("detail", "errors")]
+        for each in arguments:
             for text in _first_of_pairs(each):
                 yield known.get(text.id, text) if isinstance(text, ast.Name) else text
 
 
-def _first_of_pairs(given: ast.expr) -> Iterator[ast.expr]:
-    if not isinstance(given, ast.List):
-        yield given
+def _first_of_pairs(argument: ast.expr) -> Iterator[ast.expr]:
+    if not isinstance(argument, ast.List):
+        yield argument
         return
-    yield from (each.elts[0] for each in given.elts if isinstance(each, ast.Tuple))
+    yield from (each.elts[0] for each in argument.elts if isinstance(each, ast.Tuple))
 
 
 @cache
@@ -126,8 +126,8 @@ def texts(rooms: tuple[str, ...]) -> dict[str, str]:
 
 
 def loaded(folder: str, language: str) -> dict[str, str]:
-    found: dict[str, str] = json.loads((ROOT / folder / language).read_text())
-    return found
+    translations: dict[str, str] = json.loads((ROOT / folder / language).read_text())
+    return translations
 
 
 @pytest.mark.parametrize("folder", CATALOGUE)
@@ -147,13 +147,13 @@ def test_each_refusal_is_in_the_catalogue_and_none_is_left_over(folder: str, lan
 @pytest.mark.parametrize("folder", CATALOGUE)
 def test_no_refusal_is_put_together_past_the_catalogues(folder: str) -> None:
     """What is filled in stands in places of a `sentence`, by which it is found in a catalogue."""
-    found = {
+    offenders = {
         f"{name_of(path)}:{each.lineno} {ast.unparse(each)}"
         for path in modules(CATALOGUE[folder])
         for each in refusals(path)
         if isinstance(each, ast.JoinedStr | ast.BinOp) and not FOR_PROGRAMS.search(_bare(each))
     }
-    assert found == set()
+    assert offenders == set()
 
 
 def test_each_sentence_fills_its_places() -> None:
@@ -178,15 +178,15 @@ def _bare(node: ast.expr) -> str:
 
 def test_a_sentence_keeps_what_it_is_made_of_through_errors() -> None:
     inner = sentence("must be from {low} to {high}", low=1, high=9)
-    told = str(ValueError(sentence("{name} {why}", name="{high}", why=inner)))
-    assert told == "{high} must be from 1 to 9"
+    text = str(ValueError(sentence("{name} {why}", name="{high}", why=inner)))
+    assert text == "{high} must be from 1 to 9"
     german = {"must be from {low} to {high}": "muss von {low} bis {high} sein"}
-    assert translated(told, german) == "{high} muss von 1 bis 9 sein"
+    assert translated(text, german) == "{high} muss von 1 bis 9 sein"
     assert translated(listed([inner, sentence("{a}", a="{b}")]), german) == (
         "muss von 1 bis 9 sein; {b}"
     )
     assert translated("as it stands", german) == "as it stands"
-    assert json.loads(json.dumps({"told": told})) == {"told": "{high} must be from 1 to 9"}
+    assert json.loads(json.dumps({"told": text})) == {"told": "{high} must be from 1 to 9"}
 
 
 def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
@@ -223,6 +223,9 @@ async def refused(accepted: str) -> dict[str, object]:
 def test_who_is_refused_is_told_in_their_language(
     accepted: str, language: str | None, detail: str, why: str
 ) -> None:
-    told = trio.run(refused, accepted)
-    assert (told["detail"], told["errors"]) == (detail, [{"detail": why, "pointer": "/latitude"}])
-    assert told.get("Content-Language") == language
+    problem = trio.run(refused, accepted)
+    assert (problem["detail"], problem["errors"]) == (
+        detail,
+        [{"detail": why, "pointer": "/latitude"}],
+    )
+    assert problem.get("Content-Language") == language

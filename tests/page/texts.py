@@ -34,14 +34,14 @@ class _Page(HTMLParser):
         self._silent: list[bool] = [False]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
+        attributes = dict(attrs)
         silent = (
             self._silent[-1]
-            or told.get("translate") == "no"
+            or attributes.get("translate") == "no"
             or tag in ("head", "noscript", "script")
         )
         if not silent:
-            self.found += [told[name] or "" for name in READ if told.get(name)]
+            self.found += [attributes[name] or "" for name in READ if attributes.get(name)]
         if tag not in VOID or tag == "option":
             self._silent.append(silent)
 
@@ -65,13 +65,13 @@ def of_page(html: str) -> list[str]:
 def bare(script: str) -> str:
     """A script without its comments and regular expressions."""
 
-    def without(found: re.Match[str]) -> str:
-        return "0" if found["regex"] else " "
+    def without(match: re.Match[str]) -> str:
+        return "0" if match["regex"] else " "
 
     # Strings first: what looks like a comment in one is none.
     parts = re.split(r'("(?:[^"\\\n]|\\.)*")', script)
     marked = "".join(part if at % 2 == 0 else f'"{at}\0"' for at, part in enumerate(parts))
-    return re.sub(r'"(\d+)\0"', lambda found: parts[int(found[1])], _SKIPPED.sub(without, marked))
+    return re.sub(r'"(\d+)\0"', lambda match: parts[int(match[1])], _SKIPPED.sub(without, marked))
 
 
 def calls(script: str, name: str) -> Iterator[tuple[int, int, list[str]]]:
@@ -80,8 +80,8 @@ def calls(script: str, name: str) -> Iterator[tuple[int, int, list[str]]]:
         depth, at, begin = 1, call.end(), call.end()
         arguments: list[str] = []
         while depth:
-            if found := _STRING.match(script, at):
-                at = found.end()
+            if string := _STRING.match(script, at):
+                at = string.end()
                 continue
             mark = script[at]
             depth += (mark in "([{") - (mark in ")]}")
@@ -106,8 +106,8 @@ def of_script(script: str) -> Iterator[PageText]:
         assert all(_STRING.fullmatch(each) for each in arguments[1:3]), arguments
         yield PageText(json.loads(arguments[2]), is_counted=True)
     # Forms of several units, spread into a call.
-    for found in re.finditer(r'\[("\{n\} \w+"), ("\{n\} \w+")\]', script):
-        yield PageText(json.loads(found[2]), is_counted=True)
+    for match in re.finditer(r'\[("\{n\} \w+"), ("\{n\} \w+")\]', script):
+        yield PageText(json.loads(match[2]), is_counted=True)
 
 
 def unsaid(script: str) -> list[str]:
@@ -123,8 +123,8 @@ def unsaid(script: str) -> list[str]:
             script = script[:begin] + inside + script[end:]
     script = re.sub(r'\[("\{n\} \w+"), ("\{n\} \w+")\]', "[]", script)
     script = re.sub(r'(?:class|id|className|mark): *"[^"]*"', "", script)
-    found = [each[1:-1] for each in _STRING.findall(script)] + list(_around_values(script))
-    return [each for each in found if re.search(r"[a-z]{2,},? [a-z]{2,}|\b[A-Z][a-z]+", each)]
+    texts = [each[1:-1] for each in _STRING.findall(script)] + list(_around_values(script))
+    return [each for each in texts if re.search(r"[a-z]{2,},? [a-z]{2,}|\b[A-Z][a-z]+", each)]
 
 
 def _around_values(script: str) -> Iterator[str]:
@@ -138,8 +138,8 @@ def _around_values(script: str) -> Iterator[str]:
                 yield script[begin:at]
                 inside.pop() if mark == "`" else inside.append("code")
             at += mark == "\\"
-        elif found := _STRING.match(script, at):
-            at = found.end() - 1
+        elif string := _STRING.match(script, at):
+            at = string.end() - 1
         elif mark == "`":
             inside.append("text")
             begin = at + 1

@@ -137,8 +137,8 @@ class Cloud:
             return 200, {"id": id_, "status": "Received", "error": ""}
         if name == "GetMessageRecords":
             since, until = asked["from"], asked.get("to", "9999")
-            found = [each for each in self.history if since <= each["at"] <= until]
-            return 200, {"messageRecords": list(reversed(found))}
+            records = [each for each in self.history if since <= each["at"] <= until]
+            return 200, {"messageRecords": list(reversed(records))}
         if name == "GetPoolSummary":
             spent = sum(each["size"] for each in self.history)
             pool = {"plan": "SBD POOL", "allocated": 1000, "remaining": 1000 - spent}

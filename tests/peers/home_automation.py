@@ -48,23 +48,23 @@ def announce(client: Client, topic: str, payload: bytes) -> None:
         entities.pop(device, None)
         tell(gone=device)
         return
-    told = json.loads(payload)
-    if not told["origin"]["name"] or not told["device"]["identifiers"]:
+    announcement = json.loads(payload)
+    if not announcement["origin"]["name"] or not announcement["device"]["identifiers"]:
         tell(wrong=f"{topic}: origin or identifiers are missing")
-    shared = {name: value for name, value in told.items() if name in ("state_topic", "qos")}
-    found, topics = {}, {each["topic"] for each in told["availability"]}
-    for name, component in told["components"].items():
+    shared = {name: value for name, value in announcement.items() if name in ("state_topic", "qos")}
+    members, topics = {}, {each["topic"] for each in announcement["availability"]}
+    for name, component in announcement["components"].items():
         entity = {**shared, **component}
         missing = [key for key in NEEDED[entity["platform"]] if key not in entity]
         if missing or "unique_id" not in entity:
             tell(wrong=f"{topic}: {name} lacks {missing}")
             continue
-        found[entity["unique_id"]] = entity
+        members[entity["unique_id"]] = entity
         keys = ("state_topic", "json_attributes_topic")
         topics |= {entity[key] for key in keys if key in NEEDED[entity["platform"]]}
-    entities[device] = found
+    entities[device] = members
     client.subscribe([(each, 1) for each in sorted(topics)])
-    tell(device=device, entities=sorted(found))
+    tell(device=device, entities=sorted(members))
 
 
 def take(client: Client, data: object, message: MQTTMessage) -> None:
@@ -72,8 +72,8 @@ def take(client: Client, data: object, message: MQTTMessage) -> None:
         announce(client, message.topic, bytes(message.payload))
         return
     heard = False
-    for device, found in entities.items():
-        for unique_id, entity in found.items():
+    for device, members in entities.items():
+        for unique_id, entity in members.items():
             if message.topic == entity.get("json_attributes_topic"):
                 tell(attributes=unique_id, body=json.loads(message.payload))
             elif message.topic != entity.get("state_topic"):

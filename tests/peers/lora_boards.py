@@ -32,13 +32,13 @@ def framed(kind: int, content: bytes) -> bytes:
 
 def frames(raw: bytearray) -> list[bytes]:
     """Takes what is whole."""
-    found = []
+    packets = []
     while FEND in raw:
         at = raw.index(FEND)
         inside, raw[: at + 1] = bytes(raw[:at]), b""
         if inside:
-            found.append(inside.replace(FESC + b"\xdc", FEND).replace(FESC + b"\xdd", FESC))
-    return found
+            packets.append(inside.replace(FESC + b"\xdc", FEND).replace(FESC + b"\xdd", FESC))
+    return packets
 
 
 class Board:

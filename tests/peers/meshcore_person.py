@@ -75,10 +75,10 @@ class Person:
             await commands.set_name(" ".join(rest))
             await commands.send_advert(flood=True)
         elif word == "nodes":
-            found = await commands.get_contacts()
-            nodes = {key: each["adv_name"] for key, each in found.payload.items()}
+            contacts = await commands.get_contacts()
+            nodes = {key: each["adv_name"] for key, each in contacts.payload.items()}
             places = {
-                key: [each["adv_lat"], each["adv_lon"]] for key, each in found.payload.items()
+                key: [each["adv_lat"], each["adv_lon"]] for key, each in contacts.payload.items()
             }
             tell(nodes=nodes, places=places)
         elif word == "battery":

@@ -49,14 +49,14 @@ class Person:
     def heard(self, packet: dict[str, Any], interface: MeshInterface) -> None:
         decoded = packet.get("decoded", {})
         text = decoded.get("payload", b"").decode("utf-8", "replace")
-        told = {"heard": decoded.get("portnum"), "from": packet.get("fromId"), "text": text}
+        report = {"heard": decoded.get("portnum"), "from": packet.get("fromId"), "text": text}
         if "replyId" in decoded:
-            told["on"] = decoded["replyId"]
+            report["on"] = decoded["replyId"]
         if "emoji" in decoded:
-            told["emoji"] = decoded["emoji"]
+            report["emoji"] = decoded["emoji"]
         if decoded.get("portnum") != "ROUTING_APP":
             self.ready.wait()
-            tell(**told, id=packet["id"], byKey=packet.get("pkiEncrypted", False))
+            tell(**report, id=packet["id"], byKey=packet.get("pkiEncrypted", False))
 
     def give(self, data: bytes, to: str, port: int, *, channel: int = 0, **how: Any) -> None:
         said = mesh_pb2.Data(payload=data, portnum=port, **how)

@@ -275,8 +275,8 @@ class Modem:
         if reached and self.has_mo:
             print(f"{self.name}: MO {self.momsn} of {len(self.mo)} bytes", flush=True)
             twice = "twice" in self.traits
-            given = self.mtmsn if status == 0 and waiting else 0
-            self.gateway.take(self.imei, self.momsn, given, self.mo, twice=twice)
+            number = self.mtmsn if status == 0 and waiting else 0
+            self.gateway.take(self.imei, self.momsn, number, self.mo, twice=twice)
         fields = [status, self.momsn, 0, 0, 0, 0]
         if counted:
             self.momsn = (self.momsn + 1) % 65536
@@ -300,12 +300,12 @@ class Modem:
 def take_mt(line: socket.socket, gateway: Gateway, modems: dict[str, Modem]) -> None:
     head = line.recv(3, socket.MSG_WAITALL)
     rest = line.recv(int.from_bytes(head[1:], "big"), socket.MSG_WAITALL)
-    found: dict[int, bytes] = {}
+    elements: dict[int, bytes] = {}
     while rest:
         size = int.from_bytes(rest[1:3], "big")
-        found[rest[0]], rest = rest[3 : 3 + size], rest[3 + size :]
-    client, imei = found[0x41][:4], found[0x41][4:19].decode()
-    flags = int.from_bytes(found[0x41][19:21], "big")
+        elements[rest[0]], rest = rest[3 : 3 + size], rest[3 + size :]
+    client, imei = elements[0x41][:4], elements[0x41][4:19].decode()
+    flags = int.from_bytes(elements[0x41][19:21], "big")
     place = -2
     if imei in modems:
         waiting = gateway.waiting.setdefault(imei, [])
@@ -315,7 +315,7 @@ def take_mt(line: socket.socket, gateway: Gateway, modems: dict[str, Modem]) -> 
             place = 0
             print(f"{modems[imei].name}: rung alone", flush=True)
         else:
-            waiting.append(found[0x42])
+            waiting.append(elements[0x42])
             place = len(waiting)
         if flags & 2 or "unheard" not in modems[imei].traits:
             modems[imei].ring()

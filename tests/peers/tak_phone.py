@@ -85,34 +85,34 @@ def read(raw: bytes) -> dict[str, Any]:
     root = ET.fromstring(raw[raw.index(b"<event") :])
     point = root.find("point")
     assert point is not None
-    told: dict[str, Any] = {
+    cot_event: dict[str, Any] = {
         "uid": root.get("uid"),
         "type": root.get("type"),
         "how": root.get("how"),
     }
-    told |= {name: root.get(name) for name in ("time", "start", "stale")}
-    told |= {"lat": point.get("lat"), "lon": point.get("lon")}
+    cot_event |= {name: root.get(name) for name in ("time", "start", "stale")}
+    cot_event |= {"lat": point.get("lat"), "lon": point.get("lon")}
     for element in root.iter():
         if element.tag not in ("event", "detail", "point"):
-            told.setdefault(element.tag, {**element.attrib, "text": element.text or ""})
-    return told
+            cot_event.setdefault(element.tag, {**element.attrib, "text": element.text or ""})
+    return cot_event
 
 
 async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while True:
-        told = read(await reader.readuntil(b"</event>"))
-        print(json.dumps(told), flush=True)
-        if told["type"] == "b-t-f" and told["__chat"].get("id") == UID:
-            said = of_message(told)
+        cot_event = read(await reader.readuntil(b"</event>"))
+        print(json.dumps(cot_event), flush=True)
+        if cot_event["type"] == "b-t-f" and cot_event["__chat"].get("id") == UID:
+            said = of_message(cot_event)
             HEARD[said["id"]] = said
             if not SILENT:
                 writer.write(tick("b-t-f-d", said))
 
 
-def of_message(told: dict[str, Any]) -> dict[str, str]:
-    about = told["__chat"]
+def of_message(cot_event: dict[str, Any]) -> dict[str, str]:
+    about = cot_event["__chat"]
     return {
-        "uid": told["link"]["uid"],
+        "uid": cot_event["link"]["uid"],
         "callsign": about["senderCallsign"],
         "id": about["messageId"],
     }

@@ -83,7 +83,7 @@ class Board:
         return self._mtool("mtype", name).decode()
 
     def write(self, name: str, content: bytes) -> None:
-        self._mtool("mcopy", "-o", "-", name, given=content)
+        self._mtool("mcopy", "-o", "-", name, content=content)
 
     def files(self, folder: str = "::/") -> list[str]:
         return [each for each in self._mtool("mdir", "-b", folder).decode().splitlines() if each]
@@ -94,9 +94,9 @@ class Board:
             card.seek(MIB)
             return secret in card.read(256 * MIB)
 
-    def _mtool(self, name: str, *arguments: str, given: bytes = b"") -> bytes:
+    def _mtool(self, name: str, *arguments: str, content: bytes = b"") -> bytes:
         command = [tool(name, "mtools"), "-i", f"{self.card}{BOOT_PARTITION}", *arguments]
-        return subprocess.run(command, input=given, check=True, stdout=subprocess.PIPE).stdout
+        return subprocess.run(command, input=content, check=True, stdout=subprocess.PIPE).stdout
 
     def boot(self) -> None:
         """Until systemd has started all there is."""
@@ -214,7 +214,7 @@ class Board:
         """What comes up to there; what comes behind it stays for the next."""
         assert self._line is not None
         deadline = time.monotonic() + seconds
-        while (found := re.search(wanted, self._heard, re.DOTALL)) is None:
+        while (match := re.search(wanted, self._heard, re.DOTALL)) is None:
             self._line.settimeout(max(0.01, deadline - time.monotonic()))
             try:
                 piece = self._line.recv(65536)
@@ -224,8 +224,8 @@ class Board:
                 ) from None
             assert piece, "the board has no power any more"
             self._heard += piece
-        self._heard = self._heard[found.end() :]
-        return found
+        self._heard = self._heard[match.end() :]
+        return match
 
     def ask(self, command: str, seconds: float = ANSWER) -> tuple[int, str]:
         """Exit code and output. Replies are numbered: a late one is no other's."""
@@ -235,8 +235,8 @@ class Board:
         self._say(
             f"( {command}\n) 2>&1 </dev/null; code=$?; echo; echo 'rep''ly-{self._number}' $code."
         )
-        found = self._hear(rb"(.*?)\r?\n" + mark.encode() + rb" ([0-9]+)\.\r?\n", seconds)
-        return int(found[2]), found[1].decode("utf-8", "replace").replace("\r\n", "\n").strip()
+        match = self._hear(rb"(.*?)\r?\n" + mark.encode() + rb" ([0-9]+)\.\r?\n", seconds)
+        return int(match[2]), match[1].decode("utf-8", "replace").replace("\r\n", "\n").strip()
 
     def run(self, command: str, seconds: float = ANSWER) -> str:
         code, output = self.ask(command, seconds)

@@ -24,17 +24,17 @@ class Partition(NamedTuple):
 
 
 def partitions(card: Path) -> list[Partition]:
-    told = subprocess.check_output([tool("sfdisk", "fdisk"), "--json", card])
-    found: list[dict[str, Any]] = json.loads(told)["partitiontable"]["partitions"]
+    output = subprocess.check_output([tool("sfdisk", "fdisk"), "--json", card])
+    entries: list[dict[str, Any]] = json.loads(output)["partitiontable"]["partitions"]
     return [
-        Partition(each["start"] * SECTOR, each["size"] * SECTOR, each["type"]) for each in found
+        Partition(each["start"] * SECTOR, each["size"] * SECTOR, each["type"]) for each in entries
     ]
 
 
 def label(card: Path, partition: Partition) -> str:
     where = ["--probe", "--offset", str(partition.start), "--size", str(partition.size)]
-    told = ["--match-tag", "LABEL", "--output", "value"]
-    return subprocess.check_output(["blkid", *where, *told, card], text=True).strip()
+    options = ["--match-tag", "LABEL", "--output", "value"]
+    return subprocess.check_output(["blkid", *where, *options, card], text=True).strip()
 
 
 def fat_files(card: Path, partition: Partition, target: Path) -> Path:

@@ -85,10 +85,10 @@ def _installed(version: str) -> Iterator[str]:
     folders = sorted(Path.home().glob(f".pyenv/versions/{version}*/bin"))
     path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, folders)])
     for folder in path.split(os.pathsep):
-        found = shutil.which(f"python{version}", path=folder)
+        program = shutil.which(f"python{version}", path=folder)
         # A version manager's stand-in may be there without the version.
-        if found and subprocess.run([found, "--version"], capture_output=True).returncode == 0:
-            yield found
+        if program and subprocess.run([program, "--version"], capture_output=True).returncode == 0:
+            yield program
 
 
 def _fetched(name: str) -> str | None:

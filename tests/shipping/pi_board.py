@@ -43,13 +43,13 @@ class PiBoard(Board):
         """It has no virtio."""
 
     def _command(self) -> list[str]:
-        told = self._told("config.txt")
-        first = {"-kernel": told["kernel"], "-initrd": told["initramfs"], "-dtb": TREE}
+        settings = self._told("config.txt")
+        first = {"-kernel": settings["kernel"], "-initrd": settings["initramfs"], "-dtb": TREE}
         for option, name in first.items():
             (self._folder / option).write_bytes(self._mtool("mtype", f"::/{name}"))
         assert self._modem is not None
         devices = [
-            ("-append", self.read(f"::/{told['cmdline']}").strip()),
+            ("-append", self.read(f"::/{settings['cmdline']}").strip()),
             ("-drive", f"if=sd,format=raw,cache=writethrough,file={self.card}"),
             # The large UART first, as the board has them.
             ("-serial", "null"),
@@ -67,11 +67,11 @@ class PiBoard(Board):
 
     def _told(self, file: str) -> dict[str, str]:
         """What is said last of a setting counts."""
-        told: dict[str, str] = {}
+        settings: dict[str, str] = {}
         for line in self.read(f"::/{file}").splitlines():
             if line.startswith("include "):
-                told |= self._told(line.removeprefix("include "))
+                settings |= self._told(line.removeprefix("include "))
             elif line and not line.startswith("#"):
                 name, value = line.replace("initramfs ", "initramfs=").split("=", 1)
-                told[name] = value
-        return told
+                settings[name] = value
+        return settings

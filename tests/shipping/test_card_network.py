@@ -88,8 +88,8 @@ def test_whatever_it_asks_for_it_finds_the_kit(board: Board) -> None:
     board.until(f"{PHONE} getent ahostsv4 anything.example.org | grep -q ^192.168.4.1", BOOT)
     asked = "http://connectivitycheck.gstatic.com/generate_204"
     # As the window for signing in does.
-    told = board.until(f"{PHONE} curl --silent --fail --location {asked}", BOOT)
-    assert "https://" in told
+    page = board.until(f"{PHONE} curl --silent --fail --location {asked}", BOOT)
+    assert "https://" in page
     # Of the agent's own interface nothing is there.
     assert board.ask(f"{PHONE} curl --silent --max-time 20 http://192.168.4.1:9091/")[0] != 0
 
@@ -98,6 +98,6 @@ def test_a_laptop_shows_what_works(board: Board) -> None:
     board.run("systemctl restart kit-card-check")
     board.until("systemctl show --value -p ActiveState kit-card-check | grep -q inactive", BOOT)
     board.run("sync")
-    told = board.read("::/kit-result.txt")
-    assert told.startswith("This is kit-ada.\n")
-    assert {"address: works", "access-point: works", "agent: works"} <= set(told.splitlines())
+    report = board.read("::/kit-result.txt")
+    assert report.startswith("This is kit-ada.\n")
+    assert {"address: works", "access-point: works", "agent: works"} <= set(report.splitlines())

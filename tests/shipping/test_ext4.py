@@ -83,7 +83,7 @@ def recorder(image: Path, log: Path, answers: Path) -> list[tuple[str, str]]:
 @contextmanager
 def noting(port: Path, log: Path) -> Iterator[list[tuple[int, str]]]:
     """How long the log is as each answer comes."""
-    found: list[tuple[int, str]] = []
+    answers: list[tuple[int, str]] = []
     line = socket.socket(socket.AF_UNIX)
     line.connect(str(port))
 
@@ -92,12 +92,12 @@ def noting(port: Path, log: Path) -> Iterator[list[tuple[int, str]]]:
         while piece := line.recv(65536):
             size = log.stat().st_size
             *whole, rest = (rest + piece).split(b"\n")
-            found.extend((size, each.decode()) for each in whole)
+            answers.extend((size, each.decode()) for each in whole)
 
     notes = threading.Thread(target=note)
     notes.start()
     try:
-        yield found
+        yield answers
     finally:
         with suppress(OSError):
             line.shutdown(socket.SHUT_RDWR)
@@ -192,10 +192,10 @@ def texts(state: Path) -> list[str]:
         journal.close()
         store.close()
     return [
-        f"{what} {found[0].decode()}"
+        f"{what} {match[0].decode()}"
         for what, bodies in (("posted", posted), ("pushed", pushed))
         for body in bodies
-        if (found := re.search(rb"text \d+\.", body))
+        if (match := re.search(rb"text \d+\.", body))
     ]
 
 

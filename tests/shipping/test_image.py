@@ -180,8 +180,8 @@ def test_a_clock_that_is_wrong_is_set_as_the_satellites_tell(board: Board) -> No
     until_ready(board)
     board.run("date --set @1700000000")
     board.until("test $(date +%s) -gt 1767225600", WATCHDOG)
-    told = board.run("journalctl --unit fieldagent-clock --output cat")
-    assert "as the satellite tells the time" in told
+    journal = board.run("journalctl --unit fieldagent-clock --output cat")
+    assert "as the satellite tells the time" in journal
     assert board.run("ls /var/lib/fieldagent/clock.offer || echo taken").endswith("taken")
 
 
@@ -217,15 +217,15 @@ def test_a_newer_program_takes_over_and_another_gives_way(
     until_ready(board)
     signed("9.0.0", {})
     signed("9.0.1", DEAD)
-    told = board.run("fieldagent update /mnt/9.0.0.pyz --steady 5", UPDATE)
-    assert "9.0.0 runs" in told
+    output = board.run("fieldagent update /mnt/9.0.0.pyz --steady 5", UPDATE)
+    assert "9.0.0 runs" in output
     assert "fieldagent 9.0.0" in board.run("fieldagent status")
 
     sim.type("service 0")
     board.run("fieldagent send message 'over two updates' --channel Satellite --no-wait")
-    code, told = board.ask("fieldagent update /mnt/9.0.1.pyz --within 3 --steady 5", UPDATE)
-    assert code == 1, told
-    assert "9.0.1 did not work, and 9.0.0 runs again: no agent answers" in told
+    code, output = board.ask("fieldagent update /mnt/9.0.1.pyz --within 3 --steady 5", UPDATE)
+    assert code == 1, output
+    assert "9.0.1 did not work, and 9.0.0 runs again: no agent answers" in output
     board.until("fieldagent status | grep -q 'fieldagent 9.0.0'")
     sim.type("service 1")
     until_ready(board)
@@ -242,8 +242,8 @@ def test_a_program_that_nobody_trusted_has_signed_is_refused(
     new = board.share / "stranger.pyz"
     new.write_bytes(program.read_bytes())
     stranger.release(new)
-    code, told = board.ask("fieldagent update /mnt/stranger.pyz")
-    assert (code, "nothing was changed" in told) == (65, True), told
+    code, output = board.ask("fieldagent update /mnt/stranger.pyz")
+    assert (code, "nothing was changed" in output) == (65, True), output
     assert board.run("sha256sum </usr/lib/fieldagent/fieldagent.pyz") == before
 
 
@@ -272,13 +272,13 @@ def sent(board: Board, signer: Signer, settings: str) -> int:
     file = board.share / "change"
     file.write_text(board.run(f"cat {json.loads(there)['file']}") + "\n")
     signer.sign(file)
-    given: Any = json.loads(board.run(f"{HUB} device set kit-ada --file /mnt/change {STORE}"))
-    return int(given["number"])
+    answer: Any = json.loads(board.run(f"{HUB} device set kit-ada --file /mnt/change {STORE}"))
+    return int(answer["number"])
 
 
-def becomes(board: Board, told: str, seconds: float = UPDATE) -> None:
+def becomes(board: Board, state: str, seconds: float = UPDATE) -> None:
     """What the hub tells of the settings that it has brought."""
-    board.until(f"{HUB} device list {STORE} | grep -q '{told}'", seconds)
+    board.until(f"{HUB} device list {STORE} | grep -q '{state}'", seconds)
 
 
 @long
@@ -332,8 +332,8 @@ def test_a_disk_that_is_full_takes_an_sos(board: Board, sim: Running) -> None:
     before = pid(board)
     board.ask("dd if=/dev/zero of=/var/lib/kit/full bs=64k conv=fsync")
     assert board.run("df --output=avail /var/lib/kit | tail -1").strip() == "0"
-    code, told = board.ask("fieldagent send message 'no room' --channel Satellite --no-wait")
-    assert code != 0, told
+    code, output = board.ask("fieldagent send message 'no room' --channel Satellite --no-wait")
+    assert code != 0, output
     board.run("fieldagent sos --yes --no-wait 'from a full disk'")
     sim.expect("from a full disk")
     assert pid(board) == before
@@ -358,8 +358,8 @@ def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
     board.write("::/fieldagent.properties", b"satelite-port=/dev/ttyUSB0\n")
     board.boot()
     until_ready(board)
-    told = board.read("::/fieldagent-result.txt")
-    assert "'satelite-port' is not a setting; the nearest is satellite-port" in told
+    report = board.read("::/fieldagent-result.txt")
+    assert "'satelite-port' is not a setting; the nearest is satellite-port" in report
     assert "::/fieldagent.properties" in board.files()
 
 

@@ -69,8 +69,8 @@ def install(
 
 
 def files(root: Path) -> set[str]:
-    found = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
-    return {path.relative_to(root).as_posix() for path in found}
+    paths = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path.relative_to(root).as_posix() for path in paths}
 
 
 def test_puts_everything_in_place_and_says_what_to_do_next(installer: Path, tmp_path: Path) -> None:
@@ -110,13 +110,13 @@ def test_defaults_shown_are_those_that_hold(installer: Path, tmp_path: Path) -> 
     settings = tmp_path / "root" / SETTINGS
     lines = [line.removeprefix("#") for line in settings.read_text().splitlines()]
     pairs = [line.partition("=") for line in lines]
-    given = [
+    defaults = [
         f"{name}={value}"
         for name, _, value in pairs
         if value.isdigit() and name not in settings_module.EXAMPLES
     ]
-    assert "api-port=9091" in given
-    assert parse("\n".join(given), settings, {}) == parse("", settings, {})
+    assert "api-port=9091" in defaults
+    assert parse("\n".join(defaults), settings, {}) == parse("", settings, {})
 
 
 SECRETS = {
@@ -137,15 +137,17 @@ def test_each_line_of_the_first_settings_holds_once_it_is_uncommented(
     root = tmp_path / "root"
     assert install(installer, *(["--hub"] if hub else []), "--root", root).returncode == 0
     file = root / (HUB_SETTINGS if hub else SETTINGS)
-    given = dict(re.findall(r"^#([a-z0-9-]+)=(.*)$", file.read_text(), re.MULTILINE))
-    assert set(given) == {key.name for key in (HUB_KEYS if hub else KEYS)}
-    assert {name for name, value in given.items() if not value} == (SECRETS | UNKNOWN) & set(given)
-    for name in set(given) - SECRETS - UNKNOWN:
+    settings = dict(re.findall(r"^#([a-z0-9-]+)=(.*)$", file.read_text(), re.MULTILINE))
+    assert set(settings) == {key.name for key in (HUB_KEYS if hub else KEYS)}
+    assert {name for name, value in settings.items() if not value} == (SECRETS | UNKNOWN) & set(
+        settings
+    )
+    for name in set(settings) - SECRETS - UNKNOWN:
         # That another key must be set too is told where it is not.
         needs = re.compile(
             f"{name} needs [a-z-]+(: set that| or [a-z-]+: set one of them) too, or remove {name}"
         )
-        line = f"{name}={given[name]}\n"
+        line = f"{name}={settings[name]}\n"
         try:
             parse_hub(line, file) if hub else parse(line, file, {"HOME": "/"})
         except InvalidSettings as invalid:
@@ -334,8 +336,8 @@ def test_unit_is_understood(unit: Path, tmp_path: Path) -> None:
     there = tmp_path / unit.name
     there.write_text(unit.read_text().replace("/usr/bin/fieldagent ", "/usr/bin/env "))
     done = subprocess.run([analyze, "verify", there], capture_output=True, text=True)
-    told = [line for line in done.stderr.splitlines() if not LATER.search(line)]
-    assert (done.returncode, told) == (0, [])
+    complaints = [line for line in done.stderr.splitlines() if not LATER.search(line)]
+    assert (done.returncode, complaints) == (0, [])
 
 
 def test_modemmanager_and_gpsd_are_kept_from_every_port_that_is_named() -> None:

@@ -54,8 +54,8 @@ def of_version(version: str) -> dict[str, tuple[str, str]]:
 def now(repository: Path) -> str:
     """As dpkg writes the version that is built here."""
     names = " ".join(each.name for each in repository.glob("fieldagent_*.deb"))
-    found: set[str] = set(re.findall(r"fieldagent_(\S+)_all", names))
-    (version,) = found - set(CHANGES)
+    versions: set[str] = set(re.findall(r"fieldagent_(\S+)_all", names))
+    (version,) = versions - set(CHANGES)
     return version
 
 

@@ -23,10 +23,10 @@ def test_there_are_three_of_any_architecture(packages: list[Path]) -> None:
 
 def test_what_is_in_each_stands_beside_it(packages: list[Path]) -> None:
     for each in packages:
-        told = json.loads(each.with_name(f"{each.name}.cdx.json").read_text())
-        (whole,) = told["metadata"]["component"]["hashes"]
+        bill = json.loads(each.with_name(f"{each.name}.cdx.json").read_text())
+        (whole,) = bill["metadata"]["component"]["hashes"]
         assert whole["content"] == hashlib.sha256(each.read_bytes()).hexdigest()
-        assert {"trio", "h11"} <= {component["name"] for component in told["components"]}
+        assert {"trio", "h11"} <= {component["name"] for component in bill["components"]}
 
 
 def test_lintian_finds_no_error(packages: list[Path]) -> None:
@@ -56,10 +56,10 @@ def test_compiled_code_finds_its_data(packages: list[Path], tmp_path: Path) -> N
     bytecode = tmp_path / "usr/share/fieldagent/bytecode.py"
     subprocess.run([sys.executable, "-X", "no_debug_ranges", bytecode, program], check=True)
     (program / "read_all.py").write_text(READ_ALL)
-    found = (path for path in (program / "fieldagent").rglob("*.*") if path.is_file())
+    paths = (path for path in (program / "fieldagent").rglob("*.*") if path.is_file())
     data = [
         path.relative_to(program).as_posix()
-        for path in found
+        for path in paths
         if path.suffix not in (".py", ".pyc") and path.name != "py.typed"
     ]
     assert any(name.endswith("text_table_latin.bin") for name in data)

@@ -90,15 +90,15 @@ class Card(NamedTuple):
 def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Card]:
     folder = tmp_path_factory.mktemp("card")
     image = card_image("arm64", folder)
-    found = partitions(image)
-    fat_files(image, found[0], folder / "boot")
-    for partition, name in zip((found[1], found[3]), ("system", "kept"), strict=True):
+    parts = partitions(image)
+    fat_files(image, parts[0], folder / "boot")
+    for partition, name in zip((parts[1], parts[3]), ("system", "kept"), strict=True):
         part = cut_out(image, partition, folder / f"{name}.part")
         check = [tool("e2fsck", "e2fsprogs"), "-f", "-n", str(part)]
         subprocess.run(check, check=True, capture_output=True)
         ext4_files(part, folder / name)
         part.unlink()
-    yield Card(image, found, folder)
+    yield Card(image, parts, folder)
     subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True)
 
 
@@ -155,11 +155,11 @@ def test_the_kernel_is_one_that_the_firmware_starts(card: Card) -> None:
 
 def test_the_kernel_is_told_in_one_line_where_the_system_is(card: Card) -> None:
     (line,) = (card.boot / "a/cmdline.txt").read_text().splitlines()
-    told = line.split()
+    parameters = line.split()
     where = {"root=PARTUUID=6b697400-02", "kit.slot=a"}
-    assert where | {"ro", "rootwait", "fsck.repair=yes"} <= set(told)
+    assert where | {"ro", "rootwait", "fsck.repair=yes"} <= set(parameters)
     # Whatever is connected to the pins, such as a modem, hears nothing of the kernel.
-    assert [each for each in told if each.startswith("console=")] == ["console=tty0"]
+    assert [each for each in parameters if each.startswith("console=")] == ["console=tty0"]
 
 
 def test_what_starts_first_can_read_the_card_and_lays_a_memory_over_it(card: Card) -> None:
@@ -169,16 +169,16 @@ def test_what_starts_first_can_read_the_card_and_lays_a_memory_over_it(card: Car
     names = subprocess.check_output(listing, text=True).splitlines()
     assert {"scripts/init-bottom/overlay", "scripts/init-premount/try-system"} <= {*names}
     assert "usr/sbin/kexec" in names
-    found = drivers(*names, *listed(card, "builtin"))
+    modules = drivers(*names, *listed(card, "builtin"))
     # The card's reader: of the Pi 3 and Zero 2 W, of the Pi 4, and the cards themselves.
-    assert {"overlay", "bcm2835", "sdhci-iproc", "mmc_block", "ext4", "vfat"} <= found
+    assert {"overlay", "bcm2835", "sdhci-iproc", "mmc_block", "ext4", "vfat"} <= modules
 
 
 def test_what_is_connected_to_the_board_has_its_driver(card: Card) -> None:
-    found = drivers(*listed(card, "builtin"), *listed(card, "dep"))
-    assert {"ftdi_sio", "pl2303", "cp210x", "cdc-acm", "8250_bcm2835aux"} <= found
+    modules = drivers(*listed(card, "builtin"), *listed(card, "dep"))
+    assert {"ftdi_sio", "pl2303", "cp210x", "cdc-acm", "8250_bcm2835aux"} <= modules
     # The network's cable of the Pi 3 B, 3 B+ and 4; USB of the 3 and the 4; the watchdog.
-    assert {"smsc95xx", "lan78xx", "genet", "dwc2", "xhci-pci", "bcm2835_wdt"} <= found
+    assert {"smsc95xx", "lan78xx", "genet", "dwc2", "xhci-pci", "bcm2835_wdt"} <= modules
 
 
 def listed(card: Card, what: str) -> list[str]:
@@ -259,8 +259,8 @@ def test_its_program_takes_its_settings_and_delivers(card: Card, tmp_path: Path)
 
         boot = card.system / "boot/firmware"
         (boot / "fieldagent.properties").write_text(SETTINGS.format(port=port, token=TOKEN))
-        told = subprocess.check_output(there("root", "fieldagent", "provision"), text=True)
-        assert "hub-address, hub-token, satellite-port" in told
+        output = subprocess.check_output(there("root", "fieldagent", "provision"), text=True)
+        assert "hub-address, hub-token, satellite-port" in output
         assert [each.name for each in boot.iterdir()] == ["fieldagent-result.txt"]
         settings = card.system / "etc/fieldagent/agent.properties"
         assert (settings.stat().st_mode & 0o7777, settings.stat().st_gid) == (0o640, gid)

@@ -71,9 +71,9 @@ def test_the_kernel_that_works_starts_the_other_system(board: Board) -> None:
     slots(board, 'slots.put_kernel("b")')
     tried(board)
     board.boot()
-    told = words(board)
-    assert {"kit.slot=b", "kit.trial", "root=PARTUUID=6b697400-03"} <= {*told}
-    assert "nr_cpus=1" not in told
+    parameters = words(board)
+    assert {"kit.slot=b", "kit.trial", "root=PARTUUID=6b697400-03"} <= {*parameters}
+    assert "nr_cpus=1" not in parameters
     assert slots(board, 'print(slots.state("b"))') == "spent"
     board.until_active("fieldagent")
 

@@ -51,8 +51,8 @@ def test_a_pi_starts_from_its_card_and_takes_its_settings(board: Board) -> None:
     board.until(ASK, BOOT)
     assert "ssh-ed25519" in board.run("ssh-keyscan -t ed25519 127.0.0.1")
     board.run("sync")
-    told = board.read("::/fieldagent-result.txt")
-    assert "inbound-hook, satellite-port" in told
+    report = board.read("::/fieldagent-result.txt")
+    assert "inbound-hook, satellite-port" in report
 
 
 @card

@@ -77,8 +77,8 @@ def test_all_of_it_is_made_summed_and_signed(
     assert done.returncode == 0, done.stderr
     number = "0.1.0.dev1+g" + git(checkout, "rev-parse", "--short=8", "HEAD")
     for program in ("fieldagent.pyz", "fieldagent-kit.pyz"):
-        told = subprocess.check_output([made / program, "--version"], text=True)
-        assert told == f"fieldagent {number}\n"
+        output = subprocess.check_output([made / program, "--version"], text=True)
+        assert output == f"fieldagent {number}\n"
         signed = minisign(keys, made / program)
         assert f"fieldagent program {number}, signed" in signed
         (delta,) = [each for each in made.glob(f"{program}.from-*") if each.suffix != ".minisig"]

@@ -116,6 +116,6 @@ def test_every_module_that_is_imported_later_is_its_own(
         assert process.stdout is not None
         assert process.stdout.readline() == "runs\n"
         put()
-        told, complained = process.communicate(" ".join(MODULES) + "\n", timeout=PATIENCE)
+        output, complained = process.communicate(" ".join(MODULES) + "\n", timeout=PATIENCE)
     assert process.returncode == 0, complained
-    assert told.strip() != "9.0.0"
+    assert output.strip() != "9.0.0"

@@ -79,17 +79,17 @@ def _made_here(what: str, folder: Path, request: pytest.FixtureRequest) -> Path:
 
 def _files(folder: Path) -> dict[str, tuple[str, int, int, bytes]]:
     """Each path below it: mode, owner, group and content. Also those of a folder and a link."""
-    found = {}
+    entries = {}
     for path in sorted(folder.rglob("*")):
-        told = path.lstat()
+        status = path.lstat()
         content = b""
         if path.is_symlink():
             content = str(path.readlink()).encode()
         elif path.is_file():
             content = path.read_bytes()
         name = path.relative_to(folder).as_posix()
-        found[name] = (stat.filemode(told.st_mode), told.st_uid, told.st_gid, content)
-    return found
+        entries[name] = (stat.filemode(status.st_mode), status.st_uid, status.st_gid, content)
+    return entries
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,12 @@ class Afar:
         return str(state)
 
     def setting(self, name: str) -> str:
-        found = [
+        values = [
             line.partition("=")[2]
             for line in self.kit.settings.read_text().splitlines()
             if line.startswith(f"{name}=")
         ]
-        return found[0] if found else ""
+        return values[0] if values else ""
 
 
 @pytest.fixture
@@ -92,14 +92,14 @@ def test_what_an_operator_mistypes_is_told_at_once(tmp_path: Path) -> None:
     administer(database, "init", "Alps")
     administer(database, "user", "add", "ada")
     administer(database, "device", "add", "kit-ada", "--user", "ada")
-    for words, told in (
+    for words, fault in (
         (["sos-repaet=5"], "'sos-repaet' is not a setting; the nearest is sos-repeat"),
         (["sos-repeat=soon"], "sos-repeat must be a whole number"),
         (["inbound-hook=rm"], "inbound-hook is set on the kit alone: the kit runs it"),
     ):
-        assert told in refused(database, "kit-ada", *words, "--file", file)
+        assert fault in refused(database, "kit-ada", *words, "--file", file)
         assert not file.exists()
-    told = administer(database, "device", "set", "kit-ada", "sos-repeat=5", "--file", str(file))
-    assert told["file"] == str(file) and "minisign -Sm" in told["next"]
+    answer = administer(database, "device", "set", "kit-ada", "sos-repeat=5", "--file", str(file))
+    assert answer["file"] == str(file) and "minisign -Sm" in answer["next"]
     assert file.read_text().splitlines()[1::3] == ["device: kit-ada", "sos-repeat=5"]
     assert "signs it" in refused(database, "kit-ada", "--file", file)

@@ -78,16 +78,16 @@ def test_a_hub_becomes_a_user_of_its_own_with_what_it_had(board: Board) -> None:
     hub = f"{AS.format('fieldagent')} fieldagent hub"
     board.run(f"{hub} init Alps --database {STATE}/hub.sqlite3")
 
-    told = board.run(
+    output = board.run(
         f"{install} $(ls /mnt/fieldagent-common_*.deb /mnt/fieldagent-hub_*.deb | grep -v 0.0.1)"
     )
-    assert "the hub runs as a system user of its own now" in told
-    assert "it cannot read tls-key=/etc/ssl/hub.key" in told
-    assert "tls-certificate" not in told and "PostgreSQL" not in told
+    assert "the hub runs as a system user of its own now" in output
+    assert "it cannot read tls-key=/etc/ssl/hub.key" in output
+    assert "tls-certificate" not in output and "PostgreSQL" not in output
     assert "640 root:fieldagent-hub" in board.run(
         "stat -c '%a %U:%G' /etc/fieldagent/hub.properties"
     )
-    (remedy,) = (line for line in told.splitlines() if "sudo chgrp" in line)
+    (remedy,) = (line for line in output.splitlines() if "sudo chgrp" in line)
     board.run(remedy.replace("sudo ", ""))
     board.run("systemctl restart fieldagent-hub")
     board.until(HEALTHY)

@@ -97,9 +97,10 @@ def raw(image: Path, target: Path) -> Path:
     """The first of the card's systems, in a file of its own."""
     cut_out(image, partitions(image)[1], target)
     # Its file system is smaller than its place.
-    told = subprocess.check_output([tool("dumpe2fs", "e2fsprogs"), "-h", target], text=True)
+    output = subprocess.check_output([tool("dumpe2fs", "e2fsprogs"), "-h", target], text=True)
     blocks, size = (
-        int(re.findall(rf"(?m)^{name}: +(\d+)$", told)[0]) for name in ("Block count", "Block size")
+        int(re.findall(rf"(?m)^{name}: +(\d+)$", output)[0])
+        for name in ("Block count", "Block size")
     )
     os.truncate(target, blocks * size)
     return target
@@ -136,8 +137,8 @@ def test_a_system_that_nobody_trusted_has_signed_is_refused(
     board: Board, system: Made, tmp_path: Path
 ) -> None:
     Signer(tmp_path / "stranger").release(system("9.0.0", {}))
-    code, told = board.ask("fieldagent update /mnt/9.0.0.system")
-    assert (code, "it was signed by key" in told) == (65, True), told
+    code, output = board.ask("fieldagent update /mnt/9.0.0.system")
+    assert (code, "it was signed by key" in output) == (65, True), output
     assert entries(board) == {"system-a.conf"}
 
 
@@ -182,8 +183,11 @@ def test_a_system_that_does_not_start_is_left_by_the_boot_loader(
     assert entries(board) == {"system-b.conf", "system-a+0-1.conf"}
     board.boot()
     assert slot(board) == "b"
-    code, told = last(board)
-    assert (code, "9.0.1 did not work, and 9.0.0 runs again: it did not start" in told) == (1, True)
+    code, output = last(board)
+    assert (code, "9.0.1 did not work, and 9.0.0 runs again: it did not start" in output) == (
+        1,
+        True,
+    )
     assert "fieldagent 9.0.0" in board.until("fieldagent status")
 
 
@@ -198,8 +202,10 @@ def test_a_system_whose_agent_is_dead_goes_back_by_itself(
     board.until_reset(JUDGED)
     board.boot()
     assert slot(board) == "b"
-    code, told = last(board)
-    assert (code, "9.0.2 did not work, and 9.0.0 runs again: no agent" in told) == (1, True), told
+    code, output = last(board)
+    assert (code, "9.0.2 did not work, and 9.0.0 runs again: no agent" in output) == (1, True), (
+        output
+    )
     board.until("fieldagent status | grep -q 'Satellite: ready'", BOOT)
     assert "Delivered" in board.run("fieldagent send message 'still here' --channel Satellite")
     assert [line for line in sim.output() if "still here" in line and "message" in line]

@@ -185,12 +185,12 @@ def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
         for number in range(3):
             ready.call("POST", "/api/package/async", {"message": {"content": f"and {number}"}})
         assert ready.call("GET", "/api/status")["sos"]["active"] == 1
-        told, complained = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1, told + complained
+        output, complained = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1, output + complained
     until(lambda: ready.version() == before)
-    found = ready.call("GET", "/api/status")
-    assert found["sos"]["active"] == 1
-    assert found["journal"]["losses"] == []
+    status = ready.call("GET", "/api/status")
+    assert status["sos"]["active"] == 1
+    assert status["journal"]["losses"] == []
     assert not [*(ready.home / "state").glob("*.bad")]
     place = f"/api/package/{sos['id']}"
     until(lambda: ready.call("GET", place)["channels"]["Satellite"]["status"] == "Delivered")
@@ -201,7 +201,7 @@ def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "refusal"),
     [
         (version("0.0.9"), "0.0.9 is older than"),
         (version("9.1.0") | STRICT, "inbound-hook"),
@@ -210,14 +210,14 @@ def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
     ids=["older", "settings", "start"],
 )
 def test_what_would_not_do_is_refused_before_anything_is_touched(
-    zipapp: Path, programs: Path, tmp_path: Path, changes: dict[str, tuple[str, str]], told: str
+    zipapp: Path, programs: Path, tmp_path: Path, changes: dict[str, tuple[str, str]], refusal: str
 ) -> None:
     new = rebuilt(zipapp, programs / "new.pyz", changes)
     (tmp_path / "kit").mkdir()
     with kit(tmp_path / "kit", zipapp, {"inbound-hook": "cat"}) as made:
         done = made.update(signed(made, new))
         assert done.returncode == 65, done.stdout + done.stderr
-        assert told in done.stderr
+        assert refusal in done.stderr
         assert "nothing was changed" in done.stderr
         assert made.program.read_bytes() == zipapp.read_bytes()
         assert not (made.home / "state-update/trial.json").exists()
@@ -244,7 +244,7 @@ SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "refusal"),
     [
         ("timestamp:1700000000 file:new.pyz hashed", "does not say kind, version and expiry"),
         (SIGNED.format(kind="settings", version="9.2.0", until="9999-12-31"), "no program"),
@@ -255,7 +255,7 @@ SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
     ids=["plain", "kind", "version", "expired", "no day"],
 )
 def test_what_was_signed_as_something_else_is_refused(
-    zipapp: Path, programs: Path, tmp_path: Path, text: str, told: str
+    zipapp: Path, programs: Path, tmp_path: Path, text: str, refusal: str
 ) -> None:
     new = rebuilt(zipapp, programs / "new.pyz", version("9.2.0"))
     (tmp_path / "kit").mkdir()
@@ -263,7 +263,7 @@ def test_what_was_signed_as_something_else_is_refused(
         made.signer.sign(new, "-t", text)
         done = made.update(new)
         assert done.returncode == 65, done.stdout + done.stderr
-        assert told in done.stderr and "nothing was changed" in done.stderr
+        assert refusal in done.stderr and "nothing was changed" in done.stderr
         assert made.program.read_bytes() == zipapp.read_bytes()
 
 
@@ -275,5 +275,5 @@ def test_nothing_was_updated_yet(zipapp: Path, tmp_path: Path) -> None:
         (made.home / "state-update").mkdir()
         (made.home / "state-update/result.json").write_text(json.dumps(result))
         assert "2 runs (before: 1)" in made.update("--last").stdout
-        told = json.loads(made.update("--last", "--json").stdout)
-        assert told == {"phase": None, "version": "2", "before": "1", "why": None}
+        document = json.loads(made.update("--last", "--json").stdout)
+        assert document == {"phase": None, "version": "2", "before": "1", "why": None}

@@ -40,8 +40,8 @@ def test_a_delta_comes_by_satellite_and_the_kit_tells_what_it_runs(
         with pytest.raises(AssertionError, match=r"over satellite \d+ credits: \d+ messages of"):
             administer(database, "command", "kit", "update", str(delta))
         assert administer(database, "command", "kit") == []
-        given = administer(database, "command", "kit", "update", str(delta), "--yes")
-        number = given[0]["number"]
+        commands = administer(database, "command", "kit", "update", str(delta), "--yes")
+        number = commands[0]["number"]
         made.take_program()
 
         def answer() -> tuple[str, str]:

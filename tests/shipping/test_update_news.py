@@ -38,8 +38,8 @@ def kit(home: Path, zipapp: Path, link: dict[str, str | None], days: int) -> Ite
 
 
 def news(home: Path) -> dict[str, str | float]:
-    found: dict[str, str | float] = json.loads((home / "state/update-news.json").read_text())
-    return found
+    document: dict[str, str | float] = json.loads((home / "state/update-news.json").read_text())
+    return document
 
 
 def test_an_offer_of_the_hub_is_news_and_none_for_long_is_told(

@@ -66,8 +66,8 @@ def states(database: str) -> dict[str, str]:
 
 
 def offered(database: str) -> dict[str, Any]:
-    found: dict[str, Any] = administer(database, "update", "list")[0]
-    return found
+    offer: dict[str, Any] = administer(database, "update", "list")[0]
+    return offer
 
 
 def refused(database: str, *words: str) -> str:
@@ -97,9 +97,9 @@ def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them
     assert "hold 2 of 3 kits" in refused(database, "9.0.0", url, *named[:2], "--waves", "1,1")
 
     administer(database, "update", "offer", "9.0.0", url, *named)
-    told = states(database)
-    assert told.pop("kit-a") in ("offered", "waiting")
-    assert told == {"kit-b": "planned", "kit-c": "planned"}
+    standings = states(database)
+    assert standings.pop("kit-a") in ("offered", "waiting")
+    assert standings == {"kit-b": "planned", "kit-c": "planned"}
     assert "is under way" in refused(database, "9.0.0", url, *named)
     kits["kit-a"].take_program()
     # It is up again, linked and well, and only then the next is told.

@@ -128,15 +128,15 @@ def test_keeps_the_licence_of_all_it_contains(zipapp: Path) -> None:
     locked = (ROOT / "build/requirements.txt").read_text().splitlines()
     assert len(packages) == len([line for line in locked if "==" in line and line[0] != "#"])
     for package in packages:
-        told = [name for name in names if name.startswith(package)]
-        assert any("LICENSE" in name or name.endswith("METADATA") for name in told), package
+        files = [name for name in names if name.startswith(package)]
+        assert any("LICENSE" in name or name.endswith("METADATA") for name in files), package
 
 
 def test_what_is_in_it_stands_beside_it(zipapp: Path) -> None:
     """As CycloneDX: each library in its version, by the hash of what it came as."""
-    told = json.loads(zipapp.with_name(f"{zipapp.name}.cdx.json").read_text())
-    assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.5")
-    (whole,) = told["metadata"]["component"]["hashes"]
+    bill = json.loads(zipapp.with_name(f"{zipapp.name}.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    (whole,) = bill["metadata"]["component"]["hashes"]
     assert whole["content"] == hashlib.sha256(zipapp.read_bytes()).hexdigest()
     with zipfile.ZipFile(zipapp) as archive:
         there = {
@@ -146,9 +146,9 @@ def test_what_is_in_it_stands_beside_it(zipapp: Path) -> None:
         }
     # It is in the tree, and no package of Python's.
     there.add("protomaps-leaflet-5.1.0")
-    listed = {f"{each['name']}-{each['version']}".lower() for each in told["components"]}
+    listed = {f"{each['name']}-{each['version']}".lower() for each in bill["components"]}
     assert {each.replace("-", "_") for each in listed} == {each.replace("-", "_") for each in there}
-    assert all(each["hashes"][0]["content"] for each in told["components"])
+    assert all(each["hashes"][0]["content"] for each in bill["components"])
 
 
 def test_what_runs_in_a_build_is_known_by_its_hash() -> None:
@@ -163,8 +163,8 @@ def test_what_runs_in_a_build_is_known_by_its_hash() -> None:
 def test_does_not_tell_where_it_was_built(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         compiled = [name for name in archive.namelist() if name.endswith(".pyc")]
-        told = {name: marshal.loads(archive.read(name)[16:]).co_filename for name in compiled}
-    assert told == {name: name.partition("/")[2].removesuffix("c") for name in compiled}
+        sources = {name: marshal.loads(archive.read(name)[16:]).co_filename for name in compiled}
+    assert sources == {name: name.partition("/")[2].removesuffix("c") for name in compiled}
 
 
 @pytest.mark.parametrize("libraries", [ROOT / ".venv/packer", Path("/nonexistent")])
@@ -198,9 +198,9 @@ def test_a_hub_without_the_library_for_passkeys_says_how_to_get_it(
         "trusted-proxies": "127.0.0.1",
     }
     with hub(tmp_path, settings, [sys.executable, "-S", str(zipapp)]) as running:
-        told = "\n".join(running.output())
-    assert "nobody can sign in with a passkey: No module named 'webauthn'" in told
-    assert BROUGHT_BY in told
+        log = "\n".join(running.output())
+    assert "nobody can sign in with a passkey: No module named 'webauthn'" in log
+    assert BROUGHT_BY in log
     assert BROUGHT_BY in (ROOT / "docs/hub.md").read_text()
 
 
@@ -214,8 +214,8 @@ def test_compiled_code_is_used(
     if version != "as built":
         zipapp = build(tmp_path / "fieldagent.pyz", "--for", interpreter)
     tag = isolated(interpreter, "-c", "import sys; print(sys.implementation.cache_tag)").stdout
-    told = isolated(interpreter, "-v", zipapp, "--version").stderr.splitlines()
-    ours = [line for line in told if line.startswith("import 'fieldagent")]
+    lines = isolated(interpreter, "-v", zipapp, "--version").stderr.splitlines()
+    ours = [line for line in lines if line.startswith("import 'fieldagent")]
     assert ours
     # By the file that it holds open, whatever takes the place of this one.
     held = re.compile(rf"/proc/self/fd/\d+/{tag.strip()}/")
@@ -243,10 +243,10 @@ def test_what_runs_all_day_is_compiled_whole(zipapp: Path) -> None:
 def test_any_other_version_runs_from_the_sources(zipapp: Path, tmp_path: Path) -> None:
     """As 3.12 and 3.14 will: here, by taking the compiled code away."""
     bare = tmp_path / "bare.pyz"
-    with zipfile.ZipFile(zipapp) as given, zipfile.ZipFile(bare, "w") as made:
-        for name in given.namelist():
+    with zipfile.ZipFile(zipapp) as original, zipfile.ZipFile(bare, "w") as made:
+        for name in original.namelist():
             if not name.endswith(".pyc"):
-                made.writestr(name, given.read(name))
+                made.writestr(name, original.read(name))
     assert isolated(sys.executable, bare, "--version").stdout.startswith("fieldagent ")
 
 
@@ -333,6 +333,6 @@ def test_runs_a_hub(interpreter: str, zipapp: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["workspaceId"] == 1
     command = [interpreter, "-I", "-S", str(zipapp)]
     with hub(tmp_path, {"database": database}, command) as running:
-        for path, told in (("/healthz", '"UP"'), ("/openapi.json", "the API of the hub")):
+        for path, text in (("/healthz", '"UP"'), ("/openapi.json", "the API of the hub")):
             with urlopen(running.address + path, timeout=PATIENCE) as answer:
-                assert told in answer.read().decode()
+                assert text in answer.read().decode()

@@ -123,8 +123,8 @@ def main() -> None:
             path = "/api/package" if number % 10 == 7 else "/api/package/async"
             response, said = post(agent, path, {"message": text})
             assert response.status in (200, 202), said
-            told = json.loads(said)
-            answered(f"agent {told['id']} {told['status'] or ''}".strip())
+            package = json.loads(said)
+            answered(f"agent {package['id']} {package['status'] or ''}".strip())
             response, said = post(hub, "/api/package", {**body, "message": text}, **proof)
             assert response.status == 200, said
             answered(f"hub {(response.getheader('Location') or '').rpartition('/')[2]}")

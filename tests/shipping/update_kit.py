@@ -128,8 +128,12 @@ class Kit:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.settings = home / "agent.properties"
-        given = {"api-port": str(self.port), "state-directory": str(home / "state"), **settings}
-        self.settings.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        properties = {
+            "api-port": str(self.port),
+            "state-directory": str(home / "state"),
+            **settings,
+        }
+        self.settings.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         tools = home / "bin"
         tools.mkdir()
         self.path = f"{tools}:{os.environ['PATH']}"
@@ -154,21 +158,21 @@ class Kit:
     def version(self) -> str:
         """Of the agent that answers; empty where none does."""
         try:
-            told: str = self.call("GET", "/api/status")["version"]
+            number: str = self.call("GET", "/api/status")["version"]
         except OSError:
             return ""
-        return told
+        return number
 
     def state_of(self, channel: str) -> str:
         with suppress(OSError):
-            told: str = self.call("GET", "/api/status")["channels"][channel]["state"]
-            return told
+            state: str = self.call("GET", "/api/status")["channels"][channel]["state"]
+            return state
         return ""
 
     def update(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         with self.begin_update(*arguments) as process:
-            told, complained = process.communicate(timeout=PATIENCE)
-        return subprocess.CompletedProcess(process.args, process.returncode, told, complained)
+            output, complained = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, complained)
 
     def begin_update(self, *arguments: str | Path) -> subprocess.Popen[str]:
         places = {

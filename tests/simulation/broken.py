@@ -113,7 +113,7 @@ def shows(broken: Broken, seed: int) -> bool:
         try:
             simulate(seed, Path(home))
         except (Violated, BaseExceptionGroup) as seen:
-            if not any(re.search(broken.promise, told) for told in _said(seen)):
+            if not any(re.search(broken.promise, violation) for violation in _said(seen)):
                 raise
             return True
     return False
@@ -122,12 +122,12 @@ def shows(broken: Broken, seed: int) -> bool:
 def _said(seen: BaseException) -> list[str]:
     """Of the promises that were broken."""
     if isinstance(seen, BaseExceptionGroup):
-        return [told for each in seen.exceptions for told in _said(each)]
+        return [violation for each in seen.exceptions for violation in _said(each)]
     return [str(seen)] if isinstance(seen, Violated) else []
 
 
 if __name__ == "__main__":
     chosen = BROKEN[sys.argv[1]]
-    found = next((seed for seed in map(int, sys.argv[2:]) if shows(chosen, seed)), None)
-    print(found)
-    sys.exit(found is None)
+    seed = next((seed for seed in map(int, sys.argv[2:]) if shows(chosen, seed)), None)
+    print(seed)
+    sys.exit(seed is None)

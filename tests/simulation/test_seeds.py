@@ -49,10 +49,10 @@ def test_what_is_promised_holds_for_every_seed(seeds: range) -> None:
             for first, last in pairwise(bounds)
             if last > first
         ]
-        told = [each.communicate()[0] for each in running]
-    assert [each.returncode for each in running] == [0] * len(running), "\n".join(told)
+        outputs = [each.communicate()[0] for each in running]
+    assert [each.returncode for each in running] == [0] * len(running), "\n".join(outputs)
     # One seed alone tells its trace before it.
-    assert sum(int(text.splitlines()[-1].split()[0]) for text in told) == len(seeds)
+    assert sum(int(text.splitlines()[-1].split()[0]) for text in outputs) == len(seeds)
 
 
 def test_a_seed_is_a_trace_that_can_be_run_again() -> None:

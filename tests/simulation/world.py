@@ -316,13 +316,13 @@ class World:
 
     def _confirm(self, sequence: int) -> None:
         """Somebody behind the hub has the SOS, as soon as the hub has it."""
-        found = self.hub.collector.items.get(sequence, set())
-        found = found | self.operator.collector.items.get(sequence, set())
-        if not found:
+        envelopes = self.hub.collector.items.get(sequence, set())
+        envelopes = envelopes | self.operator.collector.items.get(sequence, set())
+        if not envelopes:
             self.later(8, lambda: self._confirm(sequence))
             return
         now = int(self.now())
-        (entry,) = decode(next(iter(found))).entries
+        (entry,) = decode(next(iter(envelopes))).entries
         # A person closes the incident that it belongs to.
         closed = IncidentWord(sequence - entry.back, Said.CLOSED, by="Olga")
         stored = Receipt(digest=digest_of(replace(entry, sequence=sequence)))
@@ -406,7 +406,7 @@ class World:
     def check(self, agent: shipped.Agent) -> None:
         rows = agent.parts.journal.read("SELECT sequence, status FROM package ORDER BY sequence")
         statuses = dict(rows)
-        told = Counter(
+        endings = Counter(
             sequence for (sequence,) in agent.parts.journal.read("SELECT sequence FROM told")
         )
         for sequence in self.posted:
@@ -414,8 +414,8 @@ class World:
                 raise Violated(f"Package {sequence} was accepted and is lost")
             if statuses[sequence] is None:
                 raise Violated(f"Package {sequence} has not ended")
-            if told[sequence] != 1:
-                raise Violated(f"Package {sequence} ended {told[sequence]} times")
+            if endings[sequence] != 1:
+                raise Violated(f"Package {sequence} ended {endings[sequence]} times")
         self._check_far_side(agent)
         self._check_inbound(agent)
         self._check_carried()
@@ -475,11 +475,13 @@ class World:
             for key, bodies in collector.carried.items():
                 brought.setdefault(key, set()).update(bodies)
         pleaded = {(each.station, number) for each in self.neighbours for number in each.pleaded}
-        told = {(each.station, number) for each in self.neighbours for number in each.told_carried}
+        claims = {
+            (each.station, number) for each in self.neighbours for number in each.told_carried
+        }
         answered = {(each.station, number) for each in self.neighbours for number in each.answered}
         for what, keys in (
             ("was brought though nobody asked", brought.keys() - pleaded),
-            ("was said to be at the hub, and is not", told - brought.keys()),
+            ("was said to be at the hub, and is not", claims - brought.keys()),
             ("was asked for and taken, and is not at the hub", pleaded & answered - brought.keys()),
         ):
             if keys:
@@ -722,8 +724,8 @@ def _watched(world: World, load: Callable[[ChannelOutbox, int], Any]) -> Callabl
             sequences = frozenset(piece.sequence for piece in pieces)
             at = trio.current_time()
             world.loads.append(Load(at, outbox.channel, transmission.urgent, sequences))
-            told = "SOS " if transmission.urgent else ""
-            world.tell(f"{outbox.channel} takes {told}{sorted(sequences)}")
+            prefix = "SOS " if transmission.urgent else ""
+            world.tell(f"{outbox.channel} takes {prefix}{sorted(sequences)}")
         return transmission
 
     return watched

@@ -21,8 +21,8 @@ def people_air(
     count = str(people + 1)
     how = ("--kind", kind, "--nodes", count, "--tcp-port", "0", "--seed", "7")
     with nodes(home, *how, *more) as air:
-        told = [line for line in air.lines if "tcp://" in line]
-        yield air, [int(line.rpartition(":")[2]) for line in told]
+        lines = [line for line in air.lines if "tcp://" in line]
+        yield air, [int(line.rpartition(":")[2]) for line in lines]
 
 
 def client(kind: str, port: int) -> Running:

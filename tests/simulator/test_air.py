@@ -20,10 +20,10 @@ def air(**impairments: float) -> SharedAir:
 
 
 def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
-    found = []
+    arrivals = []
     while (change := shared.next_change()) <= until:
-        found += shared.arrived(change)
-    return found
+        arrivals += shared.arrived(change)
+    return arrivals
 
 
 def test_everybody_but_the_sender_hears_it_when_it_has_ended() -> None:
@@ -101,11 +101,11 @@ def in_line() -> SharedAir:
 @pytest.mark.parametrize(("sender", "listeners"), [(1, {2}), (2, {1, 3}), (3, {1, 2})])
 def test_each_is_heard_by_those_whom_the_topology_names(sender: int, listeners: set[int]) -> None:
     shared = in_line()
-    found: set[int] = set()
+    stations: set[int] = set()
     for turn in range(100):
         shared.transmit(turn, sender, b"x")
-        found |= {station for station, _ in heard(shared)}
-    assert found == listeners
+        stations |= {station for station, _ in heard(shared)}
+    assert stations == listeners
 
 
 def test_a_way_loses_what_the_topology_says() -> None:

@@ -53,12 +53,12 @@ def judged(home: Path, text: str) -> Any:
 
 
 def test_it_is_begun_and_says_what_it_is(sky: Running, tmp_path: Path) -> None:
-    told = judged(
+    values = judged(
         tmp_path,
         "print(json.dumps([modem.get_imei(), modem.get_signal(), modem.get_card_present(),"
         " modem.get_sim_connected(), modem.get_iccid(), modem.get_board_temp()]))",
     )
-    assert told == ["300234010000001", 4, True, True, "8988169771000000001", 19]
+    assert values == ["300234010000001", 4, True, True, "8988169771000000001", 19]
 
 
 @pytest.mark.parametrize("size", [1, 20, 1444, 1445, 3000, 100_000])
@@ -109,7 +109,7 @@ def test_a_message_that_was_interrupted_leaves_a_modem_that_begins_again(
 
 
 def test_it_tells_whether_it_sends_once_it_was_asked_to(sky: Running, tmp_path: Path) -> None:
-    told = judged(
+    answers = judged(
         tmp_path,
         "told = [modem.get_message_activity_status()]\n"
         "told.append(modem.set_message_activity_status(True))\n"
@@ -119,7 +119,7 @@ def test_it_tells_whether_it_sends_once_it_was_asked_to(sky: Running, tmp_path: 
         "told.append(modem.get_message_activity_status())\n"
         "print(json.dumps(told))",
     )
-    before, done, *during, after = told
+    before, done, *during, after = answers
     assert (before, done) == ({"enabled": False, "active": False}, True)
     assert (during[0], during[-1]) == (True, False)
     assert after == {"enabled": True, "active": False}

@@ -91,8 +91,8 @@ def ends_in_words(*arguments: str) -> str:
 
 @pytest.mark.parametrize("kind", ["satellite", "satellite --kind imt", "gsm", "node"])
 def test_a_name_that_no_port_can_have_is_told(kind: str) -> None:
-    told = ends_in_words(*kind.split(), "--link", "/proc/none/modem")
-    assert told.startswith("fieldagent: /proc/none/modem") and "choose another" in told
+    message = ends_in_words(*kind.split(), "--link", "/proc/none/modem")
+    assert message.startswith("fieldagent: /proc/none/modem") and "choose another" in message
 
 
 def test_a_port_that_another_program_has_is_told() -> None:

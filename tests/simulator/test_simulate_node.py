@@ -133,8 +133,8 @@ def test_who_has_read_it_is_told_over_one_between(tmp_path: Path) -> None:
 
 
 def ladder(kit: Agent, number: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = kit.call("GET", f"/api/package/{number}").body["reached"]
-    return found
+    rungs: list[dict[str, Any]] = kit.call("GET", f"/api/package/{number}").body["reached"]
+    return rungs
 
 
 def read_at(kit: Agent, number: int) -> list[str]:
@@ -228,14 +228,14 @@ def test_ten_kits_that_move_have_everything_once(tmp_path: Path) -> None:
 
 def texts(of: Agent) -> list[str]:
     """What came in, of all senders."""
-    found: list[str] = []
+    contents: list[str] = []
     path = "/api/inbound"
     while path:
         page = of.call("GET", path).body
         events = (each["body"]["payloads"][0]["events"][0] for each in page["payloads"])
-        found += [event["content"] for event in events]
+        contents += [event["content"] for event in events]
         path = page["next"]
-    return found
+    return contents
 
 
 @pytest.mark.long

@@ -66,11 +66,11 @@ async def soak(home: Path, database: Server, *, seconds: float, kits: int, hurry
                     ports.start_soon(_give_up, there, ledger)
             await trio.to_thread.run_sync(_settle, there, ledger)
             ports.cancel_scope.cancel()
-        found = Found(
+        findings = Found(
             ledger, time.monotonic() - began, samples, sum(k.above.again for k in there.kits)
         )
-        _judge(found, there)
-        return found
+        _judge(findings, there)
+        return findings
 
 
 def _begin_traffic(there: World, ledger: Ledger, callers: trio.Nursery) -> threading.Event:
@@ -120,7 +120,7 @@ async def _keep_looking(there: World, samples: list[Sample], seconds: float) -> 
 def expected(there: World, ledger: Ledger) -> dict[str, tuple[Post, set[str]]]:
     """What each hook is to have."""
     by_ip = ledger.accepted.get("Cellular", set())
-    found = {there.hooked.name: (there.hooked, set(by_ip))}
+    hooks = {there.hooked.name: (there.hooked, set(by_ip))}
     for kit in there.kits:
         mine = f"{kit.name} "
         wanted = {text for text in by_ip if not text.startswith(mine)}
@@ -128,8 +128,8 @@ def expected(there: World, ledger: Ledger) -> dict[str, tuple[Post, set[str]]]:
         if kit in there.kits[:2]:
             heard = ledger.accepted.get("Radio", set())
             wanted |= {text for text in heard if not text.startswith(mine)}
-        found[kit.hook.name] = (kit.hook, wanted)
-    return found
+        hooks[kit.hook.name] = (kit.hook, wanted)
+    return hooks
 
 
 def _settle(there: World, ledger: Ledger) -> None:
@@ -143,8 +143,8 @@ def _settle(there: World, ledger: Ledger) -> None:
         time.sleep(0.5)
 
 
-def _judge(found: Found, there: World) -> None:
-    ledger, wrong = found.ledger, found.wrong
+def _judge(findings: Found, there: World) -> None:
+    ledger, wrong = findings.ledger, findings.wrong
     sat, there_now = ledger.delivered.get("Satellite", set()), set[str]()
     for kit in there.kits:
         there_now |= {
@@ -154,13 +154,13 @@ def _judge(found: Found, there: World) -> None:
     if absent:
         wrong.append(f"Delivered, and not at the gateway: {sorted(absent)}")
     posted = ledger.count("Satellite")
-    found.rows.append(f"| the gateways | {posted} | {len(sat)} | {len(sat) - len(absent)} | | |")
+    findings.rows.append(f"| the gateways | {posted} | {len(sat)} | {len(sat) - len(absent)} | | |")
     for what, (post, wanted) in expected(there, ledger).items():
         came = post.arrived()
         lost = wanted - came.keys()
         twice, interrupted = post.twice()
         here = len(wanted & came.keys())
-        found.rows.append(
+        findings.rows.append(
             f"| {what} | {len(wanted)} | | {here} | {len(twice)} | {len(interrupted)} |"
         )
         if lost:
@@ -170,22 +170,22 @@ def _judge(found: Found, there: World) -> None:
         if strange := came.keys() - wanted:
             wrong.append(f"{what} got what was not for it: {sorted(strange)}")
     wrong += [f"{times} answers were {what}" for what, times in ledger.otherwise.items()]
-    wrong += growing(found.samples) if found.seconds >= LONG else []
+    wrong += growing(findings.samples) if findings.seconds >= LONG else []
 
 
-def report(found: Found) -> str:
-    faults = ", ".join(f"{what} {times}" for what, times in sorted(found.ledger.faults.items()))
+def report(findings: Found) -> str:
+    faults = ", ".join(f"{what} {times}" for what, times in sorted(findings.ledger.faults.items()))
     lines = [
-        f"{found.seconds:.0f} s; faults: {faults}.",
-        f"{found.again} messages came off the air twice, and count once.",
+        f"{findings.seconds:.0f} s; faults: {faults}.",
+        f"{findings.again} messages came off the air twice, and count once.",
         "",
         "| where | posted | `Delivered` | arrived | twice | twice, its sender killed meanwhile |",
         "|---|---|---|---|---|---|",
-        *found.rows,
+        *findings.rows,
         "",
-        table(found.samples),
+        table(findings.samples),
         "",
-        *(found.wrong or ["Nothing was lost, nothing came twice, nothing grew."]),
+        *(findings.wrong or ["Nothing was lost, nothing came twice, nothing grew."]),
     ]
     return "\n".join(lines)
 
@@ -195,20 +195,20 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="how long (60)")
     parser.add_argument("--kits", type=int, default=3, help="how many agents; 3 or more (3)")
     parser.add_argument("--hurry", type=float, default=1.0, help="so many times the faults (1)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable()
     with tempfile.TemporaryDirectory(prefix="fieldagent-soak-") as home, server() as database:
         run = partial(
             soak,
             Path(home),
             database,
-            seconds=given.minutes * 60,
-            kits=given.kits,
-            hurry=given.hurry,
+            seconds=arguments.minutes * 60,
+            kits=arguments.kits,
+            hurry=arguments.hurry,
         )
-        found = trio.run(run)
-    print(report(found))
-    return 1 if found.wrong else 0
+        findings = trio.run(run)
+    print(report(findings))
+    return 1 if findings.wrong else 0
 
 
 if __name__ == "__main__":

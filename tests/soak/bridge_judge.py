@@ -74,8 +74,8 @@ def misplaced(world: BridgeWorld) -> list[str]:
             units = {"the program": shown}
             for phone in world.phones:
                 if phone.hub is kit.hub:
-                    told = [told for _, told in phone.of("a-f-G-U-C")]
-                    own = [each for each in told if each["uid"] == unit_of(kit)]
+                    cot_events = [cot_event for _, cot_event in phone.of("a-f-G-U-C")]
+                    own = [each for each in cot_events if each["uid"] == unit_of(kit)]
                     units[phone.callsign] = [float(each["lat"]) for each in own]
             for who, places in units.items():
                 if not places or abs(places[-1] - latitude) > 1e-5:
@@ -109,12 +109,12 @@ def published(world: BridgeWorld, ledger: BridgeLedger) -> set[str]:
     to_all = {post.text for post in ledger.posts if post.phone is None}
     to_all |= {f"{LAN_WRITER}{text}" for text in ledger.by_lan}
     crashes = [time.time() - time.monotonic() + at for at in world.crashes]
-    found = set()
+    words = set()
     for hub in world.hubs:
         for accepted, text, _ in hub.items():
             if text in to_all and not is_unsaved(accepted, crashes):
-                found.add(text)
-    return found
+                words.add(text)
+    return words
 
 
 def is_unsaved(at: float, crashes: Iterable[float]) -> bool:
@@ -190,13 +190,13 @@ class _Judge:
     def _excused_notices(self, again: Collection[str], lost: Collection[str]) -> set[str]:
         """An entity's text has no key: the hub knows it again until it is restarted, and what its
         program or broker had not sent as it was killed is nowhere."""
-        found = set()
+        notices = set()
         for text in {*again, *lost}:
             at = self._ledger.notices[text]
             by = (self._world.program, self._world.broker, self._world.alps.process)
             if was_interrupted(at, at + UNSAVED, *by):
-                found.add(text)
-        return found
+                notices.add(text)
+        return notices
 
     def _handed_at_acknowledgement(self, kit: SoakKit) -> None:
         """What a kit calls handed over to its broker, the program at the broker has."""
@@ -225,10 +225,10 @@ class _Judge:
 
     def _at_phone(self, phone: SoakPhone) -> None:
         posts = {each.text for each in self._ledger.posts if each.phone is phone}
-        found = self._by_text(phone)
+        arrivals = self._by_text(phone)
         again = 0
-        for text in posts & found.keys():
-            sightings = found[text]
+        for text in posts & arrivals.keys():
+            sightings = arrivals[text]
             if len({id_ for _, id_ in sightings}) > 1:
                 self._wrong.append(f"{text!r} has several ids at {phone.callsign}")
             for (before, _), (after, _) in itertools.pairwise(sightings):
@@ -236,7 +236,7 @@ class _Judge:
                 by = {each.name: each for each in (phone.process, phone.server, phone.hub.process)}
                 if not was_interrupted(before, after, *by.values()):
                     self._wrong.append(f"{text!r} came to {phone.callsign} twice, and why?")
-        came = posts & found.keys()
+        came = posts & arrivals.keys()
         self._wrong += [f"{text!r} never came to {phone.callsign}" for text in posts - came]
         self._row(f"to the phone of {phone.callsign}", len(posts), len(came), again)
 
@@ -250,10 +250,10 @@ class _Judge:
         self._row("of that on Cem's network", len(said), sum(words[text] > 0 for text in said))
 
     def _by_text(self, phone: SoakPhone) -> dict[str, list[tuple[float, str]]]:
-        found: dict[str, list[tuple[float, str]]] = defaultdict(list)
-        for at, told in phone.of("b-t-f"):
-            found[told["remarks"]["text"]].append((at, told["__chat"]["messageId"]))
-        return found
+        arrivals: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        for at, cot_event in phone.of("b-t-f"):
+            arrivals[cot_event["remarks"]["text"]].append((at, cot_event["__chat"]["messageId"]))
+        return arrivals
 
     def _at_program(self) -> None:
         wanted = {post.text for post in self._ledger.posts if post.phone is None}
@@ -300,9 +300,9 @@ class _Judge:
         theirs |= {each.text for each in self._ledger.commands.values()}
         self._wrong += [f"{text!r} went to Ben, and nobody paid" for text in over & theirs]
         for key, command in self._ledger.commands.items():
-            told = {str(each) for each in command.results}
+            results = {str(each) for each in command.results}
             if len({each.get("id") for each in command.results}) > 1:
-                self._wrong.append(f"{key} has several results: {told}")
+                self._wrong.append(f"{key} has several results: {results}")
 
     def _incidents(self) -> None:
         raised = Counter(each.kit.hub.name for each in self._ledger.incidents)
@@ -322,8 +322,8 @@ class _Judge:
         brought |= {each.text for each in self._ledger.commands.values()}
         brought |= {*self._ledger.notices}
         for phone in self._world.phones:
-            found = brought & self._by_text(phone).keys()
-            self._wrong += [f"{text!r} went round, to {phone.callsign}" for text in found]
+            echoes = brought & self._by_text(phone).keys()
+            self._wrong += [f"{text!r} went round, to {phone.callsign}" for text in echoes]
         items = {each.text for each in self._ledger.sightings if _topic(each) == "item"}
         self._wrong += [f"{text!r} went round, to the program" for text in brought & items]
         on_lan = {

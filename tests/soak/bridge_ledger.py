@@ -121,36 +121,40 @@ class Truth:
 
     def _news(self, process: Mortal[Any]) -> Iterable[Any]:
         begin = self._heard[process.name]
-        found = process.heard[begin:]
-        self._heard[process.name] += len(found)
-        return found
+        entries = process.heard[begin:]
+        self._heard[process.name] += len(entries)
+        return entries
 
-    def _of_phone(self, phone: SoakPhone, told: dict[str, Any]) -> None:
-        wrong, chat = self._ledger.wrong, self._ledger.chats.get(told["uid"])
-        if told["type"] == "b-t-f" and told["remarks"]["text"].startswith("[hub] Not sent, as"):
+    def _of_phone(self, phone: SoakPhone, cot_event: dict[str, Any]) -> None:
+        wrong, chat = self._ledger.wrong, self._ledger.chats.get(cot_event["uid"])
+        if cot_event["type"] == "b-t-f" and cot_event["remarks"]["text"].startswith(
+            "[hub] Not sent, as"
+        ):
             self._ledger.answers += 1
-        if told["type"] not in ("b-t-f-d", "b-t-f-r") or chat is None:
+        if cot_event["type"] not in ("b-t-f-d", "b-t-f-r") or chat is None:
             return
-        if told["type"] not in chat.ticks:
-            chat.ticks.append(told["type"])
+        if cot_event["type"] not in chat.ticks:
+            chat.ticks.append(cot_event["type"])
         if chat.phone is not phone:
             wrong.append(f"{phone.callsign} has a tick for {chat.text!r} of another's")
         if chat.text not in chat.kit.inbox():
-            wrong.append(f"{told['type']} for {chat.text!r}, which {chat.kit.name}'s kit has not")
-        if told["type"] == "b-t-f-r" and chat.text not in self._ledger.read_at_kit:
-            wrong.append(f"{told['type']} for {chat.text!r}, which nobody has read")
+            wrong.append(
+                f"{cot_event['type']} for {chat.text!r}, which {chat.kit.name}'s kit has not"
+            )
+        if cot_event["type"] == "b-t-f-r" and chat.text not in self._ledger.read_at_kit:
+            wrong.append(f"{cot_event['type']} for {chat.text!r}, which nobody has read")
 
-    def _of_program(self, at: float, told: dict[str, Any]) -> None:
-        if "wrong" in told:
-            self._ledger.wrong.append(f"announced is {told['wrong']}")
-        if "notified" in told:
-            self._ledger.notices[told["notified"]] = at
-        if "event" in told:
-            if told["retained"]:
-                self._ledger.wrong.append(f"an event is retained: {told}")
-            self._note(at, told["event"], told["body"])
-        elif "other" in told and told["other"].endswith(("/item", "/inbound")):
-            self._note(at, told["other"], json.loads(told["payload"]))
+    def _of_program(self, at: float, report: dict[str, Any]) -> None:
+        if "wrong" in report:
+            self._ledger.wrong.append(f"announced is {report['wrong']}")
+        if "notified" in report:
+            self._ledger.notices[report["notified"]] = at
+        if "event" in report:
+            if report["retained"]:
+                self._ledger.wrong.append(f"an event is retained: {report}")
+            self._note(at, report["event"], report["body"])
+        elif "other" in report and report["other"].endswith(("/item", "/inbound")):
+            self._note(at, report["other"], json.loads(report["payload"]))
 
     def _note(self, at: float, source: str, body: dict[str, Any]) -> None:
         if "payloads" in body:
@@ -161,10 +165,10 @@ class Truth:
         self._ledger.sightings.append(Sighting(at, f"{body['event_type']} {id_}", text, source))
 
     def _of_house(self, hub: SoakHub) -> None:
-        found = self._world.house.of(f"fieldagent/{hub.name}/result/house")
+        results = self._world.house.of(f"fieldagent/{hub.name}/result/house")
         begin = self._heard[f"house {hub.name}"]
-        self._heard[f"house {hub.name}"] = len(found)
-        for each in found[begin:]:
+        self._heard[f"house {hub.name}"] = len(results)
+        for each in results[begin:]:
             command = self._ledger.commands.get(each.body.get("key") or "")
             if command is not None:
                 command.results.append(each.body)
@@ -194,7 +198,7 @@ class Truth:
         post.seen |= fresh
         # It may have come there since this turn began.
         phone.process.listen()
-        heard = {told["remarks"]["text"] for _, told in phone.of("b-t-f")}
+        heard = {cot_event["remarks"]["text"] for _, cot_event in phone.of("b-t-f")}
         if f"on {name}'s kit" in fresh and post.text not in heard:
             self._ledger.wrong.append(f"{post.text!r} is not on {name}'s phone, as was told")
         if f"read by {name}" in fresh and post.text not in self._ledger.read_at_phone:

@@ -189,12 +189,12 @@ class Traffic:
             lines = phone.process.heard[begin:]
             self._looked[phone.callsign] = begin + len(lines)
             for line in lines:
-                told = line.told
-                if told["type"] == "b-t-f" and told["__chat"].get("id") == phone.uid:
-                    self._read_at(phone, told)
+                cot_event = line.told
+                if cot_event["type"] == "b-t-f" and cot_event["__chat"].get("id") == phone.uid:
+                    self._read_at(phone, cot_event)
 
-    def _read_at(self, phone: SoakPhone, told: dict[str, dict[str, str]]) -> None:
-        text, id_ = told["remarks"]["text"], told["__chat"]["messageId"]
+    def _read_at(self, phone: SoakPhone, cot_event: dict[str, dict[str, str]]) -> None:
+        text, id_ = cot_event["remarks"]["text"], cot_event["__chat"]["messageId"]
         running = phone.process.running
         # A phone that began anew has forgotten it.
         if text.rpartition(" ")[2] in "13579" and running is not None:
@@ -206,8 +206,8 @@ class Traffic:
     def _say_again_on_the_lan(self, now: float) -> None:
         """Nothing there confirms anything: they see whether it has come at everybody's phones."""
         there = {text for _, text, _ in self._world.valley.items()}
-        for text, told in self._ledger.by_lan.items():
-            if f"{SCOUT}: {text}" not in there and now - told > 5.0:
+        for text, said_at in self._ledger.by_lan.items():
+            if f"{SCOUT}: {text}" not in there and now - said_at > 5.0:
                 self._ledger.by_lan[text] = now
                 lan = self._world.lan
                 lan.say(lan.chat(text, LAN, text.replace(" ", "-")))
@@ -233,7 +233,10 @@ class Traffic:
         uid = f"{unit_of(incident.kit)}-9-1-1"
         phones = [each for each in self._world.phones if each.hub is incident.kit.hub]
         return all(
-            any(at > incident.raised and told["uid"] == uid for at, told in phone.of("b-a-o-tbl"))
+            any(
+                at > incident.raised and cot_event["uid"] == uid
+                for at, cot_event in phone.of("b-a-o-tbl")
+            )
             for phone in phones
         )
 

@@ -76,8 +76,8 @@ class SoakHub:
     def items(self) -> list[tuple[float, str, bool]]:
         """Return when each message was accepted, its words, and whether a kit has sent it."""
         rows = self.disk("SELECT accepted, body, source_device IS NOT NULL FROM item ORDER BY id")
-        found = [(at, stored_entry(body).content, bool(of_kit)) for at, body, of_kit in rows]
-        return [(at, getattr(item, "content", ""), of_kit) for at, item, of_kit in found]
+        entries = [(at, stored_entry(body).content, bool(of_kit)) for at, body, of_kit in rows]
+        return [(at, getattr(item, "content", ""), of_kit) for at, item, of_kit in entries]
 
 
 @dataclass
@@ -176,8 +176,8 @@ def _kit(hub: SoakHub, home: Path, name: str, settings: dict[str, str | None], *
 
 
 def _member(hub: SoakHub, name: str) -> int:
-    ((found,),) = hub.disk(f"SELECT id FROM member WHERE name = '{name}'")
-    return int(found)
+    ((number,),) = hub.disk(f"SELECT id FROM member WHERE name = '{name}'")
+    return int(number)
 
 
 def _broker(home: Path, port: int) -> Mosquitto:

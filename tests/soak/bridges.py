@@ -143,10 +143,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.bridges", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="how long (60)")
     parser.add_argument("--seed", type=int, default=1, help="what is killed when (1)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable()
     with tempfile.TemporaryDirectory(prefix="fieldagent-bridges-") as home:
-        soak = live(Path(home), seed=given.seed, seconds=given.minutes * 60)
+        soak = live(Path(home), seed=arguments.seed, seconds=arguments.minutes * 60)
     print(report(soak))
     return 1 if soak.ledger.wrong else 0
 

@@ -88,7 +88,7 @@ def _median(samples: list[Sample]) -> Sample:
 def growing(samples: list[Sample]) -> list[str]:
     """What is not flat from the middle to the end, in words."""
     _, middle, end = thirds(samples)
-    found = []
+    complaints = []
     for name in middle.keys() & end.keys():
         was, now = middle[name], end[name]
         limits = Gauge(
@@ -101,8 +101,8 @@ def growing(samples: list[Sample]) -> list[str]:
         )
         for what, before, after, limit in zip(Gauge._fields, was, now, limits, strict=True):
             if what != "log" and after > limit:
-                found.append(f"{name}: {what} grew from {before:.1f} to {after:.1f}")
-    return found
+                complaints.append(f"{name}: {what} grew from {before:.1f} to {after:.1f}")
+    return complaints
 
 
 def table(samples: list[Sample]) -> str:
@@ -116,8 +116,8 @@ def table(samples: list[Sample]) -> str:
         for column, what in enumerate(words):
             values = [place[name][column] if name in place else 0 for place in places]
             if any(values) or what not in words[3:5]:
-                told = " | ".join(
+                figures = " | ".join(
                     f"{value:.1f}" if value % 1 else f"{value:.0f}" for value in values
                 )
-                lines.append(f"| {name} | {what} | {told} |")
+                lines.append(f"| {name} | {what} | {figures} |")
     return "\n".join(lines)

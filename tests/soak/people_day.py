@@ -115,10 +115,10 @@ class Valley:
     def _is_known_of(self, person: Person, said: Said) -> bool:
         if any(each.seen for each in person.said if each.is_about(said)):
             return True
-        told = self.texts_to(person)
+        texts = self.texts_to(person)
         if said.is_sos:
-            return any("Your SOS" in each or "added to the SOS" in each for each in told)
-        return not person.known or any("credits of today are spent" in each for each in told)
+            return any("Your SOS" in each or "added to the SOS" in each for each in texts)
+        return not person.known or any("credits of today are spent" in each for each in texts)
 
     def unseen(self, person: Person) -> list[str]:
         """Return what they wrote and know nothing of."""
@@ -130,8 +130,8 @@ class Valley:
 
     def packages(self) -> list[dict[str, Any]]:
         answer = self.camp.kit.call("GET", "/api/packages?limit=500")
-        found: list[dict[str, Any]] = answer.body["packages"]
-        return found
+        listing: list[dict[str, Any]] = answer.body["packages"]
+        return listing
 
 
 @dataclass
@@ -190,11 +190,11 @@ def world(home: Path) -> Iterator[World]:
             _valley(folder(home / "hut"), "Hut", MESHTASTIC, by_satellite, stack),
             _valley(folder(home / "pass"), "Pass", MESHCORE, link("Pass"), stack),
         ]
-        found = World(home, database, hub, settings, hooked, above, cleo, valleys)
+        there = World(home, database, hub, settings, hooked, above, cleo, valleys)
         try:
-            yield found
+            yield there
         finally:
-            found.hub.kill()
+            there.hub.kill()
 
 
 def _valley(
@@ -253,17 +253,17 @@ class Watch:
         quoted = valley.camp.firmware.name == "meshcore"
         alike = [each for each in person.said if quoted and each.is_about(said)] or [said]
         ends = tuple(each.words for each in alike)
-        found = [each for each in valley.packages() if (each["text"] or "").endswith(ends)]
-        if not found:
+        packages = [each for each in valley.packages() if (each["text"] or "").endswith(ends)]
+        if not packages:
             return "the kit does not have it"
-        outcomes = [each["channels"].get("Satellite", {}).get("status") for each in found]
+        outcomes = [each["channels"].get("Satellite", {}).get("status") for each in packages]
         if sign == LEFT and "Delivered" not in outcomes:
             return f"it did not leave by satellite: {outcomes}"
         if sign == THERE and not any(
             text.endswith(ends) for kit in self._others(valley) for text in _came_to(kit)
         ):
             return "nobody's kit has it"
-        statuses = {each["status"] for each in found}
+        statuses = {each["status"] for each in packages}
         if sign == GIVEN_UP and not statuses & {"Error", "Canceled"}:
             return f"it is not: {statuses}"
         return ""
@@ -431,10 +431,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.people_day", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="in which they write (10)")
     parser.add_argument("--seed", type=int, default=1, help="when each writes (1)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable()
     with tempfile.TemporaryDirectory(prefix="fieldagent-people-") as home:
-        day = live(Path(home), seed=given.seed, seconds=given.minutes * 60)
+        day = live(Path(home), seed=arguments.seed, seconds=arguments.minutes * 60)
     print(report(day))
     return 1 if day.wrong else 0
 

@@ -106,8 +106,8 @@ class Desk:
         """Nothing while the hub is away."""
         if self.hub.process.poll() is not None:
             return []
-        found: list[dict[str, Any]] = self.call("GET", "/api/sos").body["sos"]
-        return found
+        listing: list[dict[str, Any]] = self.call("GET", "/api/sos").body["sos"]
+        return listing
 
     def end(self) -> None:
         self.front.ports = []
@@ -220,7 +220,7 @@ class Cell:
         return {} if shows is None else wrong_clock.environment(self.home / name, shows)
 
     def _settings(self, name: str, number: int) -> dict[str, str | None]:
-        found: dict[str, str | None] = {
+        settings: dict[str, str | None] = {
             "satellite-port": None,
             "radio-port": str(self.home / f"node-{number}"),
             "radio-station": str(number),
@@ -228,15 +228,15 @@ class Cell:
             "radio-key": "07" * 32,
         }
         if name == "Ada":
-            found["satellite-port"] = str(self.port.link)
+            settings["satellite-port"] = str(self.port.link)
         if self.state.of("Satellite") == "spent":
-            found["satellite-credits-per-day"] = "20"
+            settings["satellite-credits-per-day"] = "20"
         if self.state.also == "its disk is full" and name == "Ada":
-            found["state-directory"] = str(self.home / "disk/state")
+            settings["state-directory"] = str(self.home / "disk/state")
             self.stack.enter_context(small_disk(self.home / "disk"))
         if self.desk is not None and (name == "Ada" or "link" in self.state.also):
-            found |= self._link(name)
-        return found
+            settings |= self._link(name)
+        return settings
 
     def _link(self, name: str) -> dict[str, str | None]:
         assert self.desk is not None

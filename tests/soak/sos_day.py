@@ -63,16 +63,16 @@ def persist(call: Callable[[], Answer]) -> Answer:
 
 
 def listed(there: World) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = persist(lambda: administer(there.database, "sos", "list"))
-    return found
+    incidents: list[dict[str, Any]] = persist(lambda: administer(there.database, "sos", "list"))
+    return incidents
 
 
 def of_kit(kit: Kit) -> dict[str, Any] | None:
     def look() -> dict[str, Any] | None:
         answer = kit.agent.call("GET", "/api/sos")
         assert answer.status == 200
-        found: dict[str, Any] | None = answer.body["incident"]
-        return found
+        incident: dict[str, Any] | None = answer.body["incident"]
+        return incident
 
     return persist(look)
 
@@ -125,8 +125,8 @@ class Team:
             administer(self._there.database, "sos", what, str(card["id"]), *words, *by)
 
     def _card(self, name: tuple[str, int], kit: Kit) -> dict[str, Any] | None:
-        found = [each for each in listed(self._there) if _name(each) == name]
-        return found[0] if found else None
+        cards = [each for each in listed(self._there) if _name(each) == name]
+        return cards[0] if cards else None
 
     def _end_of(self, name: tuple[str, int], kit: Kit) -> str:
         own = of_kit(kit)
@@ -140,12 +140,12 @@ class Team:
 
     def _wait(self, look: Callable[[], Answer], complaint: str) -> Answer | None:
         deadline = time.monotonic() + PATIENCE
-        while not (found := look()):
+        while not (answer := look()):
             if time.monotonic() > deadline:
                 self._day.wrong.append(complaint)
                 return None
             time.sleep(LOOK_EVERY)
-        return found
+        return answer
 
 
 def _name(card: dict[str, Any]) -> tuple[str, int]:
@@ -199,16 +199,16 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8.0, help="in which they are raised (8)")
     parser.add_argument("--hurry", type=float, default=2.0, help="so many times the faults (2)")
     parser.add_argument("--seed", type=int, default=1, help="when and where each is raised (1)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable()
     with tempfile.TemporaryDirectory(prefix="fieldagent-day-") as home, server() as database:
         run = partial(
             live,
             Path(home),
             database,
-            seed=given.seed,
-            seconds=given.minutes * 60,
-            hurry=given.hurry,
+            seed=arguments.seed,
+            seconds=arguments.minutes * 60,
+            hurry=arguments.hurry,
         )
         day = trio.run(run)
     print(report(day))

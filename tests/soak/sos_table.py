@@ -119,21 +119,21 @@ def _of_ada(own: dict[str, Any]) -> str:
     steps = [_step(each) for each in own["steps"][1:]]
     left = [each.removeprefix("left by ") for each in steps if each.startswith("left by ")]
     others = [each for each in steps if not each.startswith("left by ")]
-    told = ([f"left by {' and '.join(sorted(left))}"] if left else []) + [*dict.fromkeys(others)]
+    phrases = ([f"left by {' and '.join(sorted(left))}"] if left else []) + [*dict.fromkeys(others)]
     memory = "not on the disk" in own["steps"][0].get("text", "")
     first = "raised, and told that it is not on the disk" if memory else "raised"
-    return "; ".join([first, *told] if memory else told or [first, "next try"])
+    return "; ".join([first, *phrases] if memory else phrases or [first, "next try"])
 
 
 def _of_ben(heard: list[dict[str, Any]]) -> str:
     if not heard:
         return "nothing"
     (each,) = heard
-    told = {"open": "rings", "old": "marked as old, does not ring"}.get(
+    phrase = {"open": "rings", "old": "marked as old, does not ring"}.get(
         each["state"], each["state"]
     )
     steps = [_step(step) for step in each["steps"]]
-    return "; ".join([told, *dict.fromkeys(steps)]) if steps else str(told)
+    return "; ".join([phrase, *dict.fromkeys(steps)]) if steps else str(phrase)
 
 
 def _of_olga(there: Cell, at_desk: list[dict[str, Any]]) -> str:
@@ -237,8 +237,8 @@ def _say(line: str) -> None:
 
 
 def _label(state: State) -> str:
-    told = [f"{name} {how}" for name, how in zip(CHANNELS, state.channels, strict=True)]
-    return ", ".join([*told, *([state.also] if state.also else [])])
+    phrases = [f"{name} {how}" for name, how in zip(CHANNELS, state.channels, strict=True)]
+    return ", ".join([*phrases, *([state.also] if state.also else [])])
 
 
 async def tell_all(states: list[State], home: Path, minutes: tuple[float, ...]) -> list[Story]:
@@ -312,11 +312,11 @@ def shown(page: str) -> str:
     return page.partition(BEGIN)[2].partition(END)[0].strip()
 
 
-def written(page: str, told: str) -> str:
+def written(page: str, text: str) -> str:
     """Return the page with the table in its place."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{told}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
 def main() -> int:
@@ -324,18 +324,18 @@ def main() -> int:
     parser.add_argument("--minutes", default=",".join(f"{each:g}" for each in MINUTES))
     parser.add_argument("--only", default="", help="states whose words match this pattern")
     parser.add_argument("--write", action="store_true", help="put it into docs/reliability.md")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable()
     # Whoever ends it ends what it has started, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    minutes = tuple(float(each) for each in given.minutes.split(","))
-    states = [each for each in (*WITH_A_HUB, *WITHOUT) if re.search(given.only, _label(each))]
+    minutes = tuple(float(each) for each in arguments.minutes.split(","))
+    states = [each for each in (*WITH_A_HUB, *WITHOUT) if re.search(arguments.only, _label(each))]
     with tempfile.TemporaryDirectory(prefix="fieldagent-sos-") as home:
         stories = trio.run(tell_all, states, Path(home), minutes)
-    told = table(stories, minutes)
-    print(told)
-    if given.write:
-        PAGE.write_text(written(PAGE.read_text(), told))
+    text = table(stories, minutes)
+    print(text)
+    if arguments.write:
+        PAGE.write_text(written(PAGE.read_text(), text))
     wrong = judge_all(stories)
     print("\n".join(wrong), file=sys.stderr)
     return 1 if wrong else 0

@@ -21,10 +21,10 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "4"))
 @pytest.mark.parametrize("seed", [1, 2])
 def test_bridges_whose_ends_are_killed(tmp_path: Path, seed: int) -> None:
     soak = live(tmp_path, seed=seed, seconds=60 * MINUTES)
-    told = report(soak)
-    print(told)
-    assert not soak.ledger.wrong, told
+    summary = report(soak)
+    print(summary)
+    assert not soak.ledger.wrong, summary
     ticks = [tick for chat in soak.ledger.chats.values() for tick in chat.ticks]
-    assert {"b-t-f-d", "b-t-f-r"} <= {*ticks}, told
-    assert soak.ledger.delivered, told
-    assert sum(soak.faults.values()) > 10 * MINUTES / 2, told
+    assert {"b-t-f-d", "b-t-f-r"} <= {*ticks}, summary
+    assert soak.ledger.delivered, summary
+    assert sum(soak.faults.values()) > 10 * MINUTES / 2, summary

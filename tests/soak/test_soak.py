@@ -26,13 +26,13 @@ the database, every ten seconds on average."""
 
 def _run(home: Path, seconds: float, hurry: float) -> None:
     with server() as database:
-        found = trio.run(partial(soak, home, database, seconds=seconds, kits=3, hurry=hurry))
-    told = report(found)
-    print(told)
-    assert not found.wrong, told
-    posted = found.ledger.delivered
-    assert all(posted.get(channel) for channel in ("Satellite", "Cellular", "Radio")), told
-    assert len(found.ledger.faults.keys() - {HILLS}) == 7 or seconds < 60, told
+        findings = trio.run(partial(soak, home, database, seconds=seconds, kits=3, hurry=hurry))
+    summary = report(findings)
+    print(summary)
+    assert not findings.wrong, summary
+    posted = findings.ledger.delivered
+    assert all(posted.get(channel) for channel in ("Satellite", "Cellular", "Radio")), summary
+    assert len(findings.ledger.faults.keys() - {HILLS}) == 7 or seconds < 60, summary
 
 
 def test_a_while_of_faults(tmp_path: Path) -> None:

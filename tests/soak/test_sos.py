@@ -41,10 +41,10 @@ def test_where_an_sos_is_after_an_hour_in_every_state(tmp_path: Path) -> None:
     than it should, or `python -m tests.soak.sos_table --write` brings the page up to date."""
     states = [*WITH_A_HUB, *WITHOUT]
     stories = trio.run(tell_all, states, tmp_path, MINUTES)
-    told = table(stories, MINUTES)
-    print(told)
+    text = table(stories, MINUTES)
+    print(text)
     assert not judge_all(stories)
-    assert told == shown(PAGE.read_text())
+    assert text == shown(PAGE.read_text())
 
 
 def test_an_sos_without_any_channel_and_without_a_hub_stays_on_its_kit(tmp_path: Path) -> None:

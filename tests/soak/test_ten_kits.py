@@ -23,7 +23,7 @@ EACH = re.compile(r'"content":"(word \d+ of \d+|SOS of \d+)"')
 def heard(running: Agent) -> Counter[str]:
     """How often its hook was given each text."""
     lines = [line for line in running.output() if "hook: " in line]
-    return Counter(found for line in lines for found in EACH.findall(line))
+    return Counter(text for line in lines for text in EACH.findall(line))
 
 
 def posts(running: Agent, content: str, **members: int) -> None:

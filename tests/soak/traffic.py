@@ -43,8 +43,8 @@ def _post(kit: Kit, channel: str, text: str, given_up: threading.Event) -> dict[
             time.sleep(0.1)
         else:
             assert answer.status == 200, answer
-            found: dict[str, object] = answer.body
-            return found
+            package: dict[str, object] = answer.body
+            return package
 
 
 def keep_pushing(world: World, ledger: Ledger, stop: threading.Event, pause: float) -> None:

@@ -101,10 +101,10 @@ class World:
 
     def running(self) -> dict[str, tuple[Running, Path | None]]:
         """What lives from the start to the end, with the folder of its journal."""
-        found: dict[str, tuple[Running, Path | None]] = {"hub": (self.hubs[0], None)}
+        programs: dict[str, tuple[Running, Path | None]] = {"hub": (self.hubs[0], None)}
         for kit in self.kits[:-1]:
-            found[kit.name] = (kit.agent, kit.home / "state")
-        return found
+            programs[kit.name] = (kit.agent, kit.home / "state")
+        return programs
 
     def restart_database(self) -> None:
         self.server.restart()
@@ -125,27 +125,27 @@ def world(home: Path, server: Server, kits: int) -> Iterator[World]:
         administer(database, "webhook", "add", hooked.receiver.url, "--untried")
         nodes = [*MODULE, "simulate", "node", "--link", str(home), "--loss", str(LOSS)]
         air = stack.enter_context(Running([*nodes, "--bitrate", "100000"], "type `help`"))
-        found = World(server, database, first, proof, front, hubs, homes[-1], settings, hooked, air)
+        there = World(server, database, first, proof, front, hubs, homes[-1], settings, hooked, air)
         try:
             for number in range(kits):
-                _add_kit(found, home, number, stack)
-            yield found
+                _add_kit(there, home, number, stack)
+            yield there
         finally:
-            for process in (*(kit.agent for kit in found.kits), *found.hubs):
+            for process in (*(kit.agent for kit in there.kits), *there.hubs):
                 process.kill()
 
 
-def _add_kit(found: World, home: Path, number: int, stack: ExitStack) -> None:
+def _add_kit(there: World, home: Path, number: int, stack: ExitStack) -> None:
     name = f"kit {number}"
-    member = administer(found.database, "user", "add", name)["id"]
-    device = administer(found.database, "device", "add", name, "--user", str(member))
+    member = administer(there.database, "user", "add", name)["id"]
+    device = administer(there.database, "device", "add", name, "--user", str(member))
     settings = {
-        "hub-address": f"http://127.0.0.1:{found.front.port}",
+        "hub-address": f"http://127.0.0.1:{there.front.port}",
         "hub-token": device["hub-token"],
     }
     if number < 2:
         station = str(device["id"])
         settings |= {"radio-port": str(home / f"node-{number + 1}"), "radio-station": station}
     hook = Post(f"the hook of {name}", stack.enter_context(receiver()))
-    found.kits.append(Kit(folder(home / name.replace(" ", "-")), name, hook, settings))
-    found.members.append(member)
+    there.kits.append(Kit(folder(home / name.replace(" ", "-")), name, hook, settings))
+    there.members.append(member)

@@ -67,9 +67,9 @@ def _is_here(host: str) -> bool:
 
 
 def _refuse(event: str, where: Any) -> None:
-    told = f"a test would leave this machine: {event} {where!r}"
+    message = f"a test would leave this machine: {event} {where!r}"
     # The tests' own process fails by the error alone.
     if __name__ == "loopback" and REPORT in os.environ:
         with open(os.environ[REPORT], "a") as file:  # noqa: PTH123
-            file.write(f"{told}, by {' '.join(sys.orig_argv)}\n")
-    raise PastLoopback(told)
+            file.write(f"{message}, by {' '.join(sys.orig_argv)}\n")
+    raise PastLoopback(message)

@@ -50,10 +50,10 @@ def test_it_does_what_the_library_does(options: dict[str, bool]) -> None:
     def told(fix: Any) -> list[Any]:
         one = fix(47.0)
         other = fix(latitude=47.0, name="camp", heard=[1])
-        found: list[Any] = [repr(one), one == other, one != fix(47.5), one == 47.0, one.source]
-        found += [repr(other.moved(1)), dataclasses.asdict(other), dataclasses.astuple(one)]
-        found += [[each.name for each in dataclasses.fields(fix)], fix.__match_args__, fix.__doc__]
-        found += [fix.__qualname__, fix.__slots__, hasattr(one, "__dict__")]
+        facts: list[Any] = [repr(one), one == other, one != fix(47.5), one == 47.0, one.source]
+        facts += [repr(other.moved(1)), dataclasses.asdict(other), dataclasses.astuple(one)]
+        facts += [[each.name for each in dataclasses.fields(fix)], fix.__match_args__, fix.__doc__]
+        facts += [fix.__qualname__, fix.__slots__, hasattr(one, "__dict__")]
         for act in (
             lambda: fix(),
             lambda: fix(47.0, height=3),
@@ -63,10 +63,10 @@ def test_it_does_what_the_library_does(options: dict[str, bool]) -> None:
             lambda: setattr(one, "height", 3),
         ):
             try:
-                found.append(act())
+                facts.append(act())
             except (TypeError, AttributeError) as error:
-                found.append(AttributeError if isinstance(error, AttributeError) else str(error))
-        return found
+                facts.append(AttributeError if isinstance(error, AttributeError) else str(error))
+        return facts
 
     lazy = told(made(dataclass, slots=True, **options))
     eager = told(made(dataclasses.dataclass, slots=True, **options))

@@ -39,7 +39,7 @@ def test_any_of_several_keys_may_have_signed(signer: Signer, file: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("content", "old", "new", "told"),
+    ("content", "old", "new", "reason"),
     [
         (CONTENT[:-1], "", "", "changed, or cut short"),
         (CONTENT[:-1] + b"!", "", "", "changed, or cut short"),
@@ -49,11 +49,11 @@ def test_any_of_several_keys_may_have_signed(signer: Signer, file: Path, tmp_pat
     ],
 )
 def test_what_was_changed_is_refused(
-    signer: Signer, file: Path, content: bytes, old: str, new: str, told: str
+    signer: Signer, file: Path, content: bytes, old: str, new: str, reason: str
 ) -> None:
     text = signer.sign(file, "-t", "0.2.0")
     assert old in text
-    with pytest.raises(NotSigned, match=told):
+    with pytest.raises(NotSigned, match=reason):
         verify(content, read_signature(text.replace(old, new)), read_keys(signer.public))
 
 

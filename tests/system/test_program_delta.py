@@ -46,8 +46,8 @@ def test_contents_are_what_was_packed_whoever_packs_it(files: dict[str, bytes]) 
 
 def test_python_runs_what_is_packed(tmp_path: Path) -> None:
     (tmp_path / "it.pyz").write_bytes(packed({"__main__.py": b"print('it runs')"}))
-    told = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
-    assert told == "it runs\n"
+    output = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
+    assert output == "it runs\n"
 
 
 def test_a_delta_makes_the_one_of_the_other() -> None:
@@ -72,7 +72,7 @@ def delta() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reason"),
     [
         (lambda body: b"", "no delta"),
         (lambda body: body.replace(b"delta 1", b"delta 2"), "a later version"),
@@ -88,10 +88,10 @@ def delta() -> bytes:
     ids=["empty", "later", "head alone", "cut short", "flipped", "other base", "other result"],
 )
 def test_what_is_no_delta_of_this_program_makes_nothing(
-    delta: bytes, spoil: object, told: str
+    delta: bytes, spoil: object, reason: str
 ) -> None:
     assert callable(spoil)
-    with pytest.raises(NoDelta, match=told):
+    with pytest.raises(NoDelta, match=reason):
         apply_delta(spoil(delta), contents(packed(FILES)))
 
 

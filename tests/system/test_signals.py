@@ -25,9 +25,9 @@ for why in sys.argv[1:]:
 
 
 def test_a_signal_at_the_last_moment_is_no_fault_and_a_fault_is_told() -> None:
-    told = ("Signal 15 ignored due to race condition", "the disk is gone")
+    messages = ("Signal 15 ignored due to race condition", "the disk is gone")
     done = subprocess.run(
-        [sys.executable, "-c", ENDS, *told], check=True, capture_output=True, text=True
+        [sys.executable, "-c", ENDS, *messages], check=True, capture_output=True, text=True
     )
     assert "the disk is gone" in done.stderr
     assert "race condition" not in done.stderr

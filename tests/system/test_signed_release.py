@@ -18,15 +18,15 @@ def at(*moment: int) -> float:
 
 
 def test_it_says_what_was_signed_and_until_when() -> None:
-    told = Release("program", "0.2.0", date(2026, 11, 23), date(2027, 2, 21))
-    assert read_release(TEXT) == told
+    release = Release("program", "0.2.0", date(2026, 11, 23), date(2027, 2, 21))
+    assert read_release(TEXT) == release
     # The last day counts, and a kit whose clock is not set cannot tell.
     for moment in ((2026, 11, 23), (2027, 2, 21, 23, 59), (1970, 1, 1)):
-        assert program_of(TEXT, at(*moment)) == told
+        assert program_of(TEXT, at(*moment)) == release
 
 
 @pytest.mark.parametrize(
-    ("text", "moment", "told"),
+    ("text", "moment", "reason"),
     [
         (TEXT, (2027, 2, 22), "it expired on 2027-02-21"),
         (TEXT.replace("program", "settings"), (2026, 12, 1), "it signs a settings"),
@@ -37,6 +37,6 @@ def test_it_says_what_was_signed_and_until_when() -> None:
         ("", (2026, 12, 1), NOTHING),
     ],
 )
-def test_what_may_not_be_taken_says_why(text: str, moment: tuple[int, ...], told: str) -> None:
-    with pytest.raises(NotSigned, match=told):
+def test_what_may_not_be_taken_says_why(text: str, moment: tuple[int, ...], reason: str) -> None:
+    with pytest.raises(NotSigned, match=reason):
         program_of(text, at(*moment))

@@ -212,8 +212,8 @@ async def test_a_receiver_that_closes_without_a_word_is_told_as_that() -> None:
         await stream.receive_some()
         await stream.aclose()
 
-    told = "the connection was broken off before the answer"
-    await with_peer(peer, lambda result: result.reason == told)
+    reason = "the connection was broken off before the answer"
+    await with_peer(peer, lambda result: result.reason == reason)
 
 
 @pytest.mark.parametrize("length", ["Content-Length: 10", "Transfer-Encoding: chunked"])

@@ -44,16 +44,16 @@ def test_what_is_cut_short_is_refused(coded: bytes) -> None:
 def test_frames_come_out_however_the_stream_is_cut(sent: list[bytes], size: int) -> None:
     stream = b"".join(encode(frame) + b"\x00" for frame in sent)
     deframer = CobsDeframer(1000)
-    found: list[bytes] = []
+    pieces: list[bytes] = []
     for at in range(0, len(stream), size):
-        found += deframer.receive_data(stream[at : at + size])
-    assert [decode(coded) for coded in found] == sent
+        pieces += deframer.receive_data(stream[at : at + size])
+    assert [decode(coded) for coded in pieces] == sent
 
 
 @given(st.binary(max_size=50), frames.filter(bool))
 def test_the_next_frame_is_whole_whatever_came_before(noise: bytes, frame: bytes) -> None:
-    found = list(CobsDeframer(1000).receive_data(noise + b"\x00" + encode(frame) + b"\x00"))
-    assert decode(found[-1]) == frame
+    pieces = list(CobsDeframer(1000).receive_data(noise + b"\x00" + encode(frame) + b"\x00"))
+    assert decode(pieces[-1]) == frame
 
 
 def test_what_never_ends_takes_no_memory_and_spoils_nothing() -> None:

@@ -206,9 +206,9 @@ def test_any_bytes_are_a_status_or_an_error(body: bytes) -> None:
 def test_as_many_lines_as_fit_are_told(lines: list[str], size: int) -> None:
     body = answer_text.pack_lines(lines, size)
     assert len(body) <= size
-    told = answer_text.unpack(body)
+    text = answer_text.unpack(body)
     whole = "\n".join(lines).encode("utf-8", "replace").decode()
-    assert told == whole or whole.startswith(told.removesuffix("…"))
+    assert text == whole or whole.startswith(text.removesuffix("…"))
 
 
 def test_words_that_repeat_take_few_bytes() -> None:

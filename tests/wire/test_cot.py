@@ -102,21 +102,21 @@ def test_what_is_written_is_read_again_by_any_xml(event: CotEvent) -> None:
     assert (other.get("uid"), other.get("version")) == (event.uid, "2.0")
     assert {"lat", "lon", "hae", "ce", "le"} == set(other.find("point").attrib)  # type: ignore[union-attr]
     for element in event.detail:
-        found = other.find(f"detail/{element.name}")
-        assert found is not None
-        assert (found.attrib, found.text or "") == (element.attributes, element.text)
+        child = other.find(f"detail/{element.name}")
+        assert child is not None
+        assert (child.attrib, child.text or "") == (element.attributes, element.text)
 
 
 @given(st.text(), st.lists(st.integers(1, 400), max_size=8))
 def test_any_words_come_whole_however_the_bytes_arrive(text: str, cuts: list[int]) -> None:
     event = tak.chat(GeoChat(ADA, BRAVO, "m", text), NOW)
     stream = encode(event) * 3
-    splitter, found, at = EventSplitter(), [], 0
+    splitter, events, at = EventSplitter(), [], 0
     for size in (*cuts, len(stream)):
-        found += splitter.receive_data(stream[at : at + size])
+        events += splitter.receive_data(stream[at : at + size])
         at += size
-    assert len(found) == 3
-    said = tak.read_chat(decode(found[2]))
+    assert len(events) == 3
+    said = tak.read_chat(decode(events[2]))
     assert said is not None
     assert said.text == "".join(each for each in text if not cot._REFUSED.search(each))
 
@@ -142,9 +142,9 @@ def test_who_is_who_in_the_detail() -> None:
             CotElement("marti", children=(CotElement("dest", {"callsign": "Ada"}),)),
         ),
     )
-    found = tak.read_marker(sent)
-    assert found is not None
-    assert (found.name, found.to) == ("hut", ("Ada",))
+    marker = tak.read_marker(sent)
+    assert marker is not None
+    assert (marker.name, marker.to) == ("hut", ("Ada",))
     assert tak.read_marker(EVENTS["marker"]) is None
 
 
@@ -186,7 +186,7 @@ def test_an_event_that_is_too_long_is_left_out_and_the_next_is_found() -> None:
     for size in (1, 7, 4_096, 65_536, len(stream)):
         splitter = EventSplitter()
         pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-        found = [each for piece in pieces for each in splitter.receive_data(piece)]
-        assert found == [good, good, good], size
+        events = [each for piece in pieces for each in splitter.receive_data(piece)]
+        assert events == [good, good, good], size
         assert splitter.too_long == 2
         assert len(splitter._rest) < 10

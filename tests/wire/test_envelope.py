@@ -299,11 +299,11 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
 def vectors() -> dict[str, bytes]:
     text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
     rows = re.findall(r"^\| (?!text \")(.+?) \| `([0-9a-f]+)` \|$", text, re.M)
-    found = {}
+    examples = {}
     for name, content in rows:
         matching = [known for known in CONTENTS if name.startswith(known)]
-        found[max(matching, key=len)] = bytes.fromhex(content)
-    return found
+        examples[max(matching, key=len)] = bytes.fromhex(content)
+    return examples
 
 
 def test_every_vector_is_checked() -> None:

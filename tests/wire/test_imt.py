@@ -17,9 +17,9 @@ KEY = MessageKey(244, 5)
 def line(text: str) -> jspr.JsprLine:
     reader = jspr.LineReader()
     reader.receive_data(text.encode() + b"\r")
-    found = reader.next_line()
-    assert found is not None
-    return found
+    answer = reader.next_line()
+    assert answer is not None
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_the_newest_version_is_chosen_whichever_order_it_is_listed_in(
     listed: list[tuple[int, int, int]], newest: tuple[int, int, int]
 ) -> None:
     names = ("major", "minor", "patch")
-    told = [dict(zip(names, each, strict=True)) for each in listed]
-    chosen = imt.newest_version(jspr.JsprLine(200, "apiVersion", {"supported_versions": told}))
+    versions = [dict(zip(names, each, strict=True)) for each in listed]
+    chosen = imt.newest_version(jspr.JsprLine(200, "apiVersion", {"supported_versions": versions}))
     assert tuple(chosen.values()) == newest
 
 
@@ -160,9 +160,9 @@ def test_segments_make_the_message_and_its_crc(body: bytes) -> None:
         assert not message.last_given, "before its last segment nothing can leave"
         length = min(imt.SEGMENT_BYTES, len(message) - start)
         request = message.segment(SegmentWanted(KEY, start, length))
-        told = line("200 " + request.decode().partition(" ")[2].rstrip("\r")).body
-        assert (told["segment_length"], told["segment_start"]) == (length, start)
-        whole += base64.b64decode(told["data"])
+        fields = line("200 " + request.decode().partition(" ")[2].rstrip("\r")).body
+        assert (fields["segment_length"], fields["segment_start"]) == (length, start)
+        whole += base64.b64decode(fields["data"])
         start += length
     assert message.last_given
     assert whole == body + imt.crc(body)

@@ -17,12 +17,12 @@ BOOT = (
 
 
 def lines_of(*pieces: bytes) -> list[JsprLine]:
-    reader, found = LineReader(), []
+    reader, lines = LineReader(), []
     for piece in pieces:
         reader.receive_data(piece)
         while (line := reader.next_line()) is not None:
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def test_requests_have_a_space_after_each_comma_and_colon() -> None:

@@ -85,14 +85,14 @@ def test_it_starts_below_what_is_usual_and_promises_the_longest() -> None:
     assert (keepalive.interval, keepalive.promise) == (45, 300)
 
 
-@pytest.mark.parametrize("given", [0, 5, 300, 86_400])
-def test_an_interval_that_is_set_stays(given: float) -> None:
-    keepalive = Keepalive(given)
+@pytest.mark.parametrize("interval", [0, 5, 300, 86_400])
+def test_an_interval_that_is_set_stays(interval: float) -> None:
+    keepalive = Keepalive(interval)
     path = Path(keepalive, 60)
     path.live(DAY)
-    assert keepalive.interval == (given or inf)
-    assert keepalive.promise == given
-    assert (path.links == 1) == (given == 5)
+    assert keepalive.interval == (interval or inf)
+    assert keepalive.promise == interval
+    assert (path.links == 1) == (interval == 5)
 
 
 def test_who_set_it_too_long_is_told() -> None:

@@ -18,10 +18,10 @@ contents = st.binary(max_size=300) | st.lists(
 def test_frames_come_out_however_the_stream_is_cut(sent: list[bytes], size: int) -> None:
     stream = b"".join(kiss.encode(content) for content in sent)
     deframer = kiss.KissDeframer()
-    found: list[tuple[int, bytes]] = []
+    frames: list[tuple[int, bytes]] = []
     for at in range(0, len(stream), size):
-        found += deframer.receive_data(stream[at : at + size])
-    assert found == [(kiss.DATA, content) for content in sent]
+        frames += deframer.receive_data(stream[at : at + size])
+    assert frames == [(kiss.DATA, content) for content in sent]
     assert deframer.damaged == 0
 
 
@@ -46,8 +46,8 @@ def test_ports_and_commands_are_four_bits(command: int, port: int) -> None:
 
 
 def test_a_frame_of_another_port_is_told_from_ours() -> None:
-    (found,) = kiss.KissDeframer().receive_data(kiss.encode(b"x", kiss.DATA, 1))
-    assert found == (16, b"x")
+    (frame,) = kiss.KissDeframer().receive_data(kiss.encode(b"x", kiss.DATA, 1))
+    assert frame == (16, b"x")
 
 
 @pytest.mark.parametrize("bad", [b"\xdb", b"\x00\xdb\x41b", b"\x00" + bytes(2000)])
@@ -68,8 +68,8 @@ def test_a_stray_escape_before_the_end_costs_no_frame(content: bytes, strays: in
 @given(st.binary(max_size=400))
 def test_garbage_never_raises_and_spoils_nothing_after_it(noise: bytes) -> None:
     deframer = kiss.KissDeframer()
-    found = list(deframer.receive_data(noise + kiss.encode(b"next")))
-    assert found[-1] == (0, b"next")
+    frames = list(deframer.receive_data(noise + kiss.encode(b"next")))
+    assert frames[-1] == (0, b"next")
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,9 @@ def test_what_is_told_is_what_is_read(note: KitReport | Offer) -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    found = decode(KitReport(UpdateReport("2", "1", "x" * 9_000)).encode())
-    assert isinstance(found, KitReport) and found.update is not None
-    assert len(found.update.why) < WORDS_MAX + 9
+    report = decode(KitReport(UpdateReport("2", "1", "x" * 9_000)).encode())
+    assert isinstance(report, KitReport) and report.update is not None
+    assert len(report.update.why) < WORDS_MAX + 9
 
 
 @pytest.mark.parametrize(

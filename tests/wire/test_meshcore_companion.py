@@ -136,7 +136,7 @@ def test_frames_are_found_behind_noise_however_they_come(
     whole, single = CompanionDeframer(), CompanionDeframer()
     assert list(whole.receive_data(stream)) == contents
     each_byte = (bytes([byte]) for byte in stream)
-    assert [found for byte in each_byte for found in single.receive_data(byte)] == contents
+    assert [content for byte in each_byte for content in single.receive_data(byte)] == contents
     assert not whole.is_within
 
 

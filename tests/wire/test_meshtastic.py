@@ -224,8 +224,8 @@ def test_what_grew_later_is_skipped() -> None:
 
 @pytest.mark.parametrize("snr", [nan, inf, -inf])
 def test_what_is_no_number_was_not_measured(snr: float) -> None:
-    told = mesh_pb2.MeshPacket(id=7, rx_rssi=-90, rx_snr=snr).SerializeToString()
-    assert wire.MESH_PACKET.decode(told) == MeshPacket(id=7, rx_rssi=-90)
+    data = mesh_pb2.MeshPacket(id=7, rx_rssi=-90, rx_snr=snr).SerializeToString()
+    assert wire.MESH_PACKET.decode(data) == MeshPacket(id=7, rx_rssi=-90)
 
 
 def test_a_member_of_another_kind_is_skipped() -> None:
@@ -263,8 +263,8 @@ class TestFrames:
     def test_what_stands_between_them_is_skipped(self) -> None:
         deframer = wire.Deframer()
         stream = wire.WAKE + b"INFO | booting\r\n\x94" + self.HELLO + b"\x94\x00junk" + self.HELLO
-        found = [m for byte in stream for m in deframer.receive_data(bytes([byte]))]
-        assert found == [b"\x18\x05"] * 2
+        frames = [m for byte in stream for m in deframer.receive_data(bytes([byte]))]
+        assert frames == [b"\x18\x05"] * 2
 
     def test_a_payload_may_hold_what_begins_a_frame(self) -> None:
         inner = wire.frame(wire.MAGIC + b"\x00\x01a")
@@ -287,10 +287,10 @@ class TestFrames:
     def test_frames_come_back_whole(self, messages: list[bytes], size: int) -> None:
         stream = b"".join(map(wire.frame, messages))
         deframer = wire.Deframer()
-        found: list[bytes] = []
+        frames: list[bytes] = []
         for start in range(0, len(stream), size):
-            found += deframer.receive_data(stream[start : start + size])
-        assert found == messages
+            frames += deframer.receive_data(stream[start : start + size])
+        assert frames == messages
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_a_connect_as_the_standard_shows_it() -> None:
     will = Will("fieldagent/kit/online", b"offline")
     made = mqtt.connect("fieldagent-kit", 60, will=will, user="kit", password="über")
     head = b"\x00\x04MQTT\x04" + bytes([0b11101100]) + b"\x00\x3c"
-    told = [b"fieldagent-kit", b"fieldagent/kit/online", b"offline", b"kit", "über".encode()]
-    assert made == packet(0x10, head + b"".join(map(field, told)))
+    fields = [b"fieldagent-kit", b"fieldagent/kit/online", b"offline", b"kit", "über".encode()]
+    assert made == packet(0x10, head + b"".join(map(field, fields)))
     bare = mqtt.connect("x", 60, clean=True)
     assert bare == packet(0x10, b"\x00\x04MQTT\x04\x02\x00\x3c" + field(b"x"))
 
@@ -113,10 +113,10 @@ def test_what_a_broker_sends_is_read_however_it_arrives(
     data = b"".join(each for each, _ in sent)
     assert read(data) == [expected for _, expected in sent]
     reader = PacketReader()
-    found: list[mqtt.FromBroker] = []
+    packets: list[mqtt.FromBroker] = []
     for start in range(0, len(data), size):
-        found += reader.receive_data(data[start : start + size])
-    assert found == [expected for _, expected in sent]
+        packets += reader.receive_data(data[start : start + size])
+    assert packets == [expected for _, expected in sent]
 
 
 @given(
@@ -130,13 +130,13 @@ def test_of_a_long_message_only_its_length_is_kept(
     rest = field(b"a/send") + (b"" if number is None else struct.pack(">H", number)) + bytes(size)
     data = packet(0x30 if number is None else 0x32, rest) + b"\x40\x02\x00\x09"
     reader = PacketReader()
-    found: list[mqtt.FromBroker] = []
+    packets: list[mqtt.FromBroker] = []
     for start in range(0, len(data), chunk):
-        found += reader.receive_data(data[start : start + chunk])
+        packets += reader.receive_data(data[start : start + chunk])
         assert len(reader._buffer) <= 2 * (mqtt.PACKET_MAX + 5)
     long = len(rest) > mqtt.PACKET_MAX
     expected = Published("a/send", b"" if long else bytes(size), number, False)
-    assert found == [expected._replace(skipped=size if long else 0), Puback(9)]
+    assert packets == [expected._replace(skipped=size if long else 0), Puback(9)]
 
 
 @pytest.mark.parametrize(

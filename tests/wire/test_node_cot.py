@@ -38,26 +38,30 @@ SAID = GeoChat(ADA, OLGA, "m-1", "two are <injured> & cold")
 
 
 def read(*events: CotEvent) -> list[dict[str, Any]]:
-    told = json.dumps([cot.encode(each).decode() for each in events])
+    document = json.dumps([cot.encode(each).decode() for each in events])
     done = subprocess.run(
         ["node", "--input-type=module", "--eval", READ],
-        cwd=Path(PLACE or "/"), input=told, capture_output=True, text=True, timeout=60,
+        cwd=Path(PLACE or "/"), input=document, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    results: list[dict[str, Any]] = json.loads(done.stdout)
+    return results
 
 
 @needs_node_cot
 def test_a_unit_is_where_it_was_and_since_when() -> None:
     program = {"device": "kit", "platform": "fieldagent", "os": "hub", "version": "1"}
-    (found,) = read(tak.unit(ADA, SEEN, NOW, program))
-    feature = found["feature"]
+    (result,) = read(tak.unit(ADA, SEEN, NOW, program))
+    feature = result["feature"]
     assert feature["id"] == ADA.uid and feature["geometry"]["coordinates"][:2] == [7.25, 46.5]
-    told = feature["properties"]
-    assert (told["callsign"], told["type"], told["how"]) == ("Ada", tak.UNIT, tak.GPS)
-    assert told["remarks"] == SEEN.remarks
-    assert datetime.fromisoformat(told["stale"]) == SEEN.stale
+    properties = feature["properties"]
+    assert (properties["callsign"], properties["type"], properties["how"]) == (
+        "Ada",
+        tak.UNIT,
+        tak.GPS,
+    )
+    assert properties["remarks"] == SEEN.remarks
+    assert datetime.fromisoformat(properties["stale"]) == SEEN.stale
 
 
 @needs_node_cot
@@ -65,8 +69,8 @@ def test_a_message_and_its_ticks_name_who_speaks_to_whom() -> None:
     said_back = [ChatReceipt(OLGA, ADA.uid, "m-1", read=each) for each in (False, True)]
     ticks = [tak.receipt(each, ADA, NOW) for each in said_back]
     message, *read_back = read(tak.chat(SAID, NOW), *ticks)
-    told = message["feature"]["properties"]["chat"]
-    assert (told["messageId"], told["senderCallsign"], told["chatroom"]) == ("m-1", "Ada", "Olga")
+    chat = message["feature"]["properties"]["chat"]
+    assert (chat["messageId"], chat["senderCallsign"], chat["chatroom"]) == ("m-1", "Ada", "Olga")
     assert message["feature"]["properties"]["remarks"] == SAID.text
     kinds = [each["raw"]["event"]["_attributes"]["type"] for each in read_back]
     assert kinds == [tak.ON_PHONE, tak.READ]

@@ -46,7 +46,7 @@ def test_who_is_behind_the_proxy(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
         (b"GET / HTTP/1.1\r\n", "does not begin with"),
         (b"PROXY TCP4 192.0.2.7 10.0.0.1 1 2\r\n"[:16], "does not begin with"),
@@ -60,8 +60,8 @@ def test_who_is_behind_the_proxy(
         (header(0x21, 0x11, bytes(2049)), "at most 2048"),
     ],
 )
-def test_what_else_is_refused(content: bytes, told: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=told):
+def test_what_else_is_refused(content: bytes, reason: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=reason):
         read(content)
 
 

@@ -35,12 +35,12 @@ from fieldagent.wire.sbd_status import (
 
 
 def events(conversation: Conversation, pieces: list[bytes]) -> list[SbdEvent]:
-    found: list[SbdEvent] = []
+    arrivals: list[SbdEvent] = []
     for piece in pieces:
         conversation.receive_data(piece)
         while not isinstance(event := conversation.next_event(), sbd.NeedData):
-            found.append(event)
-    return found
+            arrivals.append(event)
+    return arrivals
 
 
 def binary(body: bytes, spoil: int = 0) -> bytes:

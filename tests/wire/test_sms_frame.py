@@ -28,10 +28,14 @@ def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> 
     text = frame.text(UP)
     assert sms_frame.is_frame(text)
     assert sms_alphabet.alphabet_of(text) is sms_alphabet.Alphabet.GSM7
-    found = sms_frame.read(f" {text}\n")
-    assert (found.name, found.envelope, found.acknowledged) == (NAME, envelope, tuple(acknowledged))
-    assert found.is_tagged_by(UP)
-    assert found.tag == frame.tag_by(UP)
+    result = sms_frame.read(f" {text}\n")
+    assert (result.name, result.envelope, result.acknowledged) == (
+        NAME,
+        envelope,
+        tuple(acknowledged),
+    )
+    assert result.is_tagged_by(UP)
+    assert result.tag == frame.tag_by(UP)
 
 
 def test_the_vector_of_the_page() -> None:

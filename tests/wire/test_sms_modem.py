@@ -48,16 +48,16 @@ class Line:
     def write(self, data: bytes) -> GsmReply | Prompt | None:
         self.modem.receive_data(data)
         said = self.modem.data_to_send()
-        found: GsmReply | Prompt | None = None
+        reply: GsmReply | Prompt | None = None
         for at in range(0, len(said), self.step):
             self.talk.receive_data(said[at : at + self.step])
             while (event := self.talk.next_event()) is not NEED_MORE:
                 if isinstance(event, PlaceFilled):
                     self.arrived.append(event.place)
                 else:
-                    assert found is None and not isinstance(event, sms_modem.NeedMore)
-                    found = event
-        return found
+                    assert reply is None and not isinstance(event, sms_modem.NeedMore)
+                    reply = event
+        return reply
 
     def ask(self, text: str) -> GsmReply:
         reply = self.write(self.talk.command(text))
@@ -85,9 +85,9 @@ def envelope(data: bytes = ENVELOPE) -> Submit:
 
 @contextmanager
 def line(step: int = 4_096) -> Iterator[Line]:
-    found = Line(step)
-    found.set_up()
-    yield found
+    modem_line = Line(step)
+    modem_line.set_up()
+    yield modem_line
 
 
 @pytest.mark.parametrize("step", [1, 7, 4_096])

@@ -62,17 +62,17 @@ def test_a_stranger_reads_what_we_submit(text: str) -> None:
 
 def test_a_stranger_reads_each_part_of_a_long_one() -> None:
     text = "grüezi €uro " * 40
-    found = []
+    pieces = []
     parts = sms_pdu.split(text, 77)
     for content in parts:
         read = stranger(sms_pdu.encode(Deliver(NUMBER, content, AT)), "SMSDeliver")
         (element,) = read["user_data"]["header"]["elements"]
         assert element["data"]["reference"] == 77
         assert element["data"]["parts_count"] == len(parts) == 4
-        found.append((element["data"]["part_number"], read["user_data"]["data"]))
+        pieces.append((element["data"]["part_number"], read["user_data"]["data"]))
         assert read["scts"].timestamp() == AT
-    assert [number for number, _ in found] == [1, 2, 3, 4]
-    assert "".join(part for _, part in found) == text
+    assert [number for number, _ in pieces] == [1, 2, 3, 4]
+    assert "".join(part for _, part in pieces) == text
 
 
 DELIVERED = (
@@ -104,20 +104,20 @@ moments = st.integers(946_684_800, 4_102_444_799).map(float)
 def test_submits_come_back(
     number: str, content: Content, report: bool, validity: int, reference: int
 ) -> None:
-    told = Submit(number, content, report, validity, reference)
-    assert sms_pdu.decode(sms_pdu.encode(told), sent=True) == told
+    message = Submit(number, content, report, validity, reference)
+    assert sms_pdu.decode(sms_pdu.encode(message), sent=True) == message
 
 
 @given(numbers, contents, moments)
 def test_delivers_come_back(number: str, content: Content, at: float) -> None:
-    told = Deliver(number, content, at)
-    assert sms_pdu.decode(sms_pdu.encode(told)) == told
+    message = Deliver(number, content, at)
+    assert sms_pdu.decode(sms_pdu.encode(message)) == message
 
 
 @given(numbers, moments, moments, st.integers(0, 255), st.integers(0, 255))
 def test_reports_come_back(number: str, at: float, ended: float, of: int, status: int) -> None:
-    told = StatusReport(of, number, at, ended, status)
-    assert sms_pdu.decode(sms_pdu.encode(told)) == told
+    message = StatusReport(of, number, at, ended, status)
+    assert sms_pdu.decode(sms_pdu.encode(message)) == message
 
 
 @given(
@@ -130,9 +130,9 @@ def test_parts_are_put_together_in_whatever_order(content: str | bytes, order: A
     order.shuffle(read)
     stored = [Stored(place, message) for place, message in enumerate(read)]
     assert arrivals(stored[:-1]).whole == []
-    (found,) = arrivals(stored).whole
-    assert isinstance(found.message, Deliver)
-    whole = found.message.content
+    (arrival,) = arrivals(stored).whole
+    assert isinstance(arrival.message, Deliver)
+    whole = arrival.message.content
     if isinstance(content, bytes):
         assert whole.body == content
     else:

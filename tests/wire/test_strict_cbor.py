@@ -90,10 +90,10 @@ def test_what_is_ours_is_read_as_ever_and_alone(value: Any, behind: bytes) -> No
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        found = loads(data)
+        value = loads(data)
     except RemoteProtocolError:
         return
-    assert cbor2.dumps(found) is not None
+    assert cbor2.dumps(value) is not None
 
 
 def test_a_full_message_of_positions_fits() -> None:

@@ -59,14 +59,14 @@ def test_texts_of_each_language_are_short(language: str) -> None:
 def test_the_shares_are_those_described() -> None:
     text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
     _, _, table_ = text.partition("| English | German | French |")
-    told = table_.splitlines()[2].strip("| ").split(" | ")
-    assert told == [f"{packed_share(FIELD_TEXTS[language]):.3f}" for language in MOST]
+    shares = table_.splitlines()[2].strip("| ").split(" | ")
+    assert shares == [f"{packed_share(FIELD_TEXTS[language]):.3f}" for language in MOST]
 
 
 def test_every_language_has_texts_of_each_trade() -> None:
     sizes = {
-        language: {trade: len(set(texts)) for trade, texts in found.items()}
-        for language, found in BY_TRADE.items()
+        language: {trade: len(set(texts)) for trade, texts in trades.items()}
+        for language, trades in BY_TRADE.items()
     }
     assert sizes == {
         **dict.fromkeys(("en", "de", "fr", "es", "uk"), dict.fromkeys(TRADES, 60)),

@@ -55,9 +55,9 @@ def recorded(
         one = bare(number, time, *seen)
         if full and (not irregular or chance.random() < 0.8):
             heading = float(round(course + chance.gauss(0, 5.0)) % 360)
-            told = float(round(height + chance.gauss(0, 4.0))), round(pace, 1), heading
+            motion = float(round(height + chance.gauss(0, 4.0))), round(pace, 1), heading
             assert isinstance(one.content, Location)
-            altitude, speed_over_ground, course_over_ground = told
+            altitude, speed_over_ground, course_over_ground = motion
             content = replace(
                 one.content,
                 altitude=altitude,
@@ -156,8 +156,8 @@ def test_a_course_turns_the_shorter_way() -> None:
     over_north, elsewhere = track(330.0, 350.0, 10.0, 30.0), track(30.0, 50.0, 70.0, 90.0)
     sizes = {len(encode(each, packed=True)) for each in (over_north, elsewhere)}
     assert len(sizes) == 1
-    told = [each.content for each in decode(encode(over_north, packed=True)).entries]
-    courses = [each.course_over_ground for each in told if isinstance(each, Location)]
+    contents = [each.content for each in decode(encode(over_north, packed=True)).entries]
+    courses = [each.course_over_ground for each in contents if isinstance(each, Location)]
     assert courses == [330.0, 350.0, 10.0, 30.0]
 
 

@@ -15,7 +15,7 @@ LISTED = 50
 
 def listing(parts: Parts) -> dict[str, Any]:
     """Return what this kit allows, and the newest commands, the last first."""
-    found = commands.listing(parts.journal, LISTED)
+    newest = commands.listing(parts.journal, LISTED)
     date = parts.journal.clock.date
     return {
         "allowed": list(parts.inbox.commands.allowed),
@@ -29,7 +29,7 @@ def listing(parts: Parts) -> dict[str, Any]:
                 **_answer(each),
                 "answered": None if each.answered is None else date(each.answered),
             }
-            for each in found
+            for each in newest
         ],
     }
 

@@ -14,14 +14,14 @@ from fieldagent.package.package import Channel
 async def forecasts(parts: Parts, request: Request) -> Response:
     """Answer with what each channel that is configured is expected to do; null where too little is
     known."""
-    told = {}
+    channels = {}
     for channel in parts.outboxes:
         legs, now = _past(parts, channel)
-        told[channel] = {
+        channels[channel] = {
             "expected": _in_json(forecast(legs, now)),
             "kept": kept(legs, now)._asdict(),
         }
-    return json_response({"channels": told})
+    return json_response({"channels": channels})
 
 
 def expected(parts: Parts, channel: Channel) -> dict[str, Any] | None:
@@ -35,5 +35,5 @@ def _past(parts: Parts, channel: Channel) -> tuple[list[PastLeg], float]:
     return listing.past_legs(parts.journal, channel, PAST), clock.date(clock.now())
 
 
-def _in_json(found: Forecast | None) -> dict[str, Any] | None:
-    return None if found is None else found._asdict()
+def _in_json(prediction: Forecast | None) -> dict[str, Any] | None:
+    return None if prediction is None else prediction._asdict()

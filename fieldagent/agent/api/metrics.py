@@ -45,8 +45,8 @@ def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Fam
         ("clock_trusted", "gauge", "1 where the clock is.", status["clock"]["trusted"], ""),
     ):
         yield Family(name, kind, about, [Sample(value)], unit)
-    found = [Sample(times, {"part": part}) for part, times in faults.items()]
-    yield Family("faults", "counter", "Failures by a mistake of ours, by part.", found)
+    samples = [Sample(times, {"part": part}) for part, times in faults.items()]
+    yield Family("faults", "counter", "Failures by a mistake of ours, by part.", samples)
 
 
 def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
@@ -102,18 +102,18 @@ def _mqtt(mqtt: Mapping[str, Any] | None) -> Iterator[Family]:
     yield Family("mqtt_linked", "gauge", "1 while the broker is reached.", [linked])
     waiting = Sample(mqtt["inboundWaiting"])
     yield Family("mqtt_waiting", "gauge", "Payloads that wait for the broker.", [waiting])
-    found = [Sample(count, {"result": result}) for result, count in mqtt["commands"].items()]
+    samples = [Sample(count, {"result": result}) for result, count in mqtt["commands"].items()]
     about = "Commands by MQTT: taken, refused, or dropped unread and why."
-    yield Family("mqtt_commands", "counter", about, found)
+    yield Family("mqtt_commands", "counter", about, samples)
 
 
 def _people(mesh: Mapping[str, Any] | None) -> Iterator[Family]:
     """Nothing where no people's radio hears everybody on a frequency."""
     if mesh is None or not mesh["frames"]:
         return
-    found = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]
+    samples = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]
     about = "Frames of a people's radio: taken, or dropped and why."
-    yield Family("people_frames", "counter", about, found)
+    yield Family("people_frames", "counter", about, samples)
 
 
 def _counted(journal: Journal) -> Iterator[Family]:
@@ -149,12 +149,12 @@ def _counted(journal: Journal) -> Iterator[Family]:
 
 
 def _latencies(journal: Journal) -> Iterator[Sample]:
-    for channel, found in tally.latencies(journal).items():
+    for channel, latency in tally.latencies(journal).items():
         label, below = {"channel": channel}, 0
         for bound in tally.BOUNDS:
-            below += found.counts.get(bound, 0)
+            below += latency.counts.get(bound, 0)
             yield Sample(below, {**label, "le": f"{bound:.1f}"}, "_bucket")
-        count = sum(found.counts.values())
+        count = sum(latency.counts.values())
         yield Sample(count, {**label, "le": "+Inf"}, "_bucket")
         yield Sample(count, label, "_count")
-        yield Sample(round(found.seconds, 3), label, "_sum")
+        yield Sample(round(latency.seconds, 3), label, "_sum")

@@ -28,7 +28,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
     ways = station.words.ways.known()
     in_earshot = set(station.neighbours.in_earshot())
     ours, hops = _ours(journal, station), station.earshot()
-    found = [
+    neighbours = [
         {
             "station": number,
             "name": names.get(number),
@@ -50,7 +50,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
         for number, away in sorted(hops.items(), key=lambda each: each[1])
         if away > 1
     ]
-    return {"station": station.number, "neighbours": found, "beyond": beyond}
+    return {"station": station.number, "neighbours": neighbours, "beyond": beyond}
 
 
 def _to_the_hub(way: KnownWay | None) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def _ours(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:
     items = station.rounds.ours()
     known = outbound.packages(journal, [item.entry.sequence for item in items])
     ids = {sequence: each.id for sequence, each in known.items()}
-    found = [(ids.get(item.entry.sequence) or 0, item.has) for item in items]
-    return [each for each in reversed(found) if each[0] > 0]
+    packages = [(ids.get(item.entry.sequence) or 0, item.has) for item in items]
+    return [each for each in reversed(packages) if each[0] > 0]
 
 
 def _lacks(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:

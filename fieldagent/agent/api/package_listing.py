@@ -36,19 +36,19 @@ async def page(
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return those before that place; and the place before which there may be others."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     place = before
     for _ in range(0, LOOKED_AT_MAX, AT_ONCE):
         batch = listing.newest(journal, place, AT_ONCE)
         for sequence, row in _rows(journal, waiting, batch, state, kind):
-            found.append(row)
-            if len(found) == limit:
-                return found, sequence if listing.newest(journal, sequence, 1) else None
+            rows.append(row)
+            if len(rows) == limit:
+                return rows, sequence if listing.newest(journal, sequence, 1) else None
         if len(batch) < AT_ONCE:
-            return found, None
+            return rows, None
         place = batch[-1].sequence
         await trio.lowlevel.checkpoint()
-    return found, place
+    return rows, place
 
 
 def _rows(
@@ -66,13 +66,13 @@ def _rows(
     sent = listing.transmissions(journal, wanted)
     steps = beyond(journal, list(packages.values()))
     for sequence in wanted:
-        found = packages.get(sequence)
-        if found is None:
+        known = packages.get(sequence)
+        if known is None:
             continue
-        said = in_list(found)
+        said = in_list(known)
         if kind in (None, said["kind"]):
             row = {
-                **_told(journal, found, said),
+                **_told(journal, known, said),
                 "channels": waiting.legs_json(sequence, legs[sequence]),
                 "credits": _credits(sent[sequence]),
                 "receipts": [each.as_json() for each in receipts[sequence]],
@@ -82,15 +82,15 @@ def _rows(
             yield sequence, row
 
 
-def _told(journal: Journal, found: Accepted | Known, said: dict[str, Any]) -> dict[str, Any]:
-    date, ended = journal.clock.date, found.ended
+def _told(journal: Journal, known: Accepted | Known, said: dict[str, Any]) -> dict[str, Any]:
+    date, ended = journal.clock.date, known.ended
     return {
-        "id": found.id,
+        "id": known.id,
         **said,
-        "relayed": isinstance(found, Accepted) and bool(found.origin),
-        "accepted": date(found.accepted),
+        "relayed": isinstance(known, Accepted) and bool(known.origin),
+        "accepted": date(known.accepted),
         "ended": None if ended is None else date(ended),
-        "status": found.status,
+        "status": known.status,
     }
 
 

@@ -18,10 +18,10 @@ async def positions(parts: Parts, request: Request) -> Response:
     of = one_of(request, "of", ("own", "others"))
     limit = number(request, "limit", NEWEST, range(1, NEWEST_MAX + 1))
     own, others = await places.newest(parts.journal, limit)
-    found = [*(own if of != "others" else ()), *(others if of != "own" else ())]
+    entries = [*(own if of != "others" else ()), *(others if of != "own" else ())]
     saved = ("Content-Disposition", f'attachment; filename="fieldagent.{named}"')
     if named in tracks.DOCUMENTS:
-        body = tracks.DOCUMENTS[named](found).encode("utf-8", "replace")
+        body = tracks.DOCUMENTS[named](entries).encode("utf-8", "replace")
         return Response(200, body, tracks.CONTENT_TYPES[named], (saved,))
-    told = json_response(tracks.geojson(found), headers=(saved,))
-    return told._replace(content_type=tracks.CONTENT_TYPES[named])
+    response = json_response(tracks.geojson(entries), headers=(saved,))
+    return response._replace(content_type=tracks.CONTENT_TYPES[named])

@@ -42,19 +42,19 @@ def _rows(
     date = journal.clock.date
     packages, legs = outbound.packages(journal, sequences), outbound.legs_of(journal, sequences)
     for sequence in sequences:
-        if (found := packages.get(sequence)) is not None:
-            whole = found if isinstance(found, Accepted) else None
+        if (known := packages.get(sequence)) is not None:
+            whole = known if isinstance(known, Accepted) else None
             expires = whole and whole.expires
             yield {
-                "id": found.id,
-                **in_list(found),
+                "id": known.id,
+                **in_list(known),
                 "collapseKey": whole and whole.package.collapse_key,
-                "accepted": date(found.accepted),
+                "accepted": date(known.accepted),
                 "expires": None if expires is None else date(expires),
                 "channels": waiting.legs_json(sequence, legs[sequence]),
             }
 
 
-def in_list(found: Accepted | Known) -> dict[str, Any]:
+def in_list(known: Accepted | Known) -> dict[str, Any]:
     """Return the members of a Package in a list, its text cut; what is damaged says so."""
-    return content(found.package, TEXT_MAX) if isinstance(found, Accepted) else DAMAGED
+    return content(known.package, TEXT_MAX) if isinstance(known, Accepted) else DAMAGED

@@ -155,7 +155,7 @@ class LocalApi:
         """Answer what the Package would take on each channel; nothing is queued."""
         package = _package(required_body(request))
         clock = self._journal.clock
-        found = costs(package, self._parts.outboxes, clock.date(clock.now()))
+        estimates = costs(package, self._parts.outboxes, clock.date(clock.now()))
         begins = self._parts.intake.begins_of(package)
         return json_response(
             {
@@ -173,7 +173,7 @@ class LocalApi:
                         "expected": forecast.expected(self._parts, channel),
                         "reason": cost.cannot or None,
                     }
-                    for channel, cost in found.items()
+                    for channel, cost in estimates.items()
                 }
             }
         )
@@ -191,10 +191,10 @@ class LocalApi:
         """Answer how one Package stands: its legs, receipts, how far it has come, and its history.
         An id that is used again means the newest. Raises Problem 404 for an unknown id."""
         standing = stands(self._journal, _id(id))
-        found = outbound.receipts(self._journal, standing.sequence)
-        receipts = [each.as_json() for each in found]
+        confirmations = outbound.receipts(self._journal, standing.sequence)
+        receipts = [each.as_json() for each in confirmations]
         known = outbound.by_sequence(self._journal, standing.sequence)
-        lines = [] if known is None else history.lines(self._journal, known, found)
+        lines = [] if known is None else history.lines(self._journal, known, confirmations)
         story = [line._asdict() for line in lines]
         said = {}
         with suppress(DamagedPackage):
@@ -261,12 +261,12 @@ class LocalApi:
         kind = one_of(request, "kind", tuple(KINDS))
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, PAGE_END))
-        found, last = await package_listing.page(
+        rows, last = await package_listing.page(
             self._journal, _waiting(self._parts), state, kind, before, limit
         )
-        for row in found:
+        for row in rows:
             row["money"] = self._money(row["credits"])
-        return page(request, {"packages": found}, "before", last)
+        return page(request, {"packages": rows}, "before", last)
 
     async def clear(self, request: Request) -> Response:
         """Cancel all that waits, of one channel or of each, but an open SOS; answer how many."""

@@ -57,10 +57,10 @@ class IncidentApi:
         text, position = _said_and_where(request.body or b"{}")
         key = idempotency_key(request.headers)
         async with self._raising:
-            found = incident.open_one(self._journal)
-            raised = found is None
+            current = incident.open_one(self._journal)
+            raised = current is None
             # One that people with handhelds raised may be taken back by them: a press is a word.
-            is_ours = found is not None and has_own_words(self._journal, found.number)
+            is_ours = current is not None and has_own_words(self._journal, current.number)
             said: list[Item] = [Message(text or UNSAID)] if text or not is_ours else []
             said += [] if position is None else [position]
             last = places.last_own(self._journal) if raised and position is None else None
@@ -71,9 +71,9 @@ class IncidentApi:
                     joins = await self._add(item, joins, key and f"{key}/{kind_of(item)}")
                 if last is not None:
                     await self._add(replace(last, source=PositionSource.LAST), joins)
-        found = incident.open_one(self._journal) or incident.last(self._journal)
-        assert found is not None, "something was accepted, or one was open"
-        return json_response(self._told(found), 201 if raised else 200)
+        current = incident.open_one(self._journal) or incident.last(self._journal)
+        assert current is not None, "something was accepted, or one was open"
+        return json_response(self._told(current), 201 if raised else 200)
 
     async def _add(self, item: Item, joins: int | None, key: str | None = None) -> int | None:
         """Return the incident that has it now: the open one, or a new one, unless it `joins` one.
@@ -104,19 +104,19 @@ class IncidentApi:
         refuse_others(request, ("number",))
         wanted = number(request, "number", 0, range(1, 2**63))
         journal = self._journal
-        found = incident.named(journal, wanted) if wanted else incident.open_one(journal)
-        if found is None:
+        current = incident.named(journal, wanted) if wanted else incident.open_one(journal)
+        if current is None:
             return json_response({"incident": None, "told": False})
-        if found.ended is not None:
-            told = may_be_known(journal, found.number)
-            return json_response({"incident": self._told(found), "told": told})
+        if current.ended is not None:
+            is_known = may_be_known(journal, current.number)
+            return json_response({"incident": self._told(current), "told": is_known})
         parts = self._parts
-        told = await call_off(
-            journal, parts.cancellation, parts.intake, parts.proof_keys, found.number
+        is_known = await call_off(
+            journal, parts.cancellation, parts.intake, parts.proof_keys, current.number
         )
-        over = incident.named(journal, found.number)
+        over = incident.named(journal, current.number)
         assert over is not None, "an incident stays"
-        return json_response({"incident": self._told(over), "told": told})
+        return json_response({"incident": self._told(over), "told": is_known})
 
     async def take(self, request: Request, station: str, number: str) -> Response:
         """Note that a person here has another kit's incident: that kit and everybody in earshot is
@@ -150,8 +150,8 @@ class IncidentApi:
         package = Package(word, priority=SOS_PRIORITY - 1)
         await self._parts.intake.accept(package, None if failed else key)
 
-    def _told(self, found: Incident) -> dict[str, Any]:
-        return incident_status.as_json(self._journal, found)
+    def _told(self, current: Incident) -> dict[str, Any]:
+        return incident_status.as_json(self._journal, current)
 
     def _status(self) -> dict[str, Any]:
         return self._parts.incident_status()
@@ -171,8 +171,8 @@ def _said_and_where(body: bytes) -> tuple[str, Location | None]:
     if (where := document.get("position")) is not None:
         build, _, members = ITEMS["location"]
         if isinstance(where, dict):
-            found = read_members(where, members, "/position", faults)
-            position = None if faults else build(**found)
+            values = read_members(where, members, "/position", faults)
+            position = None if faults else build(**values)
         else:
             faults.append(Fault("must be an object", "/position"))
     _refuse(faults)

@@ -52,7 +52,7 @@ async def _day(parts: Parts, tracking: Tracking, request: Request) -> Response:
     track = sorted((each for each in own if isinstance(each.place, Location)), key=_moment)
     pause = tracking.pause()
     end = begin + timedelta(days=1)
-    told = tracking.tracker
+    pace = tracking.tracker
     return json_response(
         {
             "day": f"{begin:%Y-%m-%d}",
@@ -73,7 +73,7 @@ async def _day(parts: Parts, tracking: Tracking, request: Request) -> Response:
                 if first < end.timestamp() and (last or now.timestamp()) > begin.timestamp()
             ],
             "chosenInterval": tracking.chosen,
-            "tracker": None if told is None else _in_json(told),
+            "tracker": None if pace is None else _in_json(pace),
         }
     )
 
@@ -103,16 +103,16 @@ def _gaps(track: list[Placed], pause: float, now: datetime) -> Iterator[tuple[fl
         yield moments[-1], None
 
 
-def _in_json(told: TrackerPace) -> dict[str, Any]:
+def _in_json(pace: TrackerPace) -> dict[str, Any]:
     return {
-        "interval": told.interval,
-        "movingInterval": told.moving_interval,
-        "satelliteFactor": told.satellite_factor,
-        "batch": told.batch,
-        "costly": told.costly,
-        "moving": told.moving,
-        "due": told.due,
-        "told": told.told,
+        "interval": pace.interval,
+        "movingInterval": pace.moving_interval,
+        "satelliteFactor": pace.satellite_factor,
+        "batch": pace.batch,
+        "costly": pace.costly,
+        "moving": pace.moving,
+        "due": pace.due,
+        "told": pace.told,
     }
 
 
@@ -129,20 +129,20 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
                 most=LONGEST,
             ),
         )
-    told = tracking.tracker
-    if told is None:
+    pace = tracking.tracker
+    if pace is None:
         raise Problem(409, detail="no tracker has told its pace yet: is fieldagent-track running?")
     clock = parts.journal.clock
     now = clock.date(clock.now())
     # What a position takes hardly depends on where it is.
     typical = Location(47.376888, 8.541694, None, 408.0, 1.4, 270.0)
-    found = costs(Package(typical), parts.outboxes, now)
+    estimates = costs(Package(typical), parts.outboxes, now)
     # Its options keep their proportion.
-    moving = interval * told.moving_interval / told.interval
+    moving = interval * pace.moving_interval / pace.interval
 
     def of(channel: Channel, pause: float) -> dict[str, Any]:
-        cost = found[channel]
-        many = -(-DAY // (pause * (told.satellite_factor if channel == Channel.SATELLITE else 1)))
+        cost = estimates[channel]
+        many = -(-DAY // (pause * (pace.satellite_factor if channel == Channel.SATELLITE else 1)))
         paid = int(cost.credits * many)
         price = parts.price
         return {
@@ -153,7 +153,8 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
         }
 
     day = {
-        channel: {"rest": of(channel, interval), "motion": of(channel, moving)} for channel in found
+        channel: {"rest": of(channel, interval), "motion": of(channel, moving)}
+        for channel in estimates
     }
     return json_response({"interval": interval, "channels": day})
 

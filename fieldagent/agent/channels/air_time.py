@@ -112,9 +112,9 @@ class AirTime:
 
     def unsaved(self) -> dict[int, float]:
         """Return by minute what is not written down; from now on it counts as written."""
-        found = {minute: self._minutes.get(minute, 0.0) for minute in self._changed}
+        minutes = {minute: self._minutes.get(minute, 0.0) for minute in self._changed}
         self._changed, self._unsaved = set(), 0.0
-        return found
+        return minutes
 
     def in_words(self) -> str:
         """Return what this hour has taken of what it may, for people."""

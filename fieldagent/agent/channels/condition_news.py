@@ -50,32 +50,33 @@ class ConditionNews:
             return None
         self.looked_at = now
         try:
-            found = self.look()
-            note = found.encode()
+            current = self.look()
+            note = current.encode()
         except Exception:
             log.exception("how this kit is cannot be told, it is tried again in an hour")
             return None
         is_old = self.told is None or now >= self.told_at + AT_LATEST
-        if self.told is not None and not is_old and not differs(self.told, found):
+        if self.told is not None and not is_old and not differs(self.told, current):
             return None
-        self.told, self.told_at = found, now
+        self.told, self.told_at = current, now
         return note
 
 
-def differs(told: KitCondition, found: KitCondition) -> bool:
+def differs(previous: KitCondition, current: KitCondition) -> bool:
     """Return whether the hub should hear of it."""
-    one, other = told.status, found.status
+    one, other = previous.status, current.status
     return (
-        (told.system, told.cause, told.starts) != (found.system, found.cause, found.starts)
-        or told.throttled != found.throttled
+        (previous.system, previous.cause, previous.starts)
+        != (current.system, current.cause, current.starts)
+        or previous.throttled != current.throttled
         or (one.clock, one.faults, one.trouble) != (other.clock, other.faults, other.trouble)
         or _apart(one.disk_used, other.disk_used, DISK)
         or _apart(one.degrees, other.degrees, DEGREES)
         or _apart(one.millivolts, other.millivolts, MILLIVOLTS)
-        or _apart(told.clock, found.clock, CLOCK)
+        or _apart(previous.clock, current.clock, CLOCK)
         or _apart(one.credits_left, other.credits_left, CREDITS)
         or (one.credits_left == 0) != (other.credits_left == 0)
-        or _heard_otherwise(told.signals or {}, found.signals or {})
+        or _heard_otherwise(previous.signals or {}, current.signals or {})
     )
 
 
@@ -86,10 +87,10 @@ def _apart(one: int | None, other: int | None, least: int) -> bool:
 
 
 def _heard_otherwise(
-    told: Mapping[str, Sequence[int | None]], found: Mapping[str, Sequence[int | None]]
+    previous: Mapping[str, Sequence[int | None]], current: Mapping[str, Sequence[int | None]]
 ) -> bool:
     """Return whether the hour that is whole now was another than the one that ran as it was
     told."""
-    if told.keys() != found.keys():
+    if previous.keys() != current.keys():
         return True
-    return any(_apart(told[name][-1], found[name][-2], BARS) for name in found)
+    return any(_apart(previous[name][-1], current[name][-2], BARS) for name in current)

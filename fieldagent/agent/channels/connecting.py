@@ -97,12 +97,12 @@ async def _look_up(
     server: ServerPlace,
 ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int, ...]]]:
     try:
-        found = await trio.socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
+        addresses = await trio.socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no host name"
         text = f"{server.host} is not found: {why}"
         raise Unreachable(LinkState.NO_SERVICE, text) from error
-    return list(found)  # type: ignore[arg-type]
+    return list(addresses)  # type: ignore[arg-type]
 
 
 async def _connect_to(

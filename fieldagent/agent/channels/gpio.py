@@ -77,8 +77,8 @@ def find_chip(name: str) -> Path:
         return DEVICES / name
     for path in sorted(DEVICES.glob("gpiochip*")):
         with path.open("rb", buffering=0) as device:
-            told = bytearray(_CHIP.size)
-            ioctl(device, GET_CHIP_INFO, told)
-        if _CHIP.unpack(told)[1].rstrip(b"\0").decode("ascii", "replace") in PI_CHIPS:
+            answer = bytearray(_CHIP.size)
+            ioctl(device, GET_CHIP_INFO, answer)
+        if _CHIP.unpack(answer)[1].rstrip(b"\0").decode("ascii", "replace") in PI_CHIPS:
             return path
     raise FileNotFoundError("no GPIO chip of a Raspberry Pi is there: name one, gpio:gpiochip0/17")

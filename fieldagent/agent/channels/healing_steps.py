@@ -254,6 +254,6 @@ USB_MEND = "let a rule of udev give it to the agent's group, or use a command (u
 
 
 def _why(error: Exception) -> str:
-    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     place = getattr(error, "filename", None)
-    return f"{place}: {told}" if place else told
+    return f"{place}: {message}" if place else message

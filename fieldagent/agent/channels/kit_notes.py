@@ -126,8 +126,8 @@ class KitNotes:
             if self.earshot is not None and (heard := self.earshot()) != self.told_earshot:
                 self.told_earshot = heard
                 return Earshot(heard).encode()
-            if self.condition is not None and (told := self.condition.news()) is not None:
-                return told
+            if self.condition is not None and (note := self.condition.news()) is not None:
+                return note
             with waits.move_on_after(LOOK if self._may_change(report) else self._rest()):
                 await self.offered.wait()
             self.offered = trio.Event()

@@ -35,8 +35,8 @@ def _locker(port: str) -> int | None:
     except OSError:
         return None
     device = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
-    found = re.search(rf"FLOCK +ADVISORY +WRITE +([1-9][0-9]*) {device} ", locks)
-    return None if found is None else int(found[1])
+    match = re.search(rf"FLOCK +ADVISORY +WRITE +([1-9][0-9]*) {device} ", locks)
+    return None if match is None else int(match[1])
 
 
 def _unit(process: int) -> str:
@@ -45,8 +45,8 @@ def _unit(process: int) -> str:
         group = (PROC / str(process) / "cgroup").read_text()
     except OSError:
         return ""
-    found = re.search(r"/system\.slice/(?:[^\n]*/)?([^/\n]+)\.service$", group, re.MULTILINE)
-    return "" if found is None else found[1]
+    match = re.search(r"/system\.slice/(?:[^\n]*/)?([^/\n]+)\.service$", group, re.MULTILINE)
+    return "" if match is None else match[1]
 
 
 def _command(process: int) -> list[str]:

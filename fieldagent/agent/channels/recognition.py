@@ -171,7 +171,7 @@ async def answer_to(
     with waits.move_on_after(seconds):
         if question:
             await line.write(question)
-        while (found := read(bytes(said))) is None:
+        while (answer := read(bytes(said))) is None:
             said += await line.read()
-        return found
+        return answer
     return None

@@ -313,8 +313,8 @@ class SatelliteDriver:
             self.pace.last_session = trio.current_time()
         self.pace.mailbox.begun = None
         status = mo_status(result.mo_status)
-        told = status.means if transmission is not None else _asked_in_words(result, status)
-        log.info("session %d ended: %s", result.momsn, told)
+        text = status.means if transmission is not None else _asked_in_words(result, status)
+        log.info("session %d ended: %s", result.momsn, text)
         verdict = status.verdict
         if transmission is not None:
             verdict = await self._verdict(status, momsn)

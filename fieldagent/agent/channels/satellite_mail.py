@@ -85,8 +85,8 @@ class MailReader:
             if read.intact:
                 await self.reception.receive(read.body)
             else:
-                told = Unreadable(self._size or len(read.body), read.guard)
-                await self.reception.receive(read.body, damage=GARBLED, unreadable=told)
+                unreadable = Unreadable(self._size or len(read.body), read.guard)
+                await self.reception.receive(read.body, damage=GARBLED, unreadable=unreadable)
             self.mailbox.uncleared = read.body
         if await self.modem.clear(sbd.CLEAR_MT):
             self.mailbox.uncleared = b""

@@ -198,12 +198,12 @@ class Modem:
         for setting in self.settings:
             if setting.command in self.refused:
                 continue
-            told = setting not in self.untold
-            found = sbd.parse_numbers(await self.ask(setting.query)) if told else ()
-            if not found:
+            is_readable = setting not in self.untold
+            numbers = sbd.parse_numbers(await self.ask(setting.query)) if is_readable else ()
+            if not numbers:
                 self.untold.add(setting)
                 await self.ask(setting.command)
-            elif found[: len(setting.shows)] != setting.shows:
+            elif numbers[: len(setting.shows)] != setting.shows:
                 log.warning("the modem has lost %s: setting it again", setting.command)
                 await self.ask(setting.command)
 

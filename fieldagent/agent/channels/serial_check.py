@@ -44,9 +44,9 @@ def _named(group: int) -> str:
 
 
 def _present() -> str:
-    found = sorted(
+    ports = sorted(
         str(path)
         for pattern in ("ttyUSB*", "ttyACM*", "ttyAMA*", "fieldagent-*")
         for path in Path("/dev").glob(pattern)
     )
-    return f"Present are {', '.join(found)}" if found else "No serial port is present"
+    return f"Present are {', '.join(ports)}" if ports else "No serial port is present"

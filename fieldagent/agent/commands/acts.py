@@ -265,8 +265,8 @@ def _kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue]
 
 def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
     """Return what is of that kind in the queue and no SOS."""
-    found = outbound.packages(hands.parts.journal, queue.waiting())
-    packages = {key: each.package for key, each in found.items() if isinstance(each, Accepted)}
+    known = outbound.packages(hands.parts.journal, queue.waiting())
+    packages = {key: each.package for key, each in known.items() if isinstance(each, Accepted)}
     return [
         sequence
         for sequence, package in packages.items()
@@ -290,8 +290,8 @@ async def _leave(hands: Hands, known: KnownCommand) -> None:
 
 def _report(hands: Hands, what: str, number: int) -> OfferReport | None:
     """Return what root's unit tells of the `settings` or the `program` of that number."""
-    told = outcomes.read(hands.settings.state_directory)
-    report = told.settings if what == "settings" else told.program
+    reports = outcomes.read(hands.settings.state_directory)
+    report = reports.settings if what == "settings" else reports.program
     return report if report is not None and report.number == number else None
 
 

@@ -13,8 +13,8 @@ from fieldagent.wire.command import Argument, size_of
 
 def status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return how the kit is, in 32 bytes."""
-    told, trouble = hands.status(), hands.trouble() is not None
-    return kit_status.encode(status_of(hands.settings, told, hands.starts, trouble=trouble))
+    answer, trouble = hands.status(), hands.trouble() is not None
+    return kit_status.encode(status_of(hands.settings, answer, hands.starts, trouble=trouble))
 
 
 def log(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:

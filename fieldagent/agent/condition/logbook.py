@@ -124,14 +124,14 @@ class Logbook:
         runs."""
         hour = int(self._now() // HOUR)
         began = clock - self._now() % HOUR
-        found = {}
+        medians = {}
         for name, link in links.items():
             known = self._known.hours.get(name, {})
             before = [known.get(hour - ago) for ago in range(HOURS - 1, 0, -1)]
             hours = [*before, median(link.signals, began, clock)]
             if any(bars is not None for bars in hours):
-                found[name] = hours
-        return found
+                medians[name] = hours
+        return medians
 
 
 def cause_of(before: Remembered, reset: int) -> int:
@@ -162,13 +162,13 @@ def median(signals: Iterable[tuple[float, int | None]], begin: float, end: float
 def _read(path: Path) -> Remembered:
     """Nothing of what is damaged."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        found = json.loads(read_slots(path))
+        document = json.loads(read_slots(path))
         return Remembered(
-            str(found["boot"]),
-            _within(found["cause"], len(CAUSES)),
-            found["in_order"] is True,
-            [float(each) for each in found["starts"]][-STARTS_KEPT:],
-            {str(name): _hours(hours) for name, hours in found["hours"].items()},
+            str(document["boot"]),
+            _within(document["cause"], len(CAUSES)),
+            document["in_order"] is True,
+            [float(each) for each in document["starts"]][-STARTS_KEPT:],
+            {str(name): _hours(hours) for name, hours in document["hours"].items()},
         )
     return Remembered()
 
@@ -177,6 +177,6 @@ def _within(value: Any, end: int) -> int:
     return value if type(value) is int and 0 <= value < end else UNKNOWN
 
 
-def _hours(found: Mapping[str, Any]) -> dict[int, int]:
-    known = {int(hour): max(0, min(int(bars), BARS)) for hour, bars in found.items()}
+def _hours(hours: Mapping[str, Any]) -> dict[int, int]:
+    known = {int(hour): max(0, min(int(bars), BARS)) for hour, bars in hours.items()}
     return dict(sorted(known.items())[-HOURS:])

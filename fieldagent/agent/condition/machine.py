@@ -23,46 +23,46 @@ _CARD_RESET, _POWER_UNDER, _POWER_OVER = 0x20, 0x10, 0x40
 
 def disk(folder: Path) -> tuple[int, int]:
     """Return the bytes that are free where the folder is, and the percent that are used."""
-    found = os.statvfs(folder)
-    used = found.f_blocks - found.f_bfree
-    whole = used + found.f_bavail
-    return found.f_bavail * found.f_frsize, -(-100 * used // whole) if whole else 100
+    volume = os.statvfs(folder)
+    used = volume.f_blocks - volume.f_bfree
+    whole = used + volume.f_bavail
+    return volume.f_bavail * volume.f_frsize, -(-100 * used // whole) if whole else 100
 
 
 def degrees() -> int | None:
     """Return how warm the warmest part of the processor is, in Celsius; None where nobody tells."""
-    found = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
-    known = [each for each in found if each is not None]
+    readings = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
+    known = [each for each in readings if each is not None]
     return round(max(known) / 1000) if known else None
 
 
 def millivolts() -> int | None:
     """Return the voltage of the supply or battery; None where no part of the machine tells one."""
     for each in sorted(ROOT.glob("sys/class/power_supply/*/voltage_now")):
-        if (found := _number(each)) is not None:
-            return round(found / 1000)
+        if (reading := _number(each)) is not None:
+            return round(reading / 1000)
     for each in sorted(ROOT.glob("sys/class/hwmon/hwmon*/in0_input")):
-        if (found := _number(each)) is not None:
-            return found
+        if (reading := _number(each)) is not None:
+            return reading
     return None
 
 
 def battery() -> int | None:
     """Return what the battery has left that the machine runs from, in per cent, of several the
     emptiest; None where Linux knows of none. A mouse's, of the scope Device, is none."""
-    found = [
+    readings = [
         _number(each / "capacity")
         for each in ROOT.glob("sys/class/power_supply/*")
         if _text(each / "scope") != "Device"
     ]
-    return min((each for each in found if each is not None), default=None)
+    return min((each for each in readings if each is not None), default=None)
 
 
 def throttled() -> int | None:
     """Return the bits of `wire.kit_condition.THROTTLING`; None where nobody tells."""
     for each in ROOT.glob("sys/devices/platform/soc*/*firmware/get_throttled"):
-        if (found := _number(each, 16)) is not None:
-            return found
+        if (bits := _number(each, 16)) is not None:
+            return bits
     # Without the firmware's file Linux knows of the supply alone, and that of now.
     for each in ROOT.glob("sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
         if _text(each.with_name("name")) == "rpi_volt" and (now := _number(each)) is not None:
@@ -79,13 +79,16 @@ def system() -> str:
     """Return which system this is, in a line, such as `Debian 13.1, image 2026-10-02`; empty where
     it does not tell."""
     lines = _text(ROOT / "etc/os-release").splitlines()
-    told = {name: value.strip("\"'") for name, _, value in (line.partition("=") for line in lines)}
-    found = told.get("PRETTY_NAME", "")
-    if told.get("ID") in ("debian", "raspbian"):
-        found = f"Debian {_text(ROOT / 'etc/debian_version') or told.get('VERSION_ID', '')}".strip()
+    variables = {
+        name: value.strip("\"'") for name, _, value in (line.partition("=") for line in lines)
+    }
+    release = variables.get("PRETTY_NAME", "")
+    if variables.get("ID") in ("debian", "raspbian"):
+        version = _text(ROOT / "etc/debian_version") or variables.get("VERSION_ID", "")
+        release = f"Debian {version}".strip()
     issue = _text(ROOT / "etc/rpi-issue").splitlines()
     image = issue[0].rpartition(" ")[2] if issue else ""
-    line = f"{found}, image {image}" if image else found
+    line = f"{release}, image {image}" if image else release
     return line if line.isprintable() else ""
 
 
@@ -99,8 +102,8 @@ def reset() -> int:
         if status & (_POWER_UNDER | _POWER_OVER):
             return POWER
     with suppress(OSError):
-        told = (ROOT / "proc/device-tree/chosen/bootloader/rsts").read_bytes()
-        bits = int.from_bytes(told[:4])
+        register = (ROOT / "proc/device-tree/chosen/bootloader/rsts").read_bytes()
+        bits = int.from_bytes(register[:4])
         if bits & _FULL_RESETS:
             return RESET
         if bits & _POWER_ON:

@@ -19,12 +19,12 @@ from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, numbers
 
 
 def status_of(
-    settings: Settings, told: Mapping[str, Any], starts: int, *, trouble: bool
+    settings: Settings, answer: Mapping[str, Any], starts: int, *, trouble: bool
 ) -> KitStatus:
-    """Return how the kit is. `told` is what `GET /api/status` answers, `starts` how often the agent
-    has begun; `trouble`: something is wrong with all of it."""
+    """Return how the kit is. `answer` is what `GET /api/status` answers, `starts` how often the
+    agent has begun; `trouble`: something is wrong with all of it."""
     channels: dict[str, dict[str, Any]] = {
-        name.lower(): channel for name, channel in told["channels"].items()
+        name.lower(): channel for name, channel in answer["channels"].items()
     }
     links = [channels[name] for name in LINKS]
     space = channels["satellite"]
@@ -33,7 +33,7 @@ def status_of(
     version, since = numbers_of(__version__)
     satellite, radio, cellular = (each["state"] or STATES[0] for each in links)
     bars = [each["signal"] for each in links]
-    clock = told["clock"]["source"] or CLOCKS[0]
+    clock = answer["clock"]["source"] or CLOCKS[0]
     return KitStatus(
         version,
         since,
@@ -41,7 +41,7 @@ def status_of(
         used,
         machine.degrees(),
         machine.millivolts(),
-        round(told["uptime"]),
+        round(answer["uptime"]),
         machine.uptime(),
         starts,
         (satellite, radio, cellular),
@@ -50,8 +50,8 @@ def status_of(
         spent,
         None if budget is None else max(0, budget - spent),
         clock if clock in CLOCKS else CLOCKS[-1],
-        told["deadLetters"]["came"],
-        sum(each["down"] for each in told["faults"]),
+        answer["deadLetters"]["came"],
+        sum(each["down"] for each in answer["faults"]),
         trouble,
     )
 

@@ -79,7 +79,7 @@ class Entrance:
         return self._clock() < until and version == _version(self._pass_phrase)
 
     async def _enter(self, request: Request) -> Response:
-        told = _pass_phrase_of(request)
+        pass_phrase = _pass_phrase_of(request)
         version = _version(self._pass_phrase)
         if version is None:
             raise Problem(403, "this kit has no pass phrase yet: `fieldagent page --set` on it")
@@ -87,7 +87,7 @@ class Entrance:
         if self._limiter.statistics().tasks_waiting >= WAITING_MAX:
             raise _too_many(1)
         stored = await trio.to_thread.run_sync(self._pass_phrase.read_text)
-        matches = partial(check_password, told, stored.strip())
+        matches = partial(check_password, pass_phrase, stored.strip())
         if not await check_in_thread(matches, self._limiter, SCRYPT_SECONDS):
             raise Problem(401, "the pass phrase is wrong")
         self._give_back(request.peer)
@@ -131,10 +131,10 @@ def _too_many(wait: float) -> Problem:
 def _version(path: Path) -> Version | None:
     """None where there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _pass_phrase_of(request: Request) -> str:
@@ -142,10 +142,10 @@ def _pass_phrase_of(request: Request) -> str:
         body: Any = load_document(required_body(request))
     except NotJson as error:
         raise Problem(400, str(error)) from None
-    told = body.get("passPhrase") if isinstance(body, dict) and len(body) == 1 else None
-    if not isinstance(told, str):
+    pass_phrase = body.get("passPhrase") if isinstance(body, dict) and len(body) == 1 else None
+    if not isinstance(pass_phrase, str):
         raise Problem(422, "the body is an object with passPhrase, a text")
-    return told
+    return pass_phrase
 
 
 def _digest(cookie: str) -> bytes:

@@ -465,8 +465,8 @@ def _is_program(data: Data) -> bool:
 def _copy(origin: int, entry: Entry, taken: Taken) -> bytes:
     """Return an item of the hub's with what came beside it: a hub that loses it takes it back."""
     number = entry.sequence
-    told = [taken.sources.get(number), taken.contacts.get(number), taken.seen_at.get(number)]
-    beside: list[Content] = [each for each in told if each is not None]
+    extras = [taken.sources.get(number), taken.contacts.get(number), taken.seen_at.get(number)]
+    beside: list[Content] = [each for each in extras if each is not None]
     if number in taken.unauthenticated:
         beside.append(Unproved())
     return encode([entry, *(Entry(number, each) for each in beside)], origin=origin)
@@ -476,23 +476,23 @@ def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) 
     """Return what the envelope says of that item, as members of its event."""
     sequence = entry.sequence
     contact = taken.contacts.get(sequence, Contact())
-    told: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
+    members: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
     if (seen := taken.seen_at.get(sequence)) is not None:
-        told["estimatedPosition"] = estimated_position(*astuple(seen))
+        members["estimatedPosition"] = estimated_position(*astuple(seen))
     if entry.sos:
-        told["incident"] = {"number": incident_number(entry, source)}
+        members["incident"] = {"number": incident_number(entry, source)}
     if age is not None:
-        told["age"] = age
-    return told | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
+        members["age"] = age
+    return members | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
 
 
 def _address(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
     """For whom and by whom it is, and whether it asks, as members of its event."""
-    told: dict[str, Any] = {"receipt": "read"} if entry.asks else {}
+    members: dict[str, Any] = {"receipt": "read"} if entry.asks else {}
     for name, named in (("to", entry.to), ("from", entry.author)):
         if named is not None:
-            told[name] = directory.identity_json(db, named)
-    return told
+            members[name] = directory.identity_json(db, named)
+    return members
 
 
 def _by_number(origin: int) -> Identity:

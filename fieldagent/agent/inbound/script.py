@@ -85,11 +85,11 @@ async def run_script(
 
 def marks(delivery: Delivery) -> dict[str, str]:
     """Return the variables that tell what a script should know before it reads the payload."""
-    told = {
+    flags = {
         "AGENT_PAYLOAD_SOS": delivery.sos,
         "AGENT_PAYLOAD_UNAUTHENTICATED": delivery.unauthenticated,
     }
-    return {name: "1" for name, is_so in told.items() if is_so}
+    return {name: "1" for name, is_so in flags.items() if is_so}
 
 
 def environment(

@@ -54,8 +54,10 @@ def since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[C
         json.dumps(sorted(topics)),
         AT_ONCE,
     )
-    found = {(topic, subject): Change(number, topic, subject) for number, topic, subject in rows}
-    changes = sorted(found.values())
+    by_subject = {
+        (topic, subject): Change(number, topic, subject) for number, topic, subject in rows
+    }
+    changes = sorted(by_subject.values())
     return changes, rows[-1][0] if len(rows) == AT_ONCE else last
 
 

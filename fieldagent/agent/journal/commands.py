@@ -72,8 +72,8 @@ def is_known(db: sqlite3.Connection, number: int) -> bool:
 
 def last(db: sqlite3.Connection) -> int:
     """Return the highest number that has come; 0 for none."""
-    ((found,),) = db.execute("SELECT max(number) FROM command")
-    return found or 0
+    ((highest,),) = db.execute("SELECT max(number) FROM command")
+    return highest or 0
 
 
 def begin(number: int, boot: str) -> Operation[None]:
@@ -179,10 +179,10 @@ def _of_row(
     done: float | None,
 ) -> KnownCommand:
     command, is_readable = _command(verb, arguments)
-    told = _answer(number, outcome, answer)
-    if told is None and state in ("owed", "answered"):
-        told = CommandAnswer(number, CommandOutcome.FAILED, answer_text.pack(ANSWER_DAMAGED))
-    return KnownCommand(number, command, channel, came, state, boot, told, done, is_readable)
+    reply = _answer(number, outcome, answer)
+    if reply is None and state in ("owed", "answered"):
+        reply = CommandAnswer(number, CommandOutcome.FAILED, answer_text.pack(ANSWER_DAMAGED))
+    return KnownCommand(number, command, channel, came, state, boot, reply, done, is_readable)
 
 
 def _command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:

@@ -69,15 +69,15 @@ def _called(listed: list[Person], text: str) -> Person | None:
     if not colon or kind not in (USER, GROUP, DEVICE):
         kind, name = "", text
     there = [each for each in listed if kind in ("", each.kind)]
-    for found in (
+    for matches in (
         [each for each in there if each.name == name],
         [each for each in there if each.name.casefold() == name.casefold()],
     ):
         if kind == "":
             # A kit often bears its user's name.
-            found = [each for each in found if each.kind != DEVICE] or found
-        if found:
-            return found[0] if len(found) == 1 else None
+            matches = [each for each in matches if each.kind != DEVICE] or matches
+        if matches:
+            return matches[0] if len(matches) == 1 else None
     return None
 
 
@@ -157,7 +157,7 @@ def is_for_others(db: sqlite3.Connection, named: Named | None) -> bool:
     return group is not None and whose not in json.loads(group[0])
 
 
-async def keep(journal: Journal, told: Directory) -> None:
+async def keep(journal: Journal, directory: Directory) -> None:
     """Replace the directory by what the hub tells. Raises what the journal raises."""
 
     def store(db: sqlite3.Connection) -> None:
@@ -173,10 +173,13 @@ async def keep(journal: Journal, told: Directory) -> None:
                     json.dumps(each.handles),
                     json.dumps(each.members),
                 )
-                for each in told.people
+                for each in directory.people
             ],
         )
-        db.execute("INSERT OR REPLACE INTO directory VALUES (1, ?, ?)", (told.version, told.owner))
+        db.execute(
+            "INSERT OR REPLACE INTO directory VALUES (1, ?, ?)",
+            (directory.version, directory.owner),
+        )
 
     await journal.persist(store)
-    log.info("the hub's directory has come: %s", counted(len(told.people), "name"))
+    log.info("the hub's directory has come: %s", counted(len(directory.people), "name"))

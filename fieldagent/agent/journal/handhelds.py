@@ -117,11 +117,11 @@ REFUSED = "❌"
 def was_refused(journal: Journal, handle: str, number: int) -> bool:
     """Return whether that packet came before, and was not taken."""
     sql = "SELECT told FROM handheld_said WHERE handle = ? AND number = ? AND sequence IS NULL"
-    return any(told == REFUSED for (told,) in journal.read(sql, handle, number))
+    return any(answer == REFUSED for (answer,) in journal.read(sql, handle, number))
 
 
 def note_said(
-    handle: str, number: int, now: float, sequence: int | None, told: str = ""
+    handle: str, number: int, now: float, sequence: int | None, answer: str = ""
 ) -> Operation[None]:
     """Know a packet again from here on, the Package that it became, and what its writer was told of
     it."""
@@ -135,7 +135,7 @@ def note_said(
         db.execute(
             "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence, told)"
             " VALUES (?, ?, ?, ?, ?)",
-            (handle, number, now, sequence, told),
+            (handle, number, now, sequence, answer),
         )
 
     return store
@@ -152,13 +152,13 @@ def told_of(journal: Journal) -> list[HandheldSent]:
     return [HandheldSent(*row) for row in rows]
 
 
-def note_told(sent: HandheldSent, told: str) -> Operation[None]:
+def note_told(sent: HandheldSent, signs: str) -> Operation[None]:
     """Write down the signs that were put on a packet of a handheld's, all of them, in order."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             "UPDATE handheld_said SET told = ? WHERE handle = ? AND number = ?",
-            (told, sent.handle, sent.number),
+            (signs, sent.handle, sent.number),
         )
 
     return store
@@ -185,16 +185,16 @@ def find_again(db: sqlite3.Connection) -> None:
     ).fetchall()
     for sequence, key, accepted, in_need in rows:
         # A program's own key may begin like that, too.
-        if found := _KEY.fullmatch(key):
+        if match := _KEY.fullmatch(key):
             db.execute(
                 "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence)"
                 " VALUES (?, ?, ?, ?)",
-                (found[1], int(found[2]), accepted, sequence),
+                (match[1], int(match[2]), accepted, sequence),
             )
             if in_need is not None:
                 db.execute(
                     "INSERT OR IGNORE INTO handheld_sos VALUES (?, ?, ?, 0)",
-                    (in_need, found[1], int(in_need == sequence)),
+                    (in_need, match[1], int(in_need == sequence)),
                 )
 
 

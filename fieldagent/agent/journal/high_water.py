@@ -56,11 +56,11 @@ def of(db: sqlite3.Connection) -> HighWater:
 def raise_to(db: sqlite3.Connection, mark: HighWater) -> HighWater:
     """See that nothing up to `mark` is given again, and return how many of each number `db` knows
     nothing of. Within a transaction."""
-    found = of(db)
-    missing = HighWater(*(max(0, there - here) for there, here in zip(mark, found, strict=True)))
+    known = of(db)
+    missing = HighWater(*(max(0, there - here) for there, here in zip(mark, known, strict=True)))
     for table, highest in (
-        ("package", max(mark.package, found.package)),
-        ("inbound", max(mark.payload, found.payload)),
+        ("package", max(mark.package, known.package)),
+        ("inbound", max(mark.payload, known.payload)),
     ):
         db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
         db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, highest))
@@ -83,20 +83,20 @@ class HighWaterFile:
         self._synced = time.monotonic()
 
     def _read(self, place: int) -> tuple[int, HighWater]:
-        found = self._checked(_FORM, _MAGIC, place * _PLACE)
-        return (found[0], HighWater(*found[1:])) if found else (0, HighWater())
+        numbers = self._checked(_FORM, _MAGIC, place * _PLACE)
+        return (numbers[0], HighWater(*numbers[1:])) if numbers else (0, HighWater())
 
     def _checked(self, form: struct.Struct, magic: bytes, place: int) -> tuple[int, ...]:
         """Return the numbers that stand there, none where its check or its magic is not right."""
         content = os.pread(self._file, form.size + 4, place)
-        told, check = content[: form.size], content[form.size :]
-        if len(told) < form.size or check != crc32(told).to_bytes(4, "big"):
+        record, check = content[: form.size], content[form.size :]
+        if len(record) < form.size or check != crc32(record).to_bytes(4, "big"):
             return ()
-        found, *numbers = form.unpack(told)
-        return tuple(numbers) if found == magic else ()
+        signature, *numbers = form.unpack(record)
+        return tuple(numbers) if signature == magic else ()
 
-    def _put(self, told: bytes, place: int) -> None:
-        os.pwrite(self._file, told + crc32(told).to_bytes(4, "big"), place)
+    def _put(self, record: bytes, place: int) -> None:
+        os.pwrite(self._file, record + crc32(record).to_bytes(4, "big"), place)
 
     @property
     def version(self) -> int:
@@ -119,9 +119,9 @@ class HighWaterFile:
         if mark == self.mark:
             return
         turn = self._turn + 1
-        told = _FORM.pack(_MAGIC, turn & 0xFFFFFFFF, *mark)
+        record = _FORM.pack(_MAGIC, turn & 0xFFFFFFFF, *mark)
         with suppress(OSError):
-            self._put(told, turn % 2 * _PLACE)
+            self._put(record, turn % 2 * _PLACE)
             self._turn, self.mark = turn, mark
             if time.monotonic() - self._synced >= SYNC_EVERY:
                 self.sync()

@@ -88,7 +88,7 @@ def with_names(journal: Journal, detail: str) -> str:
     if _STATION.search(detail) is None:
         return detail
     names = dict(journal.read("SELECT -origin, name FROM identity WHERE origin < 0"))
-    return _STATION.sub(lambda found: names.get(int(found[1])) or found[0], detail)
+    return _STATION.sub(lambda match: names.get(int(match[1])) or match[0], detail)
 
 
 def _who(receipt: Storage) -> str:
@@ -99,12 +99,12 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
     """Return the whole history of a Package in order of time: accepted, tries, ends of its legs,
     receipts, and the answer that its caller got."""
     date = journal.clock.date
-    found = [Line(date(accepted.accepted), "accepted")]
+    story = [Line(date(accepted.accepted), "accepted")]
     rows = journal.read(
         "SELECT at, event, channel, detail, times FROM story WHERE sequence = ? ORDER BY number",
         accepted.sequence,
     )
-    found += [
+    story += [
         Line(date(at), event, Channel(name), with_names(journal, detail), times)
         for at, event, name, detail, times in rows
     ]
@@ -115,8 +115,8 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
     )
     for at, name, status, reason in rows:
         leg = Leg(Status(status), reason)
-        found.append(Line(date(at), leg.status or "", Channel(name), leg.reason))
-    found += [Line(receipt.at, "confirmed", None, _who(receipt)) for receipt in receipts]
+        story.append(Line(date(at), leg.status or "", Channel(name), leg.reason))
+    story += [Line(receipt.at, "confirmed", None, _who(receipt)) for receipt in receipts]
     if accepted.status is not None and accepted.ended is not None:
-        found.append(Line(date(accepted.ended), "answered", None, accepted.status))
-    return sorted(found, key=lambda line: line.at)
+        story.append(Line(date(accepted.ended), "answered", None, accepted.status))
+    return sorted(story, key=lambda line: line.at)

@@ -208,11 +208,13 @@ def unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
     return [UnreadableOwed(Unreadable(size, guard), at) for size, guard, at in rows]
 
 
-def told_unreadable(db: sqlite3.Connection, channel: str, told: Iterable[UnreadableOwed]) -> None:
+def told_unreadable(
+    db: sqlite3.Connection, channel: str, entries: Iterable[UnreadableOwed]
+) -> None:
     """Note that the hub was told of these: they are owed no more."""
     db.executemany(
         "DELETE FROM unreadable_owed WHERE channel = ? AND size = ? AND at = ?",
-        [(channel, each.said.size, each.at) for each in told],
+        [(channel, each.said.size, each.at) for each in entries],
     )
 
 
@@ -237,16 +239,16 @@ def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at:
     """Write down that the sender of a payload is to be told of it, by the hub and on the air;
     return whether anybody is."""
     whose = "FROM inbound WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)"
-    told = rung, text, int(at), request_id, rung is not Rung.PROGRAMS
+    values = rung, text, int(at), request_id, rung is not Rung.PROGRAMS
     db.execute(
         "INSERT OR IGNORE INTO station_owed (station, sequence, rung, text, at, digest, asks)"
         f" SELECT -origin, sequence, ?, ?, ?, digest, asks {whose} AND origin < 0",
-        told,
+        values,
     )
     cursor = db.execute(
         "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
         f" SELECT origin, sequence, ?, ?, ?, digest {whose}",
-        told,
+        values,
     )
     return cursor.rowcount == 1
 
@@ -335,11 +337,11 @@ def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
     ]
 
 
-def told_station(db: sqlite3.Connection, told: StationOwed) -> None:
+def told_station(db: sqlite3.Connection, entry: StationOwed) -> None:
     """Note that the station has this: it is owed no more."""
     db.execute(
         "DELETE FROM station_owed WHERE station = ? AND sequence = ? AND rung = ? AND text = ?",
-        told[:4],
+        entry[:4],
     )
 
 

@@ -154,8 +154,8 @@ _COLUMNS = "SELECT number, raised, state, ended FROM incident"
 
 def open_one(journal: Journal) -> Incident | None:
     """Return the incident that is open, if one is."""
-    found = _incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL"))
-    return found[0] if found else None
+    incidents = _incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL"))
+    return incidents[0] if incidents else None
 
 
 CARRIED_FOR = 86_400.0
@@ -178,14 +178,14 @@ def awaits_answer(journal: Journal, now: float) -> bool:
 
 def last(journal: Journal) -> Incident | None:
     """Return the one that was raised last, whether or not it is over."""
-    found = _incidents(journal.read(f"{_COLUMNS} ORDER BY number DESC LIMIT 1"))
-    return found[0] if found else None
+    incidents = _incidents(journal.read(f"{_COLUMNS} ORDER BY number DESC LIMIT 1"))
+    return incidents[0] if incidents else None
 
 
 def named(journal: Journal, number: int) -> Incident | None:
     """Return the SOS of that number, open or over; None where there was none."""
-    found = _incidents(journal.read(f"{_COLUMNS} WHERE number = ?", number))
-    return found[0] if found else None
+    incidents = _incidents(journal.read(f"{_COLUMNS} WHERE number = ?", number))
+    return incidents[0] if incidents else None
 
 
 def is_over(journal: Journal, station: int, number: int) -> bool:

@@ -124,8 +124,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
     async def look_through(self) -> None:
         """Do the look that was put off, as it was closed in good order: a disk may have spoiled it
         since."""
-        if self._files.as_left and (found := await trio.to_thread.run_sync(damage, self.path)):
-            self.fail(f"the journal is damaged: {found}")
+        if self._files.as_left and (fault := await trio.to_thread.run_sync(damage, self.path)):
+            self.fail(f"the journal is damaged: {fault}")
 
     def require_room(self) -> None:
         """Raise StoreFull, or NotOnDisk, where nothing should be begun."""

@@ -37,14 +37,14 @@ def newest(journal: Journal, before: int, limit: int) -> Batch:
 def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[tuple[str, int]]]:
     """Return, of each Package, what each that left with something of it cost, in the words of its
     story, and how often."""
-    found: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
+    costs: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
     for sequence, detail, times in journal.read(
         "SELECT sequence, detail, times FROM story WHERE event = 'sent'"
         " AND sequence IN (SELECT value FROM json_each(?))",
         json.dumps(sequences),
     ):
-        found[sequence].append((detail, times))
-    return found
+        costs[sequence].append((detail, times))
+    return costs
 
 
 def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:

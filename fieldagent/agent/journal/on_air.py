@@ -55,13 +55,13 @@ def kept(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, float]]:
         since,
         KEPT_ITEMS,
     )
-    found, taken = [], 0
+    items, taken = [], 0
     for envelope, identity, at in rows:
         taken += len(envelope)
         if taken > KEPT_BYTES:
             break
-        found.append((bytes(envelope), bytes(identity), float(at)))
-    return sorted(found, key=_came)
+        items.append((bytes(envelope), bytes(identity), float(at)))
+    return sorted(items, key=_came)
 
 
 def _came(kept: tuple[bytes, bytes, float]) -> float:
@@ -133,11 +133,11 @@ def stop_text(station: int, beyond: Sequence[int]) -> str:
 
 def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) -> bool:
     """Write that into the history of a Package; return whether it is news."""
-    told = db.execute(
+    cursor = db.execute(
         "SELECT 1 FROM story WHERE sequence = ? AND event = 'not passed on' AND detail = ?",
         (sequence, text),
     )
-    if told.fetchone() is not None:
+    if cursor.fetchone() is not None:
         return False
     history.note(db, [sequence], Channel.RADIO, "not passed on", text, at)
     return True

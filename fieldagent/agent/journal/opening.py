@@ -80,9 +80,9 @@ def damage(path: Path) -> str:
 
 
 def _look_through(looker: sqlite3.Connection) -> None:
-    ((found,),) = looker.execute("PRAGMA integrity_check(1)")
-    if found != "ok":
-        raise DamageFound(found)
+    ((result,),) = looker.execute("PRAGMA integrity_check(1)")
+    if result != "ok":
+        raise DamageFound(result)
 
 
 def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connection:
@@ -164,8 +164,8 @@ def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> 
     which the rest could be: a copy of before was put back, or its log is gone. It goes on beyond
     what was given, and under another name, so that whoever has told it something tells that again.
     """
-    found = high_water.of(connection)
-    if found.package >= mark.package and found.payload >= mark.payload:
+    known = high_water.of(connection)
+    if known.package >= mark.package and known.payload >= mark.payload:
         return
     base = lived.known(connection)
     now = time.time() - (0.0 if base is None else base.offset)

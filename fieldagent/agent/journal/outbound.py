@@ -53,8 +53,8 @@ _ALIKE = (
 
 def _accepted(row: Sequence[Any]) -> Accepted:
     """Raises DamagedPackage."""
-    *told, crc, status, ended, origin, origin_sequence, undated, back = row
-    sequence, id_, body, digest, key, *times = told
+    *values, crc, status, ended, origin, origin_sequence, undated, back = row
+    sequence, id_, body, digest, key, *times = values
     accepted, expires, dated = times
     try:
         if crc is not None and crc != crc_of(sequence, id_, body, digest, key, *times):
@@ -81,15 +81,15 @@ def packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted |
     rows = journal.read(
         f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_AMONG}", json.dumps(sequences)
     )
-    found: dict[int, Accepted | Known] = {}
+    by_number: dict[int, Accepted | Known] = {}
     for row in rows:
         try:
-            found[row[0]] = _accepted(row)
+            by_number[row[0]] = _accepted(row)
         except DamagedPackage:
             known = by_sequence(journal, row[0])
             if known is not None:
-                found[row[0]] = known
-    return found
+                by_number[row[0]] = known
+    return by_number
 
 
 def package_in(db: sqlite3.Connection, sequence: int) -> Accepted | None:
@@ -161,7 +161,7 @@ def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
         "SELECT channel, status, reason, begins FROM leg WHERE sequence = ? ORDER BY channel",
         sequence,
     )
-    return {Channel(channel): _leg(*told) for channel, *told in rows}
+    return {Channel(channel): _leg(*columns) for channel, *columns in rows}
 
 
 def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
@@ -173,14 +173,14 @@ def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
 def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channel, Leg]]:
     """Return how each of these Packages stands on its channels, in one query; each has an entry, be
     it empty."""
-    found: dict[int, dict[Channel, Leg]] = {sequence: {} for sequence in sequences}
-    for sequence, channel, *told in journal.read(
+    by_number: dict[int, dict[Channel, Leg]] = {sequence: {} for sequence in sequences}
+    for sequence, channel, *columns in journal.read(
         f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_AMONG}"
         " ORDER BY sequence, channel",
         json.dumps(sequences),
     ):
-        found[sequence][Channel(channel)] = _leg(*told)
-    return found
+        by_number[sequence][Channel(channel)] = _leg(*columns)
+    return by_number
 
 
 def _leg(status: str | None, reason: str, begins: float) -> Leg:
@@ -198,15 +198,15 @@ def receipts(journal: Journal, sequence: int) -> list[Storage]:
 def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Storage]]:
     """Return who has each of these Packages, the first first, in one query; each has an entry, be
     it empty."""
-    found: dict[int, list[Storage]] = {sequence: [] for sequence in sequences}
+    by_number: dict[int, list[Storage]] = {sequence: [] for sequence in sequences}
     for sequence, by, at, *who in journal.read(
         "SELECT sequence, by, at, identity.id, name, type, email, account"
         " FROM receipt LEFT JOIN identity ON identity.origin = receipt.by"
         f" WHERE sequence IN {_AMONG} ORDER BY at, by",
         json.dumps(sequences),
     ):
-        found[sequence].append(Storage(_who(by, who), at, "agent" if by else "hub"))
-    return found
+        by_number[sequence].append(Storage(_who(by, who), at, "agent" if by else "hub"))
+    return by_number
 
 
 def note_receipt(
@@ -247,7 +247,7 @@ class Reached(NamedTuple):
 def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Reached]]:
     """Return how far each has come, beyond the disk of anybody's kit; the first first. What a
     station has told by radio, and the hub too, is there once."""
-    found: dict[int, list[Reached]] = {sequence: [] for sequence in sequences}
+    by_number: dict[int, list[Reached]] = {sequence: [] for sequence in sequences}
     for sequence, by, rung, text, at, *who in journal.read(
         "SELECT sequence, by, rung, text, at, identity.id, name, type, email, account"
         " FROM reached LEFT JOIN identity ON identity.origin = by"
@@ -257,8 +257,8 @@ def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Rea
         " ORDER BY at",
         json.dumps(sequences),
     ):
-        found[sequence].append(Reached(_who(by, who), Rung(rung), text, at))
-    return found
+        by_number[sequence].append(Reached(_who(by, who), Rung(rung), text, at))
+    return by_number
 
 
 def _who(by: int, row: Sequence[Any]) -> Identity:

@@ -40,14 +40,14 @@ def _counts(journal: Journal, what: str) -> list[tuple[str, str, int]]:
 
 def latencies(journal: Journal) -> dict[str, Latency]:
     """Return how long deliveries took by channel, from accepted to delivered."""
-    found: dict[str, Latency] = {}
+    by_channel: dict[str, Latency] = {}
     for channel, bound, count, seconds in journal.read(
         "SELECT who, result, count, seconds FROM tally WHERE what = 'latency'"
     ):
-        latency = found.setdefault(channel, Latency())
+        latency = by_channel.setdefault(channel, Latency())
         latency.counts[int(bound)] = count
         latency.seconds += seconds
-    return found
+    return by_channel
 
 
 def spent(journal: Journal) -> dict[str, Spent]:

@@ -62,11 +62,11 @@ class KeyChange:
         which key."""
         if self.step is KeyStep.NONE:
             return {}
-        found: dict[str, list[int]] = {"old": [], "new": []}
+        stations: dict[str, list[int]] = {"old": [], "new": []}
         for number in sorted(self._neighbours.in_earshot()):
             if name := self.name_of(self._neighbours.known[number].key):
-                found[name].append(number)
-        return {"keyChange": {"step": int(self.step), **found}}
+                stations[name].append(number)
+        return {"keyChange": {"step": int(self.step), **stations}}
 
     def notice(self) -> str:
         """Return what needs attention until it is over; empty before and after."""

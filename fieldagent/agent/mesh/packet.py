@@ -395,10 +395,10 @@ def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
     """Raises RemoteProtocolError, and Unauthenticated where none of the keys made it."""
     if not is_sealed(body):
         return decode(body, keys=keys)
-    found = unseal(body, keys)
-    if found is None:
+    unsealed = unseal(body, keys)
+    if unsealed is None:
         raise Unauthenticated(missing=False)
-    plain, key = found
+    plain, key = unsealed
     return replace(decode(plain), tagged=True, key=key)
 
 
@@ -432,16 +432,16 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
 
 def of_each_sender(envelope: Envelope) -> list[Envelope]:
     """Return what is repeated in it by itself, as if it came alone and bore who repeats it."""
-    found: list[list[Entry]] = [[]]
+    groups: list[list[Entry]] = [[]]
     whose = [envelope.origin]
     for entry in envelope.entries:
         if isinstance(entry.content, SentBy):
             mark = Source(envelope.origin, entry.content.transmissions)
-            found.append([Entry(0, mark)])
+            groups.append([Entry(0, mark)])
             whose.append(entry.content.station)
         else:
-            found[-1].append(entry)
-    alone = zip(whose, found, strict=True)
+            groups[-1].append(entry)
+    alone = zip(whose, groups, strict=True)
     parts = [replace(envelope, origin=one, entries=tuple(each)) for one, each in alone if each]
     # What could not be read is told once.
     return parts[:1] + [replace(each, not_understood=()) for each in parts[1:]]

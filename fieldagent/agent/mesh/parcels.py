@@ -71,11 +71,11 @@ class Parcels:
         if not owed:
             return []
         inbound.told_rungs(db, [each.key for each in owed])
-        told = [
+        receipts = [
             Entry(each.sequence, Receipt(0, each.digest, each.rung, each.text), each.at)
             for each in owed
         ]
-        return [self._enter(db, told, now, int(self.inbox.date(now)))]
+        return [self._enter(db, receipts, now, int(self.inbox.date(now)))]
 
     def _enter(
         self, db: sqlite3.Connection, said: Sequence[Entry], now: float, at: int

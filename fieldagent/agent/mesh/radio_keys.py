@@ -61,13 +61,13 @@ def load(settings: Settings) -> RadioKeys:
     nothing."""
     place = settings.state_directory / FILE
     try:
-        found = _read(place.read_bytes())
+        content = _read(place.read_bytes())
     except FileNotFoundError:
         return of_settings(settings)
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.error("%s cannot be read, radio-key of the settings counts: %s", place, error)
         return of_settings(settings)
-    made_of, keys = found
+    made_of, keys = content
     return keys if made_of == _digest(settings) else of_settings(settings)
 
 

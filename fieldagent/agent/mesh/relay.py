@@ -81,12 +81,12 @@ class Relay:
     def retry(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
         """Enter what waits and can be paid by now."""
         left = self._left(db, now)
-        found = [
+        results = [
             self.store(db, station, each.entry, now)
             for (station, _), each in [*self.waiting.items()]
             if each.credits <= left
         ]
-        return [accepted for accepted in found if accepted is not None]
+        return [accepted for accepted in results if accepted is not None]
 
     def _keep_waiting(self, station: int, entry: Entry) -> None:
         if (station, entry.sequence) in self.waiting:

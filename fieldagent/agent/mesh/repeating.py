@@ -107,10 +107,10 @@ class Repeating:
         """What others sent before this kit was started anew: whoever was off is given it."""
         now = trio.current_time()
         for envelope, identity, came in on_air.kept(self._journal, since=lived - KEPT):
-            found = _whole(envelope, identity)
-            if found is None:
+            pair = _whole(envelope, identity)
+            if pair is None:
                 continue
-            mark, entry = found
+            mark, entry = pair
             station, hops = mark.station, mark.transmissions
             if station == self._station:
                 # Of another kit under our number.

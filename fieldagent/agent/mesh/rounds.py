@@ -309,7 +309,7 @@ class Rounds:
         """Return what is to be transmitted now, the newest of what is no SOS first."""
         for item in [each for each in self.items.values() if each.until < now]:
             self.drop(item)
-        found: list[Repeat] = []
+        repeats: list[Repeat] = []
         ordinary = [each for each in self.items.values() if not each.entry.sos]
         # What waits for its moment goes along with what is due.
         begins = now >= self._ordinary_at and any(each.due <= now for each in ordinary)
@@ -326,8 +326,8 @@ class Rounds:
             if again and not item.entry.sos:
                 capacity -= _bytes_of(item)
                 self._ordinary_at = now + APART
-            found += again
-        return found
+            repeats += again
+        return repeats
 
     def _due_of(self, item: OnItsWay, now: float, *, goes: bool) -> list[Repeat]:
         again: list[Repeat] = []
@@ -429,15 +429,15 @@ class Rounds:
 
     def _tell_stop(self, item: OnItsWay) -> list[Repeat]:
         """Ours, and what we heard of others: that one in their name."""
-        found = []
+        repeats = []
         for at, beyond in item.stopped.items():
             ours = at == self.station
             lack = sorted(beyond - item.has)[:BEYOND_MAX]
             if lack and ours is not self._may_go(item):
                 ack = Ack(item.station, digest=digest_of(item.entry), beyond=tuple(lack))
                 mark = [] if ours else [Entry(0, Source(self.station, item.hops))]
-                found.append(Repeat(at, [Entry(item.entry.sequence, ack), *mark]))
-        return found
+                repeats.append(Repeat(at, [Entry(item.entry.sequence, ack), *mark]))
+        return repeats
 
 
 def _note_wanted(item: OnItsWay, now: float) -> bool:

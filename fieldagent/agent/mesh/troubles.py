@@ -112,6 +112,6 @@ class AirTroubles:
 
 def in_words(trouble: Trouble, count: int, detail: str = "") -> str:
     """Return in a sentence how many packets had that trouble, and what to do about it."""
-    told = f" ({detail})" if detail else ""
+    remark = f" ({detail})" if detail else ""
     packets = "a packet was" if count == 1 else f"{count} packets were"
-    return f"{packets} heard on the air{told} {trouble.advice}"
+    return f"{packets} heard on the air{remark} {trouble.advice}"

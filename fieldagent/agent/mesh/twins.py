@@ -57,8 +57,8 @@ class Twins:
         it is two kits."""
         key = station, type(value)
         known = self._told.pop(key, None)
-        found = known is not None and known.note(value, now)
+        is_twin = known is not None and known.note(value, now)
         self._told[key] = known or _Told(value, now)
         while len(self._told) > STATIONS_MAX:
             del self._told[next(iter(self._told))]
-        return found
+        return is_twin

@@ -34,8 +34,8 @@ async def connected(
         settings.user,
         settings.password,
     )
-    async with session.connected(partial(_open, settings), client, will) as found:
-        yield found
+    async with session.connected(partial(_open, settings), client, will) as connection:
+        yield connection
 
 
 async def _open(settings: MqttSettings) -> trio.abc.Stream:

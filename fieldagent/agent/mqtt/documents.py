@@ -24,7 +24,7 @@ def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dic
     """Return what the broker is told of the kit's state. `status` is the answer to `GET
     /api/status`; `left` are credits that MQTT may cost today."""
     links = {name.lower(): link for name, link in status["channels"].items() if link["configured"]}
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "sos": bool(status["sos"]["active"]),
         "waiting": sum(link["queued"] for link in links.values()),
         "clock": status["clock"]["source"],
@@ -33,25 +33,25 @@ def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dic
         "mqttCreditsLeft": left,
     }
     for name, link in links.items():
-        told[name] = link["state"]
-        told[f"{name}Bars"] = link["signal"]
+        document[name] = link["state"]
+        document[f"{name}Bars"] = link["signal"]
     if (satellite := links.get("satellite")) is not None:
-        told["creditsToday"] = satellite["creditsToday"]
+        document["creditsToday"] = satellite["creditsToday"]
         if (limit := satellite.get("creditsPerDay")) is not None:
             spent = satellite["creditsToday"] + satellite["creditsDoubtfulToday"]
-            told["creditsLeft"] = max(0, limit - spent)
-    return told
+            document["creditsLeft"] = max(0, limit - spent)
+    return document
 
 
 def position(place: Location) -> dict[str, Any]:
     """Return a place under the names that Home Assistant gives a tracker's attributes. How exact it
     is, nobody has said."""
-    told: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
+    attributes: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
     if place.altitude is not None:
-        told["altitude"] = place.altitude
+        attributes["altitude"] = place.altitude
     if place.timestamp is not None:
-        told["timestamp"] = write_timestamp(place.timestamp)
-    return told
+        attributes["timestamp"] = write_timestamp(place.timestamp)
+    return attributes
 
 
 def inbound(body: str) -> bytes:

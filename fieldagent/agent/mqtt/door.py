@@ -68,17 +68,17 @@ class Door:
                 standing, withheld = await self._accept(sender, key, package)
         except Problem as problem:
             self.gate.counts["refused"] += 1
-            told = json.loads(problem.to_response().body)
-            return {"accepted": False, "key": key, "problem": told}
+            answer = json.loads(problem.to_response().body)
+            return {"accepted": False, "key": key, "problem": answer}
         self.gate.counts["taken"] += 1
-        told = {
+        answer = {
             "accepted": True,
             "key": key,
             "id": standing.id,
             "status": standing.status,
             "channels": legs_json(standing.legs),
         }
-        return told | ({"withheld": withheld} if withheld else {})
+        return answer | ({"withheld": withheld} if withheld else {})
 
     async def _accept(
         self, sender: str, key: str | None, package: Package
@@ -95,9 +95,9 @@ class Door:
             return await self._intake.accept(package, name), {}
         if package.sos:
             return await self._intake.accept(package, name), {}
-        found = self._affordable(sender, package)
-        async with self.purse.paying(found.price):
-            return await self._intake.accept(found.package, name), found.withheld
+        plan = self._affordable(sender, package)
+        async with self.purse.paying(plan.price):
+            return await self._intake.accept(plan.package, name), plan.withheld
 
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
         listed = sender in self._settings.senders
@@ -127,7 +127,7 @@ class Door:
             self._has_sms,
         )
         now = self._journal.clock.date(self._journal.clock.now())
-        found = affordable(package, self._outboxes, now, limits)
-        if not found.goes:
-            raise Problem(403, f"nothing was queued: {found.why}")
-        return found
+        plan = affordable(package, self._outboxes, now, limits)
+        if not plan.goes:
+            raise Problem(403, f"nothing was queued: {plan.why}")
+        return plan

@@ -67,20 +67,20 @@ class Reporter:
             again = self._announce
             links = status()["channels"].items()
             channels = [name.lower() for name, link in links if link["configured"]]
-            told = documents.discovery(self._topics, self._name, channels)
-            await session.publish(self._topics.config, compact(told), retain=True)
+            discovery = documents.discovery(self._topics, self._name, channels)
+            await session.publish(self._topics.config, compact(discovery), retain=True)
             await again.wait()
 
     async def _tell_state(
         self, session: MqttSession, status: Callable[[], Mapping[str, Any]]
     ) -> NoReturn:
-        told = b""
+        published = b""
         while True:
             left = self._purse.left() or 0
-            found = compact(documents.state(status(), self._last_inbound(), left))
-            if found != told:
-                await session.publish(self._topics.state, found, retain=True)
-                told = found
+            document = compact(documents.state(status(), self._last_inbound(), left))
+            if document != published:
+                await session.publish(self._topics.state, document, retain=True)
+                published = document
             await trio.sleep(LOOK_APART)
             with trio.move_on_after(LOOK_EVERY):
                 await self._journal.news()
@@ -90,18 +90,18 @@ class Reporter:
         return clock_time(listed[0]["received"]) if listed else None
 
     async def _tell_position(self, session: MqttSession) -> NoReturn:
-        told = b""
+        published = b""
         while True:
             moved = self._moved
             own, _ = await places.newest(self._journal, POSITIONS_LOOKED_AT)
-            found = [
+            positions = [
                 replace(each.place, timestamp=each.moment)
                 for each in own
                 if isinstance(each.place, Location)
             ]
-            if found and (now := compact(documents.position(found[0]))) != told:
+            if positions and (now := compact(documents.position(positions[0]))) != published:
                 await session.publish(self._topics.position, now, retain=True)
-                told = now
+                published = now
             await trio.sleep(LOOK_APART)
             await moved.wait()
 
@@ -109,8 +109,8 @@ class Reporter:
         while True:
             if not changes.is_known(self._journal, self._place):
                 self._place = changes.oldest(self._journal)
-            found, place = changes.since(self._journal, self._place, ("package",))
-            for change in found:
+            news, place = changes.since(self._journal, self._place, ("package",))
+            for change in news:
                 await self._tell_package(session, change.subject)
             self._place = place
             if place == changes.newest(self._journal):
@@ -127,8 +127,8 @@ class Reporter:
                 self._moved.set()
                 self._moved = trio.Event()
             if (accepted.idempotency_key or "").startswith(MARK):
-                told = self._standing(accepted)
-                await session.publish(self._topics.package(accepted.id), compact(told))
+                standing = self._standing(accepted)
+                await session.publish(self._topics.package(accepted.id), compact(standing))
 
     def _standing(self, accepted: Accepted) -> dict[str, Any]:
         standing = standing_of(self._journal, accepted.sequence)

@@ -56,8 +56,8 @@ def affordable(
     and the price. `now` is Unix time."""
     price = 0
     withheld: dict[str, str] = {}
-    found = costs(package, outboxes, now)
-    for channel, cost in found.items():
+    estimates = costs(package, outboxes, now)
+    for channel, cost in estimates.items():
         amount = _price(channel, cost, has_sms=limits.has_sms)
         left = limits.left - price
         if amount and limits.refused:
@@ -70,7 +70,7 @@ def affordable(
             price += amount
     if not withheld:
         return Affordable(package, {}, price)
-    wanted = frozenset(found) if package.channels is None else package.channels
+    wanted = frozenset(estimates) if package.channels is None else package.channels
     channels = wanted - {Channel(channel) for channel in withheld}
     return Affordable(replace(package, channels=channels), withheld, price)
 

@@ -35,8 +35,8 @@ class CollapseIndex:
         if kind is None:
             return []
         collapse_key, sos = kind
-        found = [self._newest.get((collapse_key, each)) for each in [False, True][: 1 + sos]]
-        return [key for key in found if key is not None and key not in taken]
+        keys = [self._newest.get((collapse_key, each)) for each in [False, True][: 1 + sos]]
+        return [key for key in keys if key is not None and key not in taken]
 
     def newer(self, kind: Kind | None, key: int) -> int | None:
         """Return the newest that has taken its place meanwhile; None where none has."""

@@ -35,7 +35,7 @@ def costs(
     is Unix time."""
     legs = legs_of(package.channels, frozenset(outboxes))
     stamped = package.stamped(now)
-    found = {}
+    estimates = {}
     for channel, leg in legs.items():
         if leg.status is None:
             tariff = outboxes[channel].packing.queue.limits.tariff
@@ -43,9 +43,9 @@ def costs(
             try:
                 sizes = outboxes[channel].packing.sizes(stamped, now)
             except TooLarge as error:
-                found[channel] = Cost(0, 0, 0, left, by_bytes, f"too large: {error}")
+                estimates[channel] = Cost(0, 0, 0, left, by_bytes, f"too large: {error}")
                 continue
             parts = [price(tariff, size) for size in sizes]
             spent = [part.credits for part in parts], [part.bytes for part in parts]
-            found[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), left, by_bytes)
-    return found
+            estimates[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), left, by_bytes)
+    return estimates

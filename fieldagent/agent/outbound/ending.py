@@ -83,7 +83,7 @@ class Endings:
 
     def _known(self, ended: Sequence[EndedLeg]) -> dict[int, Accepted]:
         """The Packages themselves, where it matters whose they are and what they are."""
-        found: dict[int, Accepted] = {}
+        packages: dict[int, Accepted] = {}
         for each in ended:
             if not self._matters(each):
                 continue
@@ -91,8 +91,8 @@ class Endings:
             with suppress(DamagedPackage):
                 package = outbound.package(self._journal, each.sequence)
                 if package is not None:
-                    found[each.sequence] = package
-        return found
+                    packages[each.sequence] = package
+        return packages
 
     def _matters(self, ended: EndedLeg) -> bool:
         """Return whether anything depends on which Package ended so."""

@@ -83,8 +83,8 @@ def _soonest(cheaper: Sequence[_Cheaper], usual: float) -> float:
     """Return when those have delivered nearly all that they deliver by the usual time."""
     moments = {each.begins + after for each in cheaper for after, _ in each.steps or ()}
     enough = ENOUGH * _delivered(cheaper, usual) - _ROUNDING
-    found = (at for at in sorted({0.0, *moments}) if _delivered(cheaper, at) >= enough)
-    return min(next(found, usual), usual)
+    candidates = (at for at in sorted({0.0, *moments}) if _delivered(cheaper, at) >= enough)
+    return min(next(candidates, usual), usual)
 
 
 def _latest(cheaper: Sequence[_Cheaper], own: Steps, by: float) -> float:

@@ -157,8 +157,10 @@ class Holdings:
         first, numbers = holding.sequence, {*numbers_of(holding)}
         station = holding.content.station
         known = self._of(station)
-        told = known.told_numbers()
-        fresh = {each for each in numbers - known.here.keys() - known.unsaid if each >= told.start}
+        window = known.told_numbers()
+        fresh = {
+            each for each in numbers - known.here.keys() - known.unsaid if each >= window.start
+        }
         if station == self._station:
             # Of what we never had nobody has anything, but of a journal that was lost.
             fresh.clear()
@@ -173,7 +175,7 @@ class Holdings:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
         elif (asks := known.open()) and first <= min(asks) and not numbers.intersection(asks):
             known.asked = True
-        if numbers.issuperset(each for each in known.here if each >= first and each in told):
+        if numbers.issuperset(each for each in known.here if each >= first and each in window):
             known.told = True
         # Whose numbers end far below may have left ours behind: it hears of them, and may ask.
         reach = range(first, first + 2 * SEVERAL_MAX)
@@ -217,11 +219,11 @@ class Holdings:
         of those where news are that nobody has told."""
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
-        found = self._beacon
+        stations = self._beacon
         if beside:
-            ride = (n for n, each in known.items() if self._rides(each, now) and n not in found)
-            found = [*found, *sorted(ride, key=lambda n: not known[n].asks())][:RIDES]
-        return [*found]
+            ride = (n for n, each in known.items() if self._rides(each, now) and n not in stations)
+            stations = [*stations, *sorted(ride, key=lambda n: not known[n].asks())][:RIDES]
+        return [*stations]
 
     def _rides(self, each: _OfStation, now: float) -> bool:
         """In a crowd not what another has told, and what lacks as often as a beacon would ask."""
@@ -260,13 +262,13 @@ class Holdings:
             return None
         numbers = known.told_numbers()
         lacking = [each for each in known.open() if each in numbers]
-        told = sorted(each for each in known.here if each in numbers)
-        if not told and not lacking:
+        present = sorted(each for each in known.here if each in numbers)
+        if not present and not lacking:
             return None
-        first = min((*told, *lacking), default=0)
-        arrived = frozenset(number - first for number in told)
-        digest = digest_of_slices(known.here[number] for number in told[-CONFIRMS:])
-        return Entry(first, Ack(station, 0, arrived, digest=digest if told else b""))
+        first = min((*present, *lacking), default=0)
+        arrived = frozenset(number - first for number in present)
+        digest = digest_of_slices(known.here[number] for number in present[-CONFIRMS:])
+        return Entry(first, Ack(station, 0, arrived, digest=digest if present else b""))
 
     def _of(self, station: int) -> _OfStation:
         known = self._stations.pop(station, None) or _OfStation()

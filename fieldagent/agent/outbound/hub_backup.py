@@ -179,8 +179,8 @@ def _got(journal: Journal, after: int) -> Inventory:
         for number, sequence, digest, copy, received in some:
             if (envelope := _whole(copy)) is not None:
                 at = max(0, int(journal.clock.date(received)))
-                told = envelope.origin, sequence, bytes(digest)[:DIGEST_BYTES], at
-                rows.append(InventoryRow(number, *told))
+                details = envelope.origin, sequence, bytes(digest)[:DIGEST_BYTES], at
+                rows.append(InventoryRow(number, *details))
     return Inventory(Direction.GOT, after, tuple(rows))
 
 
@@ -202,11 +202,11 @@ def _fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> tuple[Co
     def fill() -> Iterator[Copy]:
         size = 0
         for place in places:
-            found = copy(journal, place)
-            size += len(found.body)
-            if size > COPIES_BYTES and size > len(found.body):
+            backup = copy(journal, place)
+            size += len(backup.body)
+            if size > COPIES_BYTES and size > len(backup.body):
                 return
-            yield found if len(found.body) <= BODY_BYTES - _HEAD else Copy(place, b"")
+            yield backup if len(backup.body) <= BODY_BYTES - _HEAD else Copy(place, b"")
 
     return tuple(fill())
 

@@ -74,10 +74,10 @@ class HubPiggyback:
 
     def is_worth_sending(self) -> bool:
         at_once = self._at_once or any(entry.sos for entry in self._owed.values())
-        told = bool(self._owed) and at_once
+        owes = bool(self._owed) and at_once
         free = bool(self._rungs) and not self._tariff.units(1)
         lacks = bool(self._reports or self._unreadable)
-        return lacks or told or free or self._names_incident()
+        return lacks or owes or free or self._names_incident()
 
     def _names_incident(self) -> bool:
         """Return whether the open incident is to be named though nothing else goes: where it is
@@ -108,15 +108,15 @@ class HubPiggyback:
     def _fill_incident(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
         """Each contact that happens anyway names the open incident, where that costs nothing more;
         an item of it names it by itself."""
-        found = incident.open_one(self._journal)
-        if found is None or any(entry.sos for entry in draft.entries):
+        open_incident = incident.open_one(self._journal)
+        if open_incident is None or any(entry.sos for entry in draft.entries):
             return
         free = (
             min(capacity, self._tariff.paid_with(len(draft))) if self._tariff.units(1) else capacity
         )
         if draft.entries or self._names_incident():
             clock = self._journal.clock
-            word = IncidentWord(found.number, Said.OPEN)
+            word = IncidentWord(open_incident.number, Said.OPEN)
             named = Entry(0, word, int(clock.date(clock.now())))
             words.named_incident = draft.add(named, free)
             if words.named_incident:

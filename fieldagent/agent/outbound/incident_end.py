@@ -51,21 +51,21 @@ async def call_off(
     nowhere, the word is taken back. Raises what the journal raises."""
     word = IncidentWord(number, Said.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
-    told = None
+    standing = None
     if cancellation.may_have_left(number):
         # It ends by that word, in one commit: power may fail at any moment, and the hub would ring
         # on for an SOS of which its kit says no more.
-        told = await intake.accept(said)
+        standing = await intake.accept(said)
     in_flight = await cancellation.call_off(number)
-    if told is None:
+    if standing is None:
         if not may_be_known(journal, number):
             return False
         # It was given to a modem meanwhile.
-        told = await intake.accept(said)
+        standing = await intake.accept(said)
     await settled(in_flight, within)
     if may_be_known(journal, number):
         return True
-    return (await cancellation.cancel(told.id)).status is not Status.CANCELED
+    return (await cancellation.cancel(standing.id)).status is not Status.CANCELED
 
 
 def may_be_known(journal: Journal, number: int) -> bool:

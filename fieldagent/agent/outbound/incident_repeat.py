@@ -43,22 +43,22 @@ def repeated(journal: Journal, until: str) -> dict[Leg, float]:
 
     `until` is `person` or `hub`.
     """
-    found = incident.open_one(journal)
-    if found is None:
+    open_incident = incident.open_one(journal)
+    if open_incident is None:
         return {}
-    at_hub = incident.at_hub(journal, found.number)
+    at_hub = incident.at_hub(journal, open_incident.number)
     return {
         leg: at
-        for leg, at in incident.taken(journal, found.number).items()
-        if _goes_on(found, leg, at_hub, until)
+        for leg, at in incident.taken(journal, open_incident.number).items()
+        if _goes_on(open_incident, leg, at_hub, until)
     }
 
 
-def _goes_on(found: Incident, leg: Leg, at_hub: Mapping[int, float], until: str) -> bool:
+def _goes_on(open_incident: Incident, leg: Leg, at_hub: Mapping[int, float], until: str) -> bool:
     sequence, channel = leg
     if channel is not Channel.RADIO:
         return sequence not in at_hub
-    return found.state == Said.OPEN and not (until == "hub" and sequence in at_hub)
+    return open_incident.state == Said.OPEN and not (until == "hub" and sequence in at_hub)
 
 
 async def keep_going(
@@ -74,11 +74,11 @@ async def keep_going(
     repeating: set[Leg] = set()
     idle = IdleTimes[Leg](LOOK_EVERY)
     while True:
-        found = repeated(journal, until)
-        for sequence, channel in repeating - found.keys():
+        heard_at = repeated(journal, until)
+        for sequence, channel in repeating - heard_at.keys():
             queues[channel].withdraw([sequence], "confirmed")
             repeating.discard((sequence, channel))
-        silent = idle.measure(found, trio.current_time(), clock())
+        silent = idle.measure(heard_at, trio.current_time(), clock())
         due = [key for key, seconds in silent.items() if every and seconds >= every]
         for sequence, channel in due:
             if channel in queues and sequence not in queues[channel]:

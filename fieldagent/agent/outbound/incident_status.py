@@ -147,12 +147,12 @@ def _item(journal: Journal, sequence: int) -> dict[str, Any]:
     if not isinstance(known, Accepted):
         return {"id": known.id, "damaged": True}
     item = known.package.item
-    told = {"id": known.id, "at": journal.clock.date(known.accepted), "kind": kind_of(item)}
+    members = {"id": known.id, "at": journal.clock.date(known.accepted), "kind": kind_of(item)}
     if isinstance(item, Message):
-        told["text"] = item.content
+        members["text"] = item.content
     elif isinstance(item, Location):
-        told["position"] = item_json(item)
-    return told
+        members["position"] = item_json(item)
+    return members
 
 
 def _next_try(

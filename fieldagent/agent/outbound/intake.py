@@ -156,8 +156,8 @@ class Intake:
         with self._held(id_), self._replacing(package, id_, legs) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
-            told = _with_reasons(outbound.accept(new), begins, now)
-            sequence = await commit(outbound.with_ends(told, replaced, now))
+            operation = _with_reasons(outbound.accept(new), begins, now)
+            sequence = await commit(outbound.with_ends(operation, replaced, now))
             accepted = Accepted(
                 sequence, id_, stamped, identity, key, now, expires, None, None, dated=dated
             )
@@ -242,8 +242,8 @@ class Intake:
         clock = self._journal.clock
         now = clock.date(clock.now())
         past = {each: listing.past_legs(self._journal, each, PAST) for each in legs}
-        found = {each: steps_of(its, now) for each, its in past.items()}
-        return {each: steps for each, steps in found.items() if steps is not None}
+        by_channel = {each: steps_of(its, now) for each, its in past.items()}
+        return {each: steps for each, steps in by_channel.items() if steps is not None}
 
     def _life_of(self, package: Package) -> int | None:
         """Return how many seconds it waits; None is for ever."""

@@ -66,14 +66,14 @@ async def _add(
     source: tuple[str, int],
     channels: frozenset[Channel] | None,
 ) -> None:
-    found = incident.open_one(journal)
-    fix = None if found is None else await gpsd.fix_within(source, gpsd.PATIENCE)
-    if found is None or fix is None:
+    open_incident = incident.open_one(journal)
+    fix = None if open_incident is None else await gpsd.fix_within(source, gpsd.PATIENCE)
+    if open_incident is None or fix is None:
         return
     package = Package(located(fix), channels=channels, priority=SOS_PRIORITY)
     # It may have been taken back while the receiver searched: a position alone raises no SOS.
     with suppress(IncidentOver):
-        await intake.accept(package, joins=found.number)
+        await intake.accept(package, joins=open_incident.number)
 
 
 def located(fix: Fix) -> Location:

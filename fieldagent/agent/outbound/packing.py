@@ -150,7 +150,7 @@ class Packing:
             if key is None:
                 break
             try:
-                found = self._next(key)
+                candidate = self._next(key)
             except DamagedPackage as damaged:
                 log.error("%s: it ends as Error and is kept for a look; post it again", damaged)
                 self.queue.finish(key, DAMAGED)
@@ -163,23 +163,29 @@ class Packing:
                 passed.append(key)
                 break
             most = capacity if urgent else self._beside(draft, capacity, ordinary)
-            if found.undated:
+            if candidate.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
                 passed.append(key)
-            elif not pieces and len(found.body) <= most:
-                draft, whose, tries = self._draft(found.origin), found.origin, found.tries
-                draft.begin(found.entry, found.body)
+            elif not pieces and len(candidate.body) <= most:
+                draft, whose, tries = (
+                    self._draft(candidate.origin),
+                    candidate.origin,
+                    candidate.tries,
+                )
+                draft.begin(candidate.entry, candidate.body)
                 alone = urgent and self._goes_alone(tries)
-            elif not pieces or not self._joins(found, whose, draft, most):
+            elif not pieces or not self._joins(candidate, whose, draft, most):
                 passed.append(key)
             if passed and passed[-1] == key:
                 if not pieces:
                     break
                 continue
-            pieces.append(found.piece)
-            if found.piece.count > 1:
-                self.queue.bursts.launch(found.piece, self._positions(found.piece, found.tries))
-            if found.piece.count > 1 or key in self.queue.alone:
+            pieces.append(candidate.piece)
+            if candidate.piece.count > 1:
+                self.queue.bursts.launch(
+                    candidate.piece, self._positions(candidate.piece, candidate.tries)
+                )
+            if candidate.piece.count > 1 or key in self.queue.alone:
                 break
         for key in passed:
             self.queue.leave(key)
@@ -217,9 +223,9 @@ class Packing:
         the request to relay fits, its sender has told that."""
         if repeat.joins:
             return self._pack_repeats(repeat, capacity, piggyback)
-        told = [*repeat.entries]
-        bare = [each for each in told if not isinstance(each.content, RelayRequest)]
-        for entries in ([*told, *repeat.lacking], told, bare):
+        whole = [*repeat.entries]
+        bare = [each for each in whole if not isinstance(each.content, RelayRequest)]
+        for entries in ([*whole, *repeat.lacking], whole, bare):
             draft = self._draft(repeat.origin)
             body = draft.encoded(*entries)
             if len(body) <= capacity:
@@ -247,14 +253,14 @@ class Packing:
             other = piggyback.joining()
         return Packed(body, [], Piggybacked()) if len(body) <= capacity else None
 
-    def _joins(self, found: _Next, whose: int, draft: Draft, capacity: int) -> bool:
+    def _joins(self, candidate: _Next, whose: int, draft: Draft, capacity: int) -> bool:
         """Return whether it rides along: all of it, of the same sender, and no more than is worth
         it."""
-        lone = found.piece.sequence in self.queue.alone or found.origin != whose
-        if found.piece.count > 1 or lone:
+        lone = candidate.piece.sequence in self.queue.alone or candidate.origin != whose
+        if candidate.piece.count > 1 or lone:
             return False
         return draft.add(
-            found.entry, min(capacity, self._limits.fill, self.capacity.filled(draft.origin))
+            candidate.entry, min(capacity, self._limits.fill, self.capacity.filled(draft.origin))
         )
 
     def _draft(self, origin: int) -> Draft:

@@ -64,16 +64,16 @@ def reached(journal: Journal, known: Known) -> list[Step]:
 
 def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, list[Step]]:
     """Return of each the steps beyond the disk of anybody's kit, from the lowest rung."""
-    found: dict[int, list[Step]] = {}
+    ladders: dict[int, list[Step]] = {}
     rungs = outbound.reached_of(journal, [each.sequence for each in packages])
     for known in packages:
-        steps = found.setdefault(known.sequence, [])
+        steps = ladders.setdefault(known.sequence, [])
         for each in sorted(rungs[known.sequence], key=lambda each: LADDER.index(each.rung)):
             named = each.by != outbound.THE_HUB
             who = _at_kit(each.by) if named else _addressee(journal, known)
             words = in_words(each.rung, who or "the addressee", each.text)
             steps.append(Step(each.at, each.rung.name.lower(), who, words, each.text))
-    return found
+    return ladders
 
 
 def _addressee(journal: Journal, known: Known | Accepted) -> str:

@@ -152,8 +152,8 @@ class Readings:
 
     def answered(self, station: int, answer: Entry) -> StationOwed | None:
         """Return which of our words that station answers; None where it is none of them."""
-        found = self._ours.get(_key_of_answer(station, answer))
-        return None if found is None else found[0]
+        ours = self._ours.get(_key_of_answer(station, answer))
+        return None if ours is None else ours[0]
 
     def answer(self, by: int, entry: Entry, now: float, *, asked: bool) -> None:
         """Answer a word of the station `by` on an item of ours, which has come and is on disk."""
@@ -220,8 +220,8 @@ class Readings:
         """Return what goes in the next packet, `beside` something else if that goes anyway."""
         if not (beside or self.is_due(now)):
             return []
-        found = [word for word in self._words() if min(word.rides, word.due) <= now]
-        return found[:RIDE_MAX] if beside else found
+        words = [word for word in self._words() if min(word.rides, word.due) <= now]
+        return words[:RIDE_MAX] if beside else words
 
     def said(self, word: AirWord, now: float) -> None:
         """Note that a word goes."""

@@ -152,8 +152,8 @@ _CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")
 
 def credits_in_words(cost: str) -> float:
     """Return the credits of what `note_sent` wrote: a Package's part, where several shared them."""
-    found = _CREDITS.search(cost)
-    return int(found[1]) / int(found[2] or 1) if found else 0.0
+    match = _CREDITS.search(cost)
+    return int(match[1]) / int(match[2] or 1) if match else 0.0
 
 
 def _in_words(spent: Spent, together: int) -> str:

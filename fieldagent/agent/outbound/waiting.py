@@ -67,7 +67,7 @@ class WaitReasons:
 
     def legs_json(self, sequence: int, legs: Mapping[Channel, Leg]) -> dict[str, dict[str, Any]]:
         """Return the legs as `delivery.legs_json` does, and with what those wait for that wait."""
-        told: dict[str, dict[str, Any]] = {**legs_json(legs)}
+        document: dict[str, dict[str, Any]] = {**legs_json(legs)}
         for channel, leg in legs.items():
             if leg.status is None and channel in self._hindrances:
                 reason, at = self._why(channel, sequence)
@@ -76,8 +76,8 @@ class WaitReasons:
                 told_already = hindrance.tells_when and reason == hindrance.reason
                 silent = unix is None or told_already
                 words = reason if silent else f"{reason}; next try {self._clock(unix or 0.0)}"
-                told[channel] = {"status": None, "reason": words, "nextTry": unix}
-        return told
+                document[channel] = {"status": None, "reason": words, "nextTry": unix}
+        return document
 
     def next_try(self, channel: Channel, sequence: int) -> float:
         """Return the date at which it is tried there."""

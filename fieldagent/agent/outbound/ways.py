@@ -76,8 +76,8 @@ class Ways:
     def next_hop(self, but: Collection[int] = ()) -> int | None:
         """Return the neighbour that is asked: not one of those, unless there is no other."""
         near = [number for number, each in self.known().items() if each.hops + 1 <= self._hops]
-        found = [number for number in near if number not in but] or near
-        return min(found, key=self._worth, default=None)
+        candidates = [number for number in near if number not in but] or near
+        return min(candidates, key=self._worth, default=None)
 
     def _worth(self, number: int) -> tuple[int, bool, int, float]:
         each = self._heard[number]

@@ -32,13 +32,13 @@ async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> Handover
     journal = known.journal
     payload = json.loads(delivery.body)["payloads"][0]
     event, sender = payload["events"][0], payload["identity"]
-    found = _handles(known, event)
+    handles = _handles(known, event)
     text = _text(event, sender.get("name") or sender["id"])
     now = journal.clock.now()
-    for handle in found if text else ():
+    for handle in handles if text else ():
         # One who is addressed alone is known by the request, for the receipt to its sender.
         request = delivery.request_id
-        if len(found) > 1:
+        if len(handles) > 1:
             request = f"{request} {handle}"
         await journal.persist(handhelds.post(handle, request, text, now, now + lasts))
     return HandoverResult(HandoverOutcome.HANDED)
@@ -49,14 +49,14 @@ def _handles(known: Handles, event: Mapping[str, Any]) -> list[str]:
     if "state" in word and "device" not in word:
         return [each.handle for each in handhelds.in_sos(known.journal, word["number"])]
     to = event.get("to", {})
-    found = None
+    handle = None
     if to.get("type") == "User" and "id" in to:
-        found = known.of_user(int(to["id"]))
+        handle = known.of_user(int(to["id"]))
     elif "name" in to and "id" not in to:
-        found = known.of(to["name"])
+        handle = known.of(to["name"])
     elif not to and (name := _called(event)):
-        found = known.of(name)
-    return [found] if found else []
+        handle = known.of(name)
+    return [handle] if handle else []
 
 
 def _called(event: Mapping[str, Any]) -> str:

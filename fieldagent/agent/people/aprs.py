@@ -204,8 +204,8 @@ class AprsPeople:
         What is taken off the map stays where it is marked."""
         place, name = thing.there, thing.name or "?"
         mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
-        told = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
-        number = int.from_bytes(sha256(told.encode()).digest()[:6], "big") or 1
+        text = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
+        number = int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
         point = Marked(mark, place.latitude, place.longitude, name, place.comment, None)
         self._hear(heard, number, point if thing.is_alive else None)
 
@@ -236,8 +236,8 @@ class AprsPeople:
         """Return the same for the same within half an hour, whether the kit started anew in it or
         not: stations count their messages from 1 after each start of theirs."""
         since = int(self._clock() // SAME_ID)
-        told = "\0".join((*what, str(since)))
-        return int.from_bytes(sha256(told.encode()).digest()[:6], "big") or 1
+        text = "\0".join((*what, str(since)))
+        return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
 
     async def receive(self) -> FromHandheld:
         # Whoever asks for the next has the last on disk.

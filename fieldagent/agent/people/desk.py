@@ -262,8 +262,8 @@ class Desk:
     async def _turn_away(self, heard: FromHandheld, said: Spoken) -> bool:
         """Tell a guest once a day why nothing of theirs goes; an alert's radio asks for no text."""
         if said.direct and not said.alert:
-            told = STRANGER if self.caveat else GUEST
-            words = told.format(handle=in_short(heard.handle))
+            template = STRANGER if self.caveat else GUEST
+            words = template.format(handle=in_short(heard.handle))
             await self._post(f"guest {self.toll.day()} {heard.handle}", heard, words)
         await self._know(heard, None, handhelds.REFUSED)
         return False
@@ -310,19 +310,19 @@ class Desk:
     def _afford(self, heard: FromHandheld, package: Package) -> tuple[Package | None, int]:
         """Return it as it may go, with what that may cost; None where it may not go at all."""
         if self.caveat:
-            found = self.toll.afford(heard.handle, heard.number, package, self._credits)
-            return (found.package if found.goes else None), found.price
+            plan = self.toll.afford(heard.handle, heard.number, package, self._credits)
+            return (plan.package if plan.goes else None), plan.price
         price = self.toll.price(package)
         spent = self.toll.spent(heard.handle, heard.number) if price else 0
         return (package if not price or spent + price <= self._credits else None), price
 
     async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
         person = self.who(heard.handle)
-        found = handhelds.handheld(self.journal, heard.handle)
+        handheld = handhelds.handheld(self.journal, heard.handle)
         text = DISTRESS.sub("", said.text, count=1).strip()
         radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
         # A tracker's position is on no incident's map: words say it.
-        place = _in_words(found) if self.caveat else _roughly(found)
+        place = _in_words(handheld) if self.caveat else _roughly(handheld)
         who_and_where = f"{person.name} ({radio}){place}"
         content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
         package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
@@ -330,7 +330,7 @@ class Desk:
         number = incident.incident_of(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
         is_first = number == standing.sequence
-        if (where := _exactly(found)) is not None:
+        if (where := _exactly(handheld)) is not None:
             position = _placed(person, where, priority=SOS_PRIORITY)
             # Taken back meanwhile, it is over: a position alone raises no other.
             with suppress(IncidentOver):
@@ -342,11 +342,13 @@ class Desk:
         await self._know(heard, standing.sequence if said.direct else None)
 
     async def _call_off(self, heard: FromHandheld, said: Spoken) -> None:
-        found = incident.open_one(self.journal)
-        there = [] if found is None else handhelds.in_sos(self.journal, found.number)
+        open_incident = incident.open_one(self.journal)
+        there = (
+            [] if open_incident is None else handhelds.in_sos(self.journal, open_incident.number)
+        )
         own = [each for each in there if each.handle == heard.handle and not each.called_off]
         key = handhelds.handheld(self.journal, heard.handle).key
-        if found is None or not own:
+        if open_incident is None or not own:
             await self._reply(heard, NO_SOS)
         elif key and said.key != key:
             await self._reply(heard, UNPROVED)
@@ -354,13 +356,13 @@ class Desk:
             others = [each for each in there if each.handle != heard.handle]
             is_theirs = any(each.raised for each in there)
             over = is_theirs and all(each.called_off for each in others)
-            over = over and not has_own_words(self.journal, found.number)
+            over = over and not has_own_words(self.journal, open_incident.number)
             if over:
                 # Another's SOS may be heard next: no session is waited for.
-                ending = self.cancellation, self.intake, self.proof_keys, found.number
+                ending = self.cancellation, self.intake, self.proof_keys, open_incident.number
                 await call_off(self.journal, *ending, within=0.0)
             # Last: where power fails before it is over, they may say so once more.
-            await self.journal.persist(handhelds.leave_sos(found.number, heard.handle))
+            await self.journal.persist(handhelds.leave_sos(open_incident.number, heard.handle))
             await self._reply(heard, CALLED_OFF if over else STAYS)
         await self._know(heard, None)
 
@@ -370,8 +372,8 @@ class Desk:
         if guesses > GUESSES_A_DAY:
             return False
         if right:
-            found = handhelds.handheld(self.journal, heard.handle)
-            key = said.key or found.other_key or found.key
+            handheld = handhelds.handheld(self.journal, heard.handle)
+            key = said.key or handheld.other_key or handheld.key
             now = self.journal.clock.now()
             await self._keep(heard.handle, joined=now, key=key, other_key=None)
             await self._reply(heard, JOINED.format(name=self.who(heard.handle).name))
@@ -382,12 +384,12 @@ class Desk:
 
     def who(self, handle: str, key: bytes | None = None) -> Holder:
         """Return who has that radio, with what is to be said beside their name."""
-        found = who(self.journal, self.settings.people or {}, handle, key)
-        return found._replace(caveat=self.caveat)
+        holder = who(self.journal, self.settings.people or {}, handle, key)
+        return holder._replace(caveat=self.caveat)
 
-    async def _know(self, heard: FromHandheld, sequence: int | None, told: str = "") -> None:
+    async def _know(self, heard: FromHandheld, sequence: int | None, answer: str = "") -> None:
         now = self.journal.clock.now()
-        said = handhelds.note_said(heard.handle, heard.number, now, sequence, told)
+        said = handhelds.note_said(heard.handle, heard.number, now, sequence, answer)
         await self.journal.persist(said)
 
     async def _reply(self, heard: FromHandheld, text: str) -> None:
@@ -412,8 +414,8 @@ def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
         return None, text
     if ADDRESS.fullmatch(name):
         return name, said
-    found = directory.by_name(journal, name)
-    return (None, text) if found is None else (found.as_named, said)
+    person = directory.by_name(journal, name)
+    return (None, text) if person is None else (person.as_named, said)
 
 
 def _number(text: str) -> int:
@@ -421,12 +423,16 @@ def _number(text: str) -> int:
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
 
 
-def _exactly(found: Handheld) -> Location | None:
+def _exactly(handheld: Handheld) -> Location | None:
     """Return where a handheld was last, unless it is blurred."""
-    if found.latitude is None or found.longitude is None or (found.precision or 0) < PRECISE:
+    if (
+        handheld.latitude is None
+        or handheld.longitude is None
+        or (handheld.precision or 0) < PRECISE
+    ):
         return None
-    moment = None if found.fixed is None else datetime.fromtimestamp(found.fixed, UTC)
-    return Location(found.latitude, found.longitude, moment, found.altitude)
+    moment = None if handheld.fixed is None else datetime.fromtimestamp(handheld.fixed, UTC)
+    return Location(handheld.latitude, handheld.longitude, moment, handheld.altitude)
 
 
 def _placed(person: Holder, where: Location, **more: Any) -> Package:
@@ -438,19 +444,21 @@ def _placed(person: Holder, where: Location, **more: Any) -> Package:
     return Package(point, author=f"{TRACKER}{name}", **more)
 
 
-def _in_words(found: Handheld) -> str:
+def _in_words(handheld: Handheld) -> str:
     """Return where a handheld was last; empty where nobody knows."""
-    where = _exactly(found)
-    return _roughly(found) if where is None else f", at {where.latitude:.5f} {where.longitude:.5f}"
+    where = _exactly(handheld)
+    return (
+        _roughly(handheld) if where is None else f", at {where.latitude:.5f} {where.longitude:.5f}"
+    )
 
 
-def _roughly(found: Handheld) -> str:
+def _roughly(handheld: Handheld) -> str:
     """Return a blurred position as what it is; empty where there is none, or an exact one."""
-    bits = found.precision
-    if found.latitude is None or found.longitude is None or bits is None or bits >= PRECISE:
+    bits = handheld.precision
+    if handheld.latitude is None or handheld.longitude is None or bits is None or bits >= PRECISE:
         return ""
     within = max(0.1, 2.0 ** (PRECISE - bits) * 1e-7 / 2 * KM_A_DEGREE)
     return (
-        f", near {found.latitude:.3f} {found.longitude:.3f}, which their radio blurs on purpose:"
-        f" within {within:.1f} km"
+        f", near {handheld.latitude:.3f} {handheld.longitude:.3f}, which their radio blurs on"
+        f" purpose: within {within:.1f} km"
     )

@@ -39,14 +39,14 @@ class Holder(NamedTuple):
 def who(journal: Journal, own: Mapping[str, str], handle: str, key: bytes | None = None) -> Holder:
     """Return who has a handheld. `own` are those whom the settings name; `key` is what proves a
     message theirs, None where that is not asked."""
-    found = handhelds.handheld(journal, handle)
-    name = own.get(handle) or found.name or handle
-    if found.other_key is not None or (key is not None and found.key and key != found.key):
+    handheld = handhelds.handheld(journal, handle)
+    name = own.get(handle) or handheld.name or handle
+    if handheld.other_key is not None or (key is not None and handheld.key and key != handheld.key):
         return Holder(handle, name, is_known=False)
     person = directory.by_handle(journal, handle)
     if person is not None:
         return Holder(handle, person.name, True, person.number)
-    return Holder(handle, name, handle in own or found.joined is not None)
+    return Holder(handle, name, handle in own or handheld.joined is not None)
 
 
 class Handles(NamedTuple):
@@ -64,13 +64,13 @@ class Handles(NamedTuple):
         if person is not None and (reached := self._reached(person.handles)):
             return reached[0]
         wanted = name.casefold()
-        found = {handle for handle, called in self.own.items() if called.casefold() == wanted}
-        found |= {
+        handles = {handle for handle, called in self.own.items() if called.casefold() == wanted}
+        handles |= {
             each.handle
             for each in handhelds.around(self.journal)
             if each.joined is not None and each.name.casefold() == wanted
         }
-        there = self._reached(found)
+        there = self._reached(handles)
         return there[0] if len(there) == 1 else None
 
     def of_user(self, number: int) -> str | None:

@@ -44,14 +44,14 @@ def doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
     known = {handle: name for handle, name in names.items() if handle not in changed}
     by_name = {name.casefold(): handle for handle, name in known.items() if name}
     by_name |= {each.name.casefold(): each.handle for each in there if each.handle in known}
-    found = []
+    entries = []
     for each in there:
-        told = {"handle": in_short(each.handle), "name": each.name}
+        details = {"handle": in_short(each.handle), "name": each.name}
         if each.handle in changed:
-            found.append(Doubt(each.handle, ANOTHER_KEY.format(**told)))
+            entries.append(Doubt(each.handle, ANOTHER_KEY.format(**details)))
         elif each.name and each.handle not in known:
             other = by_name.get(each.name.casefold())
             if other is not None:
-                words = NAMESAKE.format(**told, other=in_short(other))
-                found.append(Doubt(each.handle, words, other))
-    return found
+                words = NAMESAKE.format(**details, other=in_short(other))
+                entries.append(Doubt(each.handle, words, other))
+    return entries

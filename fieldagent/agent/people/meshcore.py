@@ -301,8 +301,8 @@ class MeshcorePeople:
     def _known_since(self, contact: CompanionContact) -> datetime | None:
         """Return when somebody's place was told, at the latest: the radio changes its entry later,
         too, and their own clock may be wrong. None where that is not known."""
-        told = min(contact.advertised, contact.changed)
-        return datetime.fromtimestamp(told, UTC) if 0 < told <= self._clock() else None
+        earliest = min(contact.advertised, contact.changed)
+        return datetime.fromtimestamp(earliest, UTC) if 0 < earliest <= self._clock() else None
 
     def _note_room(self, *, full: bool) -> None:
         """`full`: the radio says so itself."""

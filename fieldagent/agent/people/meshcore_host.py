@@ -170,24 +170,24 @@ class CompanionHost:
 
     async def contacts(self) -> list[CompanionContact]:
         """Return whom the radio knows. Raises RadioLost."""
-        found: list[CompanionContact] = []
+        known: list[CompanionContact] = []
         parts = {CompanionSaid.CONTACT, CompanionSaid.CONTACTS_END, CompanionSaid.ERROR}
         async with self._asking:
             answer = await self._ask(
                 wire.plain(CompanionCommand.GET_CONTACTS), {CompanionSaid.CONTACTS_BEGIN, *parts}
             )
             while answer[0] not in (CompanionSaid.CONTACTS_END, CompanionSaid.ERROR):
-                _add_if_whole(found, answer)
+                _add_if_whole(known, answer)
                 answer = await self._answer(parts)
-        return found
+        return known
 
     async def contact(self, key: bytes) -> CompanionContact | None:
         """Return what the radio knows of one; None where it has forgotten them. Raises
         RadioLost."""
         asked = wire.plain(CompanionCommand.GET_CONTACT, key)
-        found: list[CompanionContact] = []
-        _add_if_whole(found, await self.ask(asked, CompanionSaid.CONTACT))
-        return found[0] if found else None
+        known: list[CompanionContact] = []
+        _add_if_whole(known, await self.ask(asked, CompanionSaid.CONTACT))
+        return known[0] if known else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
         """Set the radio's clock where it is behind, as after a start: it has none of its own that
@@ -209,10 +209,10 @@ CLOCK_MAX = 30
 """Seconds that the radio's clock may be behind."""
 
 
-def _add_if_whole(found: list[CompanionContact], answer: bytes) -> None:
+def _add_if_whole(known: list[CompanionContact], answer: bytes) -> None:
     if answer[0] == CompanionSaid.CONTACT:
         try:
-            found.append(wire.read_contact(answer))
+            known.append(wire.read_contact(answer))
         except RemoteProtocolError as error:
             log.debug("the radio tells of a contact what cannot be read: %s", error)
 

@@ -56,13 +56,13 @@ class MeshtasticPeople:
     async def receive(self) -> FromHandheld:
         while True:
             heard = await self._host.receive()
-            found = None
+            message = None
             if heard.packet is not None and heard.packet.source != self._host.facts.number:
-                found = self._read(heard.packet)
+                message = self._read(heard.packet)
             elif heard.node is not None and heard.node.number != self._host.facts.number:
-                found = _known_before(heard.node)
-            if found is not None:
-                return found
+                message = _known_before(heard.node)
+            if message is not None:
+                return message
 
     def new_number(self) -> int:
         return self._host.new_number()

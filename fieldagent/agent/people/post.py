@@ -142,14 +142,14 @@ class Postman:
         }
 
     def _signs(self) -> list[tuple[HandheldSent, str, str]]:
-        found = []
+        pending = []
         for sent in handhelds.told_of(self.journal):
             known = outbound.by_sequence(self.journal, sent.sequence)
             if known is not None:
                 sign, line = signs.due(sent.told, reached(self.journal, known))
                 if sign:
-                    found.append((sent, sign, line))
-        return found
+                    pending.append((sent, sign, line))
+        return pending
 
     async def _serve(self, radio: PeopleRadio, handle: str, busy: set[str]) -> None:
         try:
@@ -166,8 +166,8 @@ class Postman:
 
     async def _sign(self, radio: PeopleRadio, sent: HandheldSent, sign: str, line: str) -> bool:
         words = f"{line or signs.WORDS[sign]} («{self._beginning_of(sent)}»)"
-        found = await radio.react(sent.handle, sent.number, sign, words)
-        if not self._note(sent.handle, found):
+        outcome = await radio.react(sent.handle, sent.number, sign, words)
+        if not self._note(sent.handle, outcome):
             return False
         await self.journal.persist(handhelds.note_told(sent, sent.told + sign))
         if line and radio.has_signs:
@@ -199,10 +199,10 @@ class Postman:
             packet = radio.new_number()
             await self.journal.persist(handhelds.note_packet(post.number, packet))
             answers = 0 if place else post.answers
-            found = await radio.say(post.handle, parts[place], packet, answers)
-            if not self._note(post.handle, found):
-                log.info("%s has not got a text: %s", self.who(post.handle).name, found.why)
-                if not found.too_early:
+            outcome = await radio.say(post.handle, parts[place], packet, answers)
+            if not self._note(post.handle, outcome):
+                log.info("%s has not got a text: %s", self.who(post.handle).name, outcome.why)
+                if not outcome.too_early:
                     await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
                 return False
             await self.journal.persist(handhelds.settle(post.number, part=place + 1))
@@ -216,7 +216,7 @@ class Postman:
         await reading.mark(*whose, Rung.RADIO, waits=True, once=is_there)
         return True
 
-    def _note(self, handle: str, found: TextOutcome) -> bool:
-        if not found.too_early:
-            self.absence.note(handle, self.journal.clock.now(), there=found.there)
-        return found.there
+    def _note(self, handle: str, outcome: TextOutcome) -> bool:
+        if not outcome.too_early:
+            self.absence.note(handle, self.journal.clock.now(), there=outcome.there)
+        return outcome.there

@@ -108,7 +108,7 @@ class PeopleService:
 
     def _as_json(self, each: Handheld, namesake_of: str | None) -> dict[str, Any]:
         person = self._desk.who(each.handle)
-        told: dict[str, Any] = {
+        members: dict[str, Any] = {
             "handle": each.handle,
             "name": person.name,
             "known": person.is_known,
@@ -123,22 +123,22 @@ class PeopleService:
             "position": None,
         }
         if each.latitude is not None:
-            told["position"] = {
+            members["position"] = {
                 "latitude": each.latitude,
                 "longitude": each.longitude,
                 "altitude": each.altitude,
                 "at": each.fixed,
                 "blurred": (each.precision or 0) < PRECISE,
             }
-        return told
+        return members
 
     def doubtful(self) -> list[dict[str, Any]]:
         """Return whose radio people should look at, each with what is so and what to do."""
-        found = {each.handle: each for each in self._doubts()}
+        by_handle = {each.handle: each for each in self._doubts()}
         return [
             {**self._as_json(each, doubt.namesake_of), "notice": doubt.notice}
-            for each in (handhelds.around(self._journal) if found else ())
-            if (doubt := found.get(each.handle)) is not None
+            for each in (handhelds.around(self._journal) if by_handle else ())
+            if (doubt := by_handle.get(each.handle)) is not None
         ]
 
     def notices(self) -> list[str]:

@@ -37,13 +37,13 @@ WORDS = {
 ORDER = (KEPT, LEFT, GIVEN_UP, THERE)
 
 
-def due(told: str, steps: Sequence[Step]) -> tuple[str, str]:
+def due(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
     """Return the sign that is to be put on a message now, and a line that goes with it; both empty
-    where nothing is. `told` are the signs that were put there."""
+    where nothing is. `signs` are the signs that were put there."""
     reached = {RUNGS[step.rung]: step for step in steps if step.rung in RUNGS}
     highest = max(reached, key=ORDER.index, default="")
-    if not highest or highest in told or sum(told.count(sign) for sign in ORDER) >= MOST:
+    if not highest or highest in signs or sum(signs.count(sign) for sign in ORDER) >= MOST:
         return "", ""
-    if told and ORDER.index(highest) < max(ORDER.index(sign) for sign in ORDER if sign in told):
+    if signs and ORDER.index(highest) < max(ORDER.index(sign) for sign in ORDER if sign in signs):
         return "", ""
     return highest, reached[highest].text if highest == GIVEN_UP else ""

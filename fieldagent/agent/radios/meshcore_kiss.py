@@ -95,10 +95,12 @@ class MeshcoreModem:
         """By the modem's own reckoning, as that is what its settings come to."""
         if size not in self._air_times:
             answer = await self._ask(MeshcoreCommand.AIR_TIME, bytes([size]))
-            told = wire.read_number(answer.content) if answer.code != MeshcoreSaid.ERROR else None
-            if told is None:
+            milliseconds = (
+                wire.read_number(answer.content) if answer.code != MeshcoreSaid.ERROR else None
+            )
+            if milliseconds is None:
                 raise RadioLost("the radio does not say how long a packet takes")
-            self._air_times[size] = told / 1000
+            self._air_times[size] = milliseconds / 1000
         return self._air_times[size]
 
     async def _greet(self) -> None:
@@ -127,22 +129,24 @@ class MeshcoreModem:
             async with self._turn.lock:
                 await self._see_settings()
                 volts = await self._ask(MeshcoreCommand.BATTERY)
-                if volts.code != MeshcoreSaid.ERROR and (told := wire.read_number(volts.content)):
-                    self._link.facts["batteryMillivolts"] = told
+                if volts.code != MeshcoreSaid.ERROR and (
+                    millivolts := wire.read_number(volts.content)
+                ):
+                    self._link.facts["batteryMillivolts"] = millivolts
 
     async def _see_settings(self) -> None:
-        found = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
-        if found != self._wanted:
-            had = "nothing" if found is None else found.in_words()
+        settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
+        if settings != self._wanted:
+            had = "nothing" if settings is None else settings.in_words()
             log.warning("the radio has lost its settings (it says %s): they are set again", had)
             await self._set_up()
 
     async def _set_up(self) -> None:
         wanted = self._wanted
         await self._set(MeshcoreCommand.SET_RADIO, wire.write_settings(wanted), wanted.in_words())
-        found = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
-        if found != wanted:
-            had = "nothing" if found is None else found.in_words()
+        settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
+        if settings != wanted:
+            had = "nothing" if settings is None else settings.in_words()
             raise RadioLost(f"the radio was set to {wanted.in_words()}, and says {had}")
         await self._set(MeshcoreCommand.SET_POWER, bytes([self._power]), f"{self._power} dBm")
         await self._port.write(kiss.encode(TX_DELAY, kiss.TX_DELAY))

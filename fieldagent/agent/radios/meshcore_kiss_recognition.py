@@ -22,12 +22,12 @@ LOW, NONE_BELOW = 3_400, 2_000
 
 def _last(said: bytes, command: MeshcoreCommand) -> bytes | None:
     """Return the content of the last answer to that command."""
-    found = None
+    answer = None
     for kind, content in kiss.KissDeframer().receive_data(said):
         word = wire.read_word(content) if kind == kiss.SET_HARDWARE else None
         if word is not None and word.code == command | wire.ANSWER:
-            found = word.content
-    return found
+            answer = word.content
+    return answer
 
 
 def _is_answer(said: bytes) -> bool:

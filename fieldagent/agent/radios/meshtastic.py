@@ -124,28 +124,28 @@ def _channel(host: MeshtasticHost, name: str) -> int:
         for each in host.facts.channels.values()
         if each.settings is not None and each.role != Role.OFF and each.settings.name
     }
-    found = named.get(name)
-    if found is None or found.settings is None:
+    channel = named.get(name)
+    if channel is None or channel.settings is None:
         there = ", ".join(named) or "none with a name"
         raise RadioLost(
             f"the radio has no channel {name!r} ({there}): add one with a key to each radio of the"
             f" team, or name another as {NAME}-channel"
         )
-    if found.role != Role.SECONDARY:
+    if channel.role != Role.SECONDARY:
         raise RadioLost(
             f"{name!r} is the radio's primary channel, on which its people speak: add a secondary"
             f" one for the kits, and name that as {NAME}-channel"
         )
-    if not wire.is_private(found.settings):
+    if not wire.is_private(channel.settings):
         raise RadioLost(
             f"the radio's channel {name!r} has no key, or one that everybody has: give it a key of"
             " 32 random bytes, the same on each radio of the team"
         )
-    if found.settings.uplink:
+    if channel.settings.uplink:
         raise RadioLost(
             f"the radio passes its channel {name!r} on by MQTT: turn the channel's uplink off"
         )
-    return found.place
+    return channel.place
 
 
 def check_meshtastic(place: RadioPlace) -> Finding:

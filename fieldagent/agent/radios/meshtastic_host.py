@@ -135,19 +135,19 @@ class RadioFacts:
     firmware: str = ""
     queue: QueueStatus = field(default_factory=lambda: QueueStatus(free=16, maximum=16))
 
-    def take(self, told: FromRadio) -> None:
+    def take(self, message: FromRadio) -> None:
         """Keep what a message tells of number, channels, LoRa settings, firmware or queue; others
         change nothing."""
-        if told.my_info is not None:
-            self.number = told.my_info.number
-        elif told.channel is not None:
-            self.channels[told.channel.place] = told.channel
-        elif told.config is not None and told.config.lora is not None:
-            self.lora = told.config.lora
-        elif told.metadata is not None:
-            self.firmware = told.metadata.firmware
-        elif told.queue_status is not None:
-            self.queue = told.queue_status
+        if message.my_info is not None:
+            self.number = message.my_info.number
+        elif message.channel is not None:
+            self.channels[message.channel.place] = message.channel
+        elif message.config is not None and message.config.lora is not None:
+            self.lora = message.config.lora
+        elif message.metadata is not None:
+            self.firmware = message.metadata.firmware
+        elif message.queue_status is not None:
+            self.queue = message.queue_status
 
     def trouble(self) -> str:
         """Return why nothing that it is given is transmitted, for people; empty where it is."""
@@ -222,24 +222,24 @@ class MeshtasticHost:
                 except RemoteProtocolError as error:
                     log.debug("the radio says what cannot be read: %s", error)
 
-    def _take(self, told: FromRadio) -> None:
-        self.facts.take(told)
-        if told.config_complete is not None:
-            if told.config_complete == self._nonce:
+    def _take(self, message: FromRadio) -> None:
+        self.facts.take(message)
+        if message.config_complete is not None:
+            if message.config_complete == self._nonce:
                 self._whole.set()
-        elif told.rebooted:
+        elif message.rebooted:
             self._rebooted.set()
-        elif told.notification is not None:
-            log.warning("the radio says: %s", told.notification.message)
-        elif told.queue_status is not None:
-            status = told.queue_status
+        elif message.notification is not None:
+            log.warning("the radio says: %s", message.notification.message)
+        elif message.queue_status is not None:
+            status = message.queue_status
             if status.packet_id in self._answers.awaited:
                 self._answers.statuses[status.packet_id] = status.result
             self._answers.tell()
-        elif told.packet is not None:
-            self._take_packet(told.packet)
-        elif told.node_info is not None:
-            self._hear(HostHeard(node=told.node_info))
+        elif message.packet is not None:
+            self._take_packet(message.packet)
+        elif message.node_info is not None:
+            self._hear(HostHeard(node=message.node_info))
 
     def _take_packet(self, packet: MeshPacket) -> None:
         answer = wire.read_answer(packet)
@@ -287,10 +287,10 @@ class MeshtasticHost:
 
     async def beat(self) -> None:
         """Send a heartbeat and wait for an answer. Raises RadioLost where nothing comes back."""
-        told = self._answers.told
+        answered = self._answers.told
         await self._line.write(wire.to_radio(ToRadio(heartbeat=Heartbeat())))
         with waits.move_on_after(ANSWER_MAX) as limit:
-            await told.wait()
+            await answered.wait()
         if limit.cancelled_caught and not self._rebooted.is_set():
             raise RadioLost("the radio does not answer any more")
 

@@ -27,10 +27,10 @@ def _is_answer(said: bytes) -> bool:
     """Without a `my_info` there is no radio, whatever else it says."""
     for message in wire.Deframer().receive_data(said):
         try:
-            told = wire.read_from_radio(message)
+            answer = wire.read_from_radio(message)
         except RemoteProtocolError:
             continue
-        if told.my_info is not None and told.my_info.number:
+        if answer.my_info is not None and answer.my_info.number:
             return True
     return False
 
@@ -62,7 +62,7 @@ def _report(facts: RadioFacts) -> DeviceReport:
         for each in facts.channels.values()
         if each.settings is not None and each.role != Role.OFF
     ]
-    found: dict[str, Any] = {
+    details: dict[str, Any] = {
         "node": wire.node_id(facts.number),
         "firmware": facts.firmware,
         "region": lora.region,
@@ -74,8 +74,8 @@ def _report(facts: RadioFacts) -> DeviceReport:
     own = [str(each["name"]) for each in channels if each["private"] and each["index"]]
     settings = {f"{NAME}-channel": own[0]} if len(own) == 1 else {}
     trouble = [each for each in (facts.trouble(), _unlawful(facts)) if each]
-    what = f"Meshtastic {facts.firmware}, node {found['node']}"
-    return DeviceReport(what, tuple(_lines(found)), tuple(trouble), found, settings)
+    what = f"Meshtastic {facts.firmware}, node {details['node']}"
+    return DeviceReport(what, tuple(_lines(details)), tuple(trouble), details, settings)
 
 
 def _unlawful(facts: RadioFacts) -> str:
@@ -88,15 +88,15 @@ def _unlawful(facts: RadioFacts) -> str:
     )
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
+def _lines(details: dict[str, Any]) -> list[str]:
     lines = []
-    if found["preset"]:
-        region = wire.REGIONS.get(found["region"], f"region {found['region']}")
-        power = f", {found['power']} dBm" if found["power"] else ""
-        lines.append(f"set to {found['preset']}{power}, {region}, {found['hops']} hops")
-    if (share := wire.DUTY_CYCLES.get(found["region"])) is not None:
+    if details["preset"]:
+        region = wire.REGIONS.get(details["region"], f"region {details['region']}")
+        power = f", {details['power']} dBm" if details["power"] else ""
+        lines.append(f"set to {details['preset']}{power}, {region}, {details['hops']} hops")
+    if (share := wire.DUTY_CYCLES.get(details["region"])) is not None:
         lines.append(f"its firmware keeps to {share:g} per cent of any hour, as that region has it")
-    for each in found["channels"]:
+    for each in details["channels"]:
         key = "a key of its own" if each["private"] else "no key that others lack"
         passed_on = ", passed on by MQTT" if each["mqtt"] else ""
         name = each["name"] or "(without a name)"

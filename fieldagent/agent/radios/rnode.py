@@ -116,13 +116,13 @@ class RnodeModem:
         async with self._turn.lock:
             await self._greet()
             version = await self._ask(RnodeCommand.VERSION, wire.OFF)
-            told = ".".join(map(str, version))
+            firmware = ".".join(map(str, version))
             if tuple(version) < wire.OLDEST:
                 raise RadioLost(
-                    f"the radio's firmware is RNode {told}, and 1.52 is the oldest that this"
+                    f"the radio's firmware is RNode {firmware}, and 1.52 is the oldest that this"
                     " understands: `rnodeconf --update` with its port brings a later one"
                 )
-            self._link.facts["firmware"] = told
+            self._link.facts["firmware"] = firmware
             await self._set_up()
 
     async def close(self) -> None:
@@ -157,9 +157,9 @@ class RnodeModem:
             command = RnodeCommand(word.command)
             answer = await self._ask(command, word.content)
             if not wire.agrees(word, answer):
-                wanted, told = (wire.in_words(command, each) for each in (word.content, answer))
+                wanted, reply = (wire.in_words(command, each) for each in (word.content, answer))
                 raise RadioLost(
-                    f"the radio was set to {wanted}, and says {told}; see {NAME}-… in the settings"
+                    f"the radio was set to {wanted}, and says {reply}; see {NAME}-… in the settings"
                 )
         most = wire.write_share(self._link.air_time.limit.percent * URGENT_SHARE)
         await self._port.write(wire.say(RnodeCommand.SHARE_OF_HOUR, most))

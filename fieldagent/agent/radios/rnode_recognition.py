@@ -26,8 +26,8 @@ BAUD = 115_200
 
 def _last(said: bytes, command: int) -> bytes | None:
     """Return the content of the last frame of that command."""
-    found = [each for kind, each in kiss.KissDeframer().receive_data(said) if kind == command]
-    return found[-1] if found else None
+    frames = [each for kind, each in kiss.KissDeframer().receive_data(said) if kind == command]
+    return frames[-1] if frames else None
 
 
 def _is_answer(said: bytes) -> bool:
@@ -37,7 +37,7 @@ def _is_answer(said: bytes) -> bool:
 async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes:
     """Return the answer; nothing where there is none, as older firmware does not know each."""
     said = wire.say(command, content)
-    return await answer_to(line, said, lambda told: _last(told, command)) or b""
+    return await answer_to(line, said, lambda output: _last(output, command)) or b""
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
@@ -78,15 +78,15 @@ async def tell(line: DeviceLine) -> DeviceReport:
 def _trouble(version: bytes, firmware: str, *, provisioned: bool | None) -> list[str]:
     if not version:
         return ["it says that it is an RNode, and nothing more: unplug it, and plug it in again"]
-    found = []
+    troubles = []
     if tuple(version) < wire.OLDEST:
-        found.append(
+        troubles.append(
             f"its firmware is RNode {firmware}, and 1.52 is the oldest that is understood:"
             " `rnodeconf --update` with its port brings a later one"
         )
     if provisioned is False:
-        found.append(wire.BROKEN[RnodeError.NOT_PROVISIONED])
-    return found
+        troubles.append(wire.BROKEN[RnodeError.NOT_PROVISIONED])
+    return troubles
 
 
 RECOGNITION = Recognition(

@@ -64,13 +64,13 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
         searches = trio.current_time() >= search
         if searches:
             search = trio.current_time() + SEARCH_EVERY
-        found = kind, baud = await kind_at(seat.port, seat.baud, searches=searches)
+        key = kind, baud = await kind_at(seat.port, seat.baud, searches=searches)
         log.info("the satellite modem at %s is of kind %s, at %d baud", seat.port, kind, baud)
         seat.link.facts["modem"] = kind
-        if found not in drivers:
-            drivers[found] = _modem(kind).driver(seat._replace(baud=baud))
+        if key not in drivers:
+            drivers[key] = _modem(kind).driver(seat._replace(baud=baud))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(drivers[found])
+            nursery.start_soon(drivers[key])
             await _until_away(seat)
             nursery.cancel_scope.cancel()
 
@@ -114,13 +114,13 @@ def check(port: str, baud: int | None) -> list[Finding]:
     try:
         run_breakable(ask)
     except* (PortLost, NobodyAnswers) as trouble:
-        found = [Finding(False, f"{port}: {first_error(trouble)}")]
+        findings = [Finding(False, f"{port}: {first_error(trouble)}")]
     else:
-        found = [
+        findings = [
             Finding(True, f"{port}: a modem of kind {kind}, at {speed} baud"),
             *_modem(kind).check(port, speed),
         ]
-    return found
+    return findings
 
 
 MODEM = SatelliteModem(

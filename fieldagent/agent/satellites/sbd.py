@@ -51,13 +51,13 @@ def check(port: str, baud: int | None) -> list[Finding]:
     async def told(modem: Modem) -> list[Finding]:
         firmware = link.facts.get("firmware")
         what = f"modem {modem.imei} answers" + (f", {firmware}" if firmware else "")
-        found = [Finding(True, f"{port}: {what}")]
+        findings = [Finding(True, f"{port}: {what}")]
         if words := speed.in_words():
-            found.append(Finding(True, f"{port}: it {words}"))
+            findings.append(Finding(True, f"{port}: it {words}"))
         bars = sbd.parse_number(await modem.ask(sbd.SIGNAL))
-        found.append(_signal(port, link.signal if bars is None else bars))
-        found.append(_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))
-        return found
+        findings.append(_signal(port, link.signal if bars is None else bars))
+        findings.append(_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))
+        return findings
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_MAX):
@@ -65,12 +65,12 @@ def check(port: str, baud: int | None) -> list[Finding]:
                 return await told(modem)
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        found = run_breakable(ask)
+        findings = run_breakable(ask)
     except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
-        found = [Finding(False, f"{port}: {first_error(trouble)}")]
-    return found
+        findings = [Finding(False, f"{port}: {first_error(trouble)}")]
+    return findings
 
 
 def _signal(port: str, bars: int | None) -> Finding:

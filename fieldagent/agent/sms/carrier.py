@@ -171,9 +171,9 @@ class SmsCarrier:
             await self._outbox.release(left.popleft(), reason=reason)
 
     async def _release(self, tag: bytes, reason: str, retry_after: float) -> None:
-        given = self._under_way.pop(tag, None)
-        if given is not None:
-            await self._outbox.release(given.transmission, reason=reason, retry_after=retry_after)
+        sending = self._under_way.pop(tag, None)
+        if sending is not None:
+            await self._outbox.release(sending.transmission, reason=reason, retry_after=retry_after)
 
     def _may_from(self, *, urgent: bool) -> float:
         """Return from when one more may go."""
@@ -330,8 +330,8 @@ class SmsCarrier:
 
     async def _acknowledge(self, modem: SmsModem) -> None:
         """Tell the hub what has come, by an SMS that holds nothing else."""
-        told = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
-        text = SmsFrame(self._name, b"", told).text(self._key_up)
+        owed = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
+        text = SmsFrame(self._name, b"", owed).text(self._key_up)
         await self._seat.purse.spend(1)
         sent = await modem.send(self._message(text))
         if sent.outcome is Outcome.NOT_SENT:
@@ -339,7 +339,7 @@ class SmsCarrier:
             self._rest.begin(final=sent.final)
             return
         forget_reference(self._under_way.values(), sent.reference)
-        self._owed = [each for each in self._owed if each not in told]
+        self._owed = [each for each in self._owed if each not in owed]
 
     async def _wait(self, modem: SmsModem) -> None:
         """Until something may be due."""
@@ -365,8 +365,8 @@ class SmsCarrier:
         # A modem need not say that something came.
         every = LOOK_EVERY if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
-        found = await modem.stored()
-        for arrival in found.whole:
+        contents = await modem.stored()
+        for arrival in contents.whole:
             match arrival.message:
                 case Deliver() as message:
                     await self._take(message)
@@ -374,9 +374,9 @@ class SmsCarrier:
                     note_report(self._under_way.values(), report)
             for place in arrival.places:
                 await modem.delete(place)
-        await self._read_again(modem, found.unreadable)
-        waiting = {each.name: each for each in found.waiting}
-        for given_up in self._parts.judge(found, trio.current_time()):
+        await self._read_again(modem, contents.unreadable)
+        waiting = {each.name: each for each in contents.waiting}
+        for given_up in self._parts.judge(contents, trio.current_time()):
             await self._give_up(modem, given_up)
             del waiting[given_up.parts.name]
         for each in list(waiting.values()):

@@ -12,7 +12,7 @@ from fieldagent.system.finding import Finding
 def sms_finding(port: str, status: Mapping[str, Any] | None) -> Finding:
     """Return how it is, by what the agent that has it tells, or by what is there where none
     runs."""
-    told = (status or {}).get("channels", {}).get("Cellular", {}).get("sms")
-    if told is None:
+    state = (status or {}).get("channels", {}).get("Cellular", {}).get("sms")
+    if state is None:
         return way_of(port).check(port)
-    return Finding(str(told).startswith("ready"), f"SMS by {port}: {told}")
+    return Finding(str(state).startswith("ready"), f"SMS by {port}: {state}")

@@ -210,9 +210,9 @@ class GsmModem:
 
 def _refused_prompt(reply: GsmReply) -> Sent:
     """No prompt, so nothing left, whatever the error is."""
-    told = sms_modem.judge(reply)
-    if told.outcome is Outcome.NOT_SENT:
-        return told
+    verdict = sms_modem.judge(reply)
+    if verdict.outcome is Outcome.NOT_SENT:
+        return verdict
     return Sent(Outcome.NOT_SENT, reason="the modem takes no message now")
 
 

@@ -90,8 +90,8 @@ class ManagedModem:
     async def _reference(self, place: int) -> int | None:
         """A report of one without is passed over."""
         try:
-            told = await self.ask(*modem_manager.look(place))
-            return modem_manager.read_message(place, told).reference
+            output = await self.ask(*modem_manager.look(place))
+            return modem_manager.read_message(place, output).reference
         except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
             log.info("no report on an SMS can be known: %s", error)
             return None
@@ -105,17 +105,17 @@ class ManagedModem:
     async def stored(self) -> Found:
         self.arrived = False
         try:
-            told = await self.ask(*modem_manager.list_sms(self.name))
-            places = modem_manager.read_list(told)
+            output = await self.ask(*modem_manager.list_sms(self.name))
+            places = modem_manager.read_list(output)
         except RemoteProtocolError as error:
             raise _silent(error) from None
         self._told &= set(places)
-        found = Found([], [])
+        contents = Found([], [])
         for place in places:
             message = await self._read(place)
             if message is not None:
-                _sort(message, found)
-        return found
+                _sort(message, contents)
+        return contents
 
     async def _read(self, place: int) -> ManagedSms | None:
         """Return one of them; None where it cannot be read, or is gone: it stays where it is."""
@@ -143,36 +143,36 @@ class ManagedModem:
 
     async def look(self) -> None:
         try:
-            told = modem_manager.read_modem(await self.ask(*modem_manager.modem(self.name)))
+            modem = modem_manager.read_modem(await self.ask(*modem_manager.modem(self.name)))
         except RemoteProtocolError as error:
             raise _silent(error) from None
-        if told.state in ("locked", "failed", "disabled"):
-            raise GsmRefuses(_what_to_do(told))
-        if told.imei:
-            self.link.facts["smsModem"] = told.imei
-        self.link.note_signal(told.bars)
-        self.link.state = LinkState.READY if told.registered else LinkState.NO_SERVICE
-        self.link.reason = "" if told.registered else "the modem sees no network that takes it"
+        if modem.state in ("locked", "failed", "disabled"):
+            raise GsmRefuses(_what_to_do(modem))
+        if modem.imei:
+            self.link.facts["smsModem"] = modem.imei
+        self.link.note_signal(modem.bars)
+        self.link.state = LinkState.READY if modem.registered else LinkState.NO_SERVICE
+        self.link.reason = "" if modem.registered else "the modem sees no network that takes it"
 
 
-def _sort(message: ManagedSms, found: Found) -> None:
+def _sort(message: ManagedSms, contents: Found) -> None:
     """What a person sends by this modem, and other programs, is left where it is."""
-    place, told = message.place, message.message
-    if isinstance(told, Deliver) and not message.whole:
-        parts = WaitingParts((place,), told.number, str(place), told.at, "not all of it came")
-        found.waiting.append(parts)
-    elif not isinstance(told, Submit):
-        found.whole.append(Arrival((place,), told))
+    place, content = message.place, message.message
+    if isinstance(content, Deliver) and not message.whole:
+        parts = WaitingParts((place,), content.number, str(place), content.at, "not all of it came")
+        contents.waiting.append(parts)
+    elif not isinstance(content, Submit):
+        contents.whole.append(Arrival((place,), content))
 
 
-def _what_to_do(told: modem_manager.ManagedState) -> str:
-    if told.state == "locked":
+def _what_to_do(modem: modem_manager.ManagedState) -> str:
+    if modem.state == "locked":
         return (
-            f"the modem is locked ({told.wants or 'it does not say why'}): give NetworkManager the"
+            f"the modem is locked ({modem.wants or 'it does not say why'}): give NetworkManager the"
             " PIN, by `nmcli connection modify NAME gsm.pin PIN`, or switch it off"
         )
-    if told.state == "failed":
-        return f"ModemManager says that the modem failed: {told.failure or 'it does not say why'}"
+    if modem.state == "failed":
+        return f"ModemManager says that the modem failed: {modem.failure or 'it does not say why'}"
     return "ModemManager has the modem disabled: `mmcli -m any --enable` as root enables it"
 
 
@@ -208,8 +208,8 @@ async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended
         raise GsmSilent(f"mmcli wrote more than {OUTPUT_MAX} bytes ({shown})")
     if limit.cancelled_caught or process.returncode is None:
         raise GsmSilent(f"mmcli did not end within {seconds:.0f} s ({shown})")
-    told, complained = output.decode(errors="replace"), errors.decode(errors="replace")
-    return _Ended(process.returncode, told, complained)
+    text, complained = output.decode(errors="replace"), errors.decode(errors="replace")
+    return _Ended(process.returncode, text, complained)
 
 
 async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -> None:

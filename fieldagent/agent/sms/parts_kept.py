@@ -29,12 +29,12 @@ class PartsKept:
         self._told: set[str] = set()
         self._network_time = -inf
 
-    def judge(self, found: Found, now: float) -> list[GivenUp]:
+    def judge(self, contents: Found, now: float) -> list[GivenUp]:
         """Return what has waited too long, by a look at `now` (any clock that goes on evenly)."""
-        self._network_time = max(self._network_time, *_times(found), -inf)
-        self._since = {each.name: self._since.get(each.name, now) for each in found.waiting}
+        self._network_time = max(self._network_time, *_times(contents), -inf)
+        self._since = {each.name: self._since.get(each.name, now) for each in contents.waiting}
         self._told &= self._since.keys()
-        old = [each for each in found.waiting if self._is_old(each, now)]
+        old = [each for each in contents.waiting if self._is_old(each, now)]
         return [self._give_up(each, "the others never did") for each in old]
 
     def oldest(self, waiting: Sequence[WaitingParts]) -> GivenUp:
@@ -53,10 +53,10 @@ class PartsKept:
         return GivenUp(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {why}")
 
 
-def _times(found: Found) -> Iterable[float]:
+def _times(contents: Found) -> Iterable[float]:
     """Yield the network's times that a look shows."""
-    for each in found.waiting:
+    for each in contents.waiting:
         yield each.at
-    for _, message in found.whole:
+    for _, message in contents.whole:
         if message is not None:
             yield message.ended if isinstance(message, StatusReport) else message.at

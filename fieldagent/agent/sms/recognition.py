@@ -26,8 +26,8 @@ def _is_answer(said: bytes) -> bool:
 
 
 def _sim(said: bytes) -> str | None:
-    found = _SIM.search(said)
-    return None if found is None else found[found.lastindex or 0].decode("ascii", "replace")
+    match = _SIM.search(said)
+    return None if match is None else match[match.lastindex or 0].decode("ascii", "replace")
 
 
 async def tell(line: DeviceLine) -> DeviceReport:

@@ -100,8 +100,8 @@ class LanDoor:
             return LanOutcome("own" if _OURS.search(raw) else "other")
         if tak.is_of(event, PREFIX):
             return LanOutcome("own")
-        found, to = (False, None) if said is None else self._addressee(said.to)
-        if said is None or not found:
+        is_known, to = (False, None) if said is None else self._addressee(said.to)
+        if said is None or not is_known:
             return LanOutcome("other")
         self._next, wait = self._rate.admit(self._next, self._journal.clock.now())
         if wait:
@@ -137,18 +137,18 @@ class LanDoor:
         )
         package = Package(Message(f"{callsign}: {words}"), to=to)
         now = self._journal.clock.date(self._journal.clock.now())
-        found = affordable(package, self._outboxes, now, limits)
+        plan = affordable(package, self._outboxes, now, limits)
         if asked:
-            told = in_words(costs(package, self._outboxes, now), found, limits)
-            return LanOutcome("asked", said.sender, told)
-        if not found.goes:
-            return LanOutcome("refused", said.sender, f"Not sent: {found.why}.")
+            answer = in_words(costs(package, self._outboxes, now), plan, limits)
+            return LanOutcome("asked", said.sender, answer)
+        if not plan.goes:
+            return LanOutcome("refused", said.sender, f"Not sent: {plan.why}.")
         try:
-            async with self.purse.paying(found.price):
-                await self._intake.accept(found.package, name)
+            async with self.purse.paying(plan.price):
+                await self._intake.accept(plan.package, name)
         except StoreFull as full:
             return LanOutcome("refused", said.sender, f"Not sent: {full}.")
-        return LanOutcome("taken", said.sender, f"Without {found.why}." if found.why else "")
+        return LanOutcome("taken", said.sender, f"Without {plan.why}." if plan.why else "")
 
     def admit_reply(self, uid: str, now: float) -> bool:
         """Return whether that phone may be told something by the kit itself."""

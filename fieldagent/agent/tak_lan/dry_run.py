@@ -10,16 +10,18 @@ from fieldagent.package.package import Channel
 from fieldagent.system.wording import counted
 
 
-def in_words(costs: Mapping[Channel, Cost], found: Affordable, limits: SpendingLimits) -> str:
+def in_words(costs: Mapping[Channel, Cost], plan: Affordable, limits: SpendingLimits) -> str:
     """Return the answer: what each channel would take, and which it would go by. `costs`: of the
     same message."""
-    told = ["Not sent, as it begins with a question mark."]
+    sentences = ["Not sent, as it begins with a question mark."]
     for channel, cost in costs.items():
-        withheld = found.withheld.get(channel)
+        withheld = plan.withheld.get(channel)
         size = f"{channel}: {counted(cost.bytes, 'byte')}"
-        told.append(f"{size}, not by this: {withheld}." if withheld else f"{size}.")
-    told.append(
-        f"It would cost {counted(found.price, 'credit')}." if found.goes else "It would go nowhere."
+        sentences.append(f"{size}, not by this: {withheld}." if withheld else f"{size}.")
+    sentences.append(
+        f"It would cost {counted(plan.price, 'credit')}." if plan.goes else "It would go nowhere."
     )
-    told.append(f"{limits.left} of {limits.per_day} that tak-lan-credits-per-day allows are left.")
-    return " ".join(told)
+    sentences.append(
+        f"{limits.left} of {limits.per_day} that tak-lan-credits-per-day allows are left."
+    )
+    return " ".join(sentences)

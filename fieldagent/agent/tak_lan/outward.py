@@ -64,27 +64,29 @@ def user_in(uid: str) -> int | None:
 
 def users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -> list[LanUser]:
     """Return this kit and those of whom it knows where they were; of each the newest position."""
-    found = {own.uid: LanUser(own, own.callsign)}
+    newest = {own.uid: LanUser(own, own.callsign)}
     for who, placed in [*((own, each) for each in mine), *_with_units(others)]:
         if not isinstance(placed.place, Location):
             continue
         at = placed.moment.timestamp()
-        known = found.get(who.uid)
+        known = newest.get(who.uid)
         if known is None or known.at is None or known.at < at:
             place = placed.place
-            found[who.uid] = LanUser(who, who.callsign, place.latitude, place.longitude, at)
-    return [*found.values()][:PEOPLE_MAX]
+            newest[who.uid] = LanUser(who, who.callsign, place.latitude, place.longitude, at)
+    return [*newest.values()][:PEOPLE_MAX]
 
 
 def _with_units(others: Iterable[Placed]) -> list[tuple[TakUnit, Placed]]:
     return [(unit_of(each.sender.type, each.sender.id, each.sender.name), each) for each in others]
 
 
-def position(user: LanUser, address: str, told: ToldPosition | None, now: float) -> list[CotEvent]:
+def position(
+    user: LanUser, address: str, previous: ToldPosition | None, now: float
+) -> list[CotEvent]:
     """Return what shows a user at their position. `address` is the kit's: what is for anybody whom
     it shows goes there."""
     shown_by = ShownBy("kit", "shown by the kit", f"{address}:{PORT}:tcp")
-    return tak_map.position(user.unit, user, shown_by, told, now, shared=True)
+    return tak_map.position(user.unit, user, shown_by, previous, now, shared=True)
 
 
 def arrived(body: str, now: float) -> CotEvent | None:
@@ -114,13 +116,13 @@ class LanAlert(NamedTuple):
 def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
     """Return what rings. `status` is the answer to `GET /api/sos`."""
     mine = status["incident"]
-    found = [LanAlert(own)] if mine is not None and mine["state"] == "open" else []
+    ringing = [LanAlert(own)] if mine is not None and mine["state"] == "open" else []
     for each in status["heard"]:
         if each["state"] == "open":
             station = str(each["station"])
             name = str(each.get("name") or f"kit {station}")
-            found.append(LanAlert(TakUnit(f"{PREFIX}S-{station}", name)))
-    return found
+            ringing.append(LanAlert(TakUnit(f"{PREFIX}S-{station}", name)))
+    return ringing
 
 
 def alert_of(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: bool) -> CotEvent:

@@ -145,9 +145,9 @@ class TakLan:
     def _arrived(self, now: float) -> list[CotEvent]:
         if not changes.is_known(self._journal, self._place):
             self._place = changes.newest(self._journal)
-        found, self._place = changes.since(self._journal, self._place, ("inbound",))
+        news, self._place = changes.since(self._journal, self._place, ("inbound",))
         events = []
-        for change in found:
+        for change in news:
             # It changes also as somebody takes it, or reads it.
             if change.subject <= self._last:
                 continue
@@ -160,10 +160,10 @@ class TakLan:
     def _positions(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
         events: list[CotEvent] = []
         for user in users:
-            told = self._told.get(user.unit.uid)
-            moved = told is not None and told.user != user
-            if told is None or moved or now >= told.at + AGAIN or now < told.at:
-                events += outward.position(user, self._address, told, now)
+            previous = self._told.get(user.unit.uid)
+            moved = previous is not None and previous.user != user
+            if previous is None or moved or now >= previous.at + AGAIN or now < previous.at:
+                events += outward.position(user, self._address, previous, now)
                 old = tak_map.is_old(user, now)
                 self._told[user.unit.uid] = ToldPosition(user, now, old)
         return events
@@ -229,14 +229,14 @@ class TakLan:
 
 
 def _sender(address: str) -> trio.socket.SocketType:
-    found = trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender = trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        found.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
-        found.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, TTL)
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, TTL)
     except BaseException:
-        found.close()
+        sender.close()
         raise
-    return found
+    return sender
 
 
 def _listener(address: str) -> trio.socket.SocketType:

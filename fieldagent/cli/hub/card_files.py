@@ -35,65 +35,65 @@ class CardFiles(NamedTuple):
     cloud_init: bool
 
 
-def wanted(given: argparse.Namespace) -> CardFiles:
+def wanted(arguments: argparse.Namespace) -> CardFiles:
     """Return the files and settings that the arguments ask for on a card. Raises Unfit, OSError."""
-    if not any(getattr(given, word) for word in WORDS):
+    if not any(getattr(arguments, word) for word in WORDS):
         return CardFiles({}, [], False)
-    if given.card is None:
+    if arguments.card is None:
         raise Unfit("--card is missing: the card's boot partition")
     files, settings = {}, list[tuple[str, str]]()
-    if given.ca_file:
-        files[AUTHORITY] = _certificate(given.ca_file)
+    if arguments.ca_file:
+        files[AUTHORITY] = _certificate(arguments.ca_file)
         settings.append(("hub-ca-file", f"/etc/fieldagent/{AUTHORITY}"))
-    if given.update_key:
-        files[UPDATE_KEY] = _update_key(given.update_key)
-    keys = [key for file in given.ssh_key for key in cloud_init.public_keys(file)]
-    if not (given.card / card_format.MARK).exists():
-        return CardFiles({**files, **_for_cloud_init(given, keys)}, settings, True)
+    if arguments.update_key:
+        files[UPDATE_KEY] = _update_key(arguments.update_key)
+    keys = [key for file in arguments.ssh_key for key in cloud_init.public_keys(file)]
+    if not (arguments.card / card_format.MARK).exists():
+        return CardFiles({**files, **_for_cloud_init(arguments, keys)}, settings, True)
     if keys:
         files["authorized_keys"] = "".join(f"{key}\n" for key in keys)
-    files[card_format.NAME] = _properties(given)
-    if given.access_point:
+    files[card_format.NAME] = _properties(arguments)
+    if arguments.access_point:
         settings += [("page-listen", card_format.CAMP_NETWORK)]
         settings += [("page-portal-port", str(card_format.PORTAL))]
     return CardFiles(files, settings, False)
 
 
-def _for_cloud_init(given: argparse.Namespace, keys: list[str]) -> Mapping[str, str]:
+def _for_cloud_init(arguments: argparse.Namespace, keys: list[str]) -> Mapping[str, str]:
     for word, option in OF_AN_IMAGE.items():
-        if getattr(given, word):
+        if getattr(arguments, word):
             raise Unfit(
                 f"{option}: this card has no {card_format.MARK}, so that it is none of build/image,"
                 " which alone knows it"
             )
-    if not (given.hostname or keys or given.wifi):
+    if not (arguments.hostname or keys or arguments.wifi):
         return {}
-    user = cloud_init.user_data(given.hostname or given.name, given.login, keys)
+    user = cloud_init.user_data(arguments.hostname or arguments.name, arguments.login, keys)
     network = None
-    if given.wifi:
-        password = _password(given.wifi, ", empty for an open Wi-Fi")
-        network = cloud_init.network_config(given.wifi, password, given.country)
+    if arguments.wifi:
+        password = _password(arguments.wifi, ", empty for an open Wi-Fi")
+        network = cloud_init.network_config(arguments.wifi, password, arguments.country)
     return cloud_init.texts(user, network)
 
 
-def _properties(given: argparse.Namespace) -> str:
-    told = {
-        "hostname": given.hostname or given.name,
-        "time-zone": given.time_zone,
-        "address": given.kit_address,
-        "gateway": given.gateway,
-        "dns": given.dns,
-        "country": given.country,
-        "wifi": given.wifi,
-        "access-point": given.access_point,
+def _properties(arguments: argparse.Namespace) -> str:
+    properties = {
+        "hostname": arguments.hostname or arguments.name,
+        "time-zone": arguments.time_zone,
+        "address": arguments.kit_address,
+        "gateway": arguments.gateway,
+        "dns": arguments.dns,
+        "country": arguments.country,
+        "wifi": arguments.wifi,
+        "access-point": arguments.access_point,
     }
-    if given.wifi and (secret := _password(given.wifi, ", empty for an open Wi-Fi")):
-        _check({"country": "CH", "wifi": given.wifi, "wifi-password": secret})
-        told["wifi-password"] = card_format.pre_shared_key(given.wifi, secret)
-    if given.access_point:
+    if arguments.wifi and (secret := _password(arguments.wifi, ", empty for an open Wi-Fi")):
+        _check({"country": "CH", "wifi": arguments.wifi, "wifi-password": secret})
+        properties["wifi-password"] = card_format.pre_shared_key(arguments.wifi, secret)
+    if arguments.access_point:
         # As it is: the kit shows it to phones.
-        told["access-point-password"] = _password(given.access_point, "")
-    said = {name: value for name, value in told.items() if value}
+        properties["access-point-password"] = _password(arguments.access_point, "")
+    said = {name: value for name, value in properties.items() if value}
     _check(said)
     return _text(said)
 

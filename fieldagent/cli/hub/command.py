@@ -45,29 +45,29 @@ class _Commanded(NamedTuple):
     device: int
 
 
-def command(given: argparse.Namespace) -> int:
+def command(arguments: argparse.Namespace) -> int:
     """Give the kit a command and wait `--wait` seconds for the answer; without words list those
     given. What costs is asked about first; in scripts --yes or --by ip must say so."""
 
     def carry_out(hub: HubSettings, store: Store) -> int:
-        kit = store.once(lambda db: _kit(db, given))
-        if not given.words:
-            return _list(given, store, kit)
-        asked, delta = _read(given.words), None
+        kit = store.once(lambda db: _kit(db, arguments))
+        if not arguments.words:
+            return _list(arguments, store, kit)
+        asked, delta = _read(arguments.words), None
         number = store.once(lambda db: commands.next_number(db, kit.device, time.time()))
         if asked.verb == SET.number:
-            number, asked = _signed(given, store, number)
+            number, asked = _signed(arguments, store, number)
         if asked.verb == UPDATE.number:
-            payload = _delta(given)
+            payload = _delta(arguments)
             asked = delta_giving.command_of(payload)
-            delta = store.once(lambda db: _bringing(db, given, kit, payload))
-        found = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
-        told = _price(found, hub, None if delta is None else delta.cost)
-        _agree(given, found, told)
+            delta = store.once(lambda db: _bringing(db, arguments, kit, payload))
+        estimate = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
+        price = _price(estimate, hub, None if delta is None else delta.cost)
+        _agree(arguments, estimate, price)
         # Nobody waits for a link that is not there.
-        grace = float(hub.satellite_grace) if found.linked else 0.0
+        grace = float(hub.satellite_grace) if estimate.linked else 0.0
         order = GivenCommand(
-            kit.workspace, kit.device, number, asked, given.by or "", audit.ADMINISTRATION
+            kit.workspace, kit.device, number, asked, arguments.by or "", audit.ADMINISTRATION
         )
 
         def carry(db: Db) -> int:
@@ -76,14 +76,14 @@ def command(given: argparse.Namespace) -> int:
                 delta_giving.send(db, delta.posting, grace, now)
             return give(db, order, grace, now)
 
-        return _wait(given, store, kit, store.once(carry), told)
+        return _wait(arguments, store, kit, store.once(carry), price)
 
-    return with_store(given, carry_out)
+    return with_store(arguments, carry_out)
 
 
-def _kit(db: Db, given: argparse.Namespace) -> _Commanded:
-    workspace = directory.workspace_of(db, given.workspace)
-    return _Commanded(workspace, directory.device_named(db, workspace, given.device))
+def _kit(db: Db, arguments: argparse.Namespace) -> _Commanded:
+    workspace = directory.workspace_of(db, arguments.workspace)
+    return _Commanded(workspace, directory.device_named(db, workspace, arguments.device))
 
 
 def _read(words: list[str]) -> RemoteCommand:
@@ -96,20 +96,20 @@ def _read(words: list[str]) -> RemoteCommand:
     return asked
 
 
-def _signed(given: argparse.Namespace, store: Store, number: int) -> tuple[int, RemoteCommand]:
+def _signed(arguments: argparse.Namespace, store: Store, number: int) -> tuple[int, RemoteCommand]:
     """Have minisign sign the settings, under a number that is above all others of the kit. Raises
     Refused."""
-    if given.secret_key is None:
+    if arguments.secret_key is None:
         raise Refused(
             "set takes --secret-key FILE: the key of minisign's whose public part the kit has as"
             " update-key"
         )
-    kit = store.once(lambda db: settings.kit_of(db, given))
-    change = settings.change_of(kit, given.words[1:], max(number, kit.last + 1))
+    kit = store.once(lambda db: settings.kit_of(db, arguments))
+    change = settings.change_of(kit, arguments.words[1:], max(number, kit.last + 1))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "settings"
         settings.write(file, change)
-        settings.sign(file, given.secret_key, "-t", SET.name)
+        settings.sign(file, arguments.secret_key, "-t", SET.name)
         signature = file.with_name(f"{file.name}.minisig").read_text()
     return change.number, RemoteCommand(SET.number, arguments_of(change, signature))
 
@@ -119,9 +119,9 @@ class _Bringing(NamedTuple):
     cost: DeltaCost | None
 
 
-def _delta(given: argparse.Namespace) -> bytes:
+def _delta(arguments: argparse.Namespace) -> bytes:
     """Return what the kit is brought: the delta with its signature. Raises Refused."""
-    file = Path(given.words[1])
+    file = Path(arguments.words[1])
     signature = file.with_name(f"{file.name}.minisig")
     try:
         delta = file.read_bytes()
@@ -136,19 +136,19 @@ def _delta(given: argparse.Namespace) -> bytes:
     return signed.payload()
 
 
-def _bringing(db: Db, given: argparse.Namespace, kit: _Commanded, payload: bytes) -> _Bringing:
+def _bringing(db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes) -> _Bringing:
     """Raises Refused."""
-    if given.by == "satellite":
+    if arguments.by == "satellite":
         raise Refused("a delta goes by the link where there is one: leave --by out, or --by ip")
     now = time.time()
-    posting = delta_giving.posting_of(db, kit.device, payload, paid=not given.by, now=now)
-    found = delta_giving.cost_of(db, posting, now)
-    if found is None and not given.by:
+    posting = delta_giving.posting_of(db, kit.device, payload, paid=not arguments.by, now=now)
+    estimate = delta_giving.cost_of(db, posting, now)
+    if estimate is None and not arguments.by:
         raise Refused(
             "it has no satellite modem here that takes a delta of"
             f" {len(payload):,} bytes: --by ip waits for the link"
         )
-    return _Bringing(posting, found)
+    return _Bringing(posting, estimate)
 
 
 def _like(asked: RemoteCommand) -> RemoteCommand:
@@ -156,47 +156,51 @@ def _like(asked: RemoteCommand) -> RemoteCommand:
     return prove(0, asked, b"")
 
 
-def _price(found: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
+def _price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
     """Return what command and answer, and the delta that is brought, cost over satellite, for
     people."""
-    down = found.down + (0 if delta is None else delta.bytes)
-    size = f"{down} bytes there, at most {found.up} back"
+    down = estimate.down + (0 if delta is None else delta.bytes)
+    size = f"{down} bytes there, at most {estimate.up} back"
     if delta is not None:
         size = f"{counted(delta.parts + 1, 'message')} of {size}"
-    if not found.credits:
+    if not estimate.credits:
         return f"over satellite {size}"
-    all_of_it = found.credits + (0 if delta is None else delta.credits)
-    price = price_of(hub, found.operator)
+    all_of_it = estimate.credits + (0 if delta is None else delta.credits)
+    price = price_of(hub, estimate.operator)
     money = "" if price is None else f" ({price.of(all_of_it)})"
-    left = "" if found.credits_left is None else f"; {found.credits_left} left here today"
+    left = "" if estimate.credits_left is None else f"; {estimate.credits_left} left here today"
     return f"over satellite {counted(all_of_it, 'credit')}{money}: {size}{left}"
 
 
-def _agree(given: argparse.Namespace, found: CommandCost, told: str) -> None:
+def _agree(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
     """Ask whether it may be paid for. Raises Refused."""
-    if not costs_something(found, given.by or "") or given.yes:
+    if not costs_something(estimate, arguments.by or "") or arguments.yes:
         return
     if not sys.stdin.isatty():
-        raise Refused(f"{told}: --yes agrees to that, --by ip waits for the link")
-    print(f"{told}. Send it? [y/N] ", end="", file=sys.stderr, flush=True)
+        raise Refused(f"{price}: --yes agrees to that, --by ip waits for the link")
+    print(f"{price}. Send it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused("nothing was sent")
 
 
-def _wait(given: argparse.Namespace, store: Store, kit: _Commanded, number: int, told: str) -> int:
-    until = time.monotonic() + given.wait
+def _wait(
+    arguments: argparse.Namespace, store: Store, kit: _Commanded, number: int, price: str
+) -> int:
+    until = time.monotonic() + arguments.wait
     while True:
         row = store.once(lambda db: _row(db, kit, number))
         if row["answer"] is not None or time.monotonic() >= until:
             break
         time.sleep(LOOK)
-    if given.json:
-        return _shown(given, [{**row, "cost": told}], row)
+    if arguments.json:
+        return _shown(arguments, [{**row, "cost": price}], row)
     for line in _lines(row):
         print(line)
     if row["answer"] is None:
-        print(f"{told}; `fieldagent hub command {given.device}` shows the answer once it is here")
-    return _shown(given, [], row)
+        print(
+            f"{price}; `fieldagent hub command {arguments.device}` shows the answer once it is here"
+        )
+    return _shown(arguments, [], row)
 
 
 def _row(db: Db, kit: _Commanded, number: int) -> dict[str, Any]:
@@ -204,9 +208,9 @@ def _row(db: Db, kit: _Commanded, number: int) -> dict[str, Any]:
     return next(each for each in listed if each["number"] == number)
 
 
-def _shown(given: argparse.Namespace, rows: list[dict[str, Any]], row: dict[str, Any]) -> int:
+def _shown(arguments: argparse.Namespace, rows: list[dict[str, Any]], row: dict[str, Any]) -> int:
     if rows:
-        show_list(given, rows)
+        show_list(arguments, rows)
     return OK if row["outcome"] in (None, "done") else ERROR
 
 
@@ -219,11 +223,11 @@ def _lines(row: dict[str, Any]) -> list[str]:
     return [f"{head}{by}{why}", *(f"    {line}" for line in answer)]
 
 
-def _list(given: argparse.Namespace, store: Store, kit: _Commanded) -> int:
+def _list(arguments: argparse.Namespace, store: Store, kit: _Commanded) -> int:
     rows = store.once(
-        lambda db: commands.listing(db, kit.device, time.time(), limit=max(1, given.limit))
+        lambda db: commands.listing(db, kit.device, time.time(), limit=max(1, arguments.limit))
     )
-    if given.json:
-        return show_list(given, rows)
+    if arguments.json:
+        return show_list(arguments, rows)
     print("\n".join(line for row in rows for line in _lines(row)) or "none")
     return OK

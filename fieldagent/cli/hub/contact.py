@@ -30,69 +30,69 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 T = TypeVar("T")
 
 
-def add(given: argparse.Namespace) -> int:
+def add(arguments: argparse.Namespace) -> int:
     """Add a contact of the kind that its address shows, and print its number. It is not tried:
     `test` does that."""
 
     def change(settings: HubSettings, store: Store) -> int:
-        kind = kind_of(given.address, contact_kinds(settings.contacts), settings.contact_own)
-        if fault := kind.fault_of(given.address):
+        kind = kind_of(arguments.address, contact_kinds(settings.contacts), settings.contact_own)
+        if fault := kind.fault_of(arguments.address):
             raise Refused(fault)
 
         new = contacts.NewContact(
-            given.name,
-            given.address,
+            arguments.name,
+            arguments.address,
             kind=kind.name,
-            after=given.after,
-            tries=given.tries,
-            every=given.every,
-            about=given.about,
-            language=given.language,
+            after=arguments.after,
+            tries=arguments.tries,
+            every=arguments.every,
+            about=arguments.about,
+            language=arguments.language,
         )
 
         def enter(db: Db) -> int:
-            workspace = directory.workspace_of(db, given.workspace)
+            workspace = directory.workspace_of(db, arguments.workspace)
             return contacts.add(db, workspace, new, now=time.time())
 
-        return show(given, {"id": store.once(enter)})
+        return show(arguments, {"id": store.once(enter)})
 
-    return with_store(given, change)
+    return with_store(arguments, change)
 
 
-def list(given: argparse.Namespace) -> int:  # noqa: A001
+def list(arguments: argparse.Namespace) -> int:  # noqa: A001
     """List the contacts in the order in which they are told, each with why it would not be."""
 
     def look(settings: HubSettings, store: Store) -> int:
         kinds, own = contact_kinds(settings.contacts), settings.contact_own
 
         def found(db: Db) -> Sequence[Row]:
-            return contacts.listing(db, directory.workspace_of(db, given.workspace), kinds, own)
+            return contacts.listing(db, directory.workspace_of(db, arguments.workspace), kinds, own)
 
-        return show_list(given, store.once(found))
+        return show_list(arguments, store.once(found))
 
-    return with_store(given, look)
+    return with_store(arguments, look)
 
 
-def steps(given: argparse.Namespace) -> int:
+def steps(arguments: argparse.Namespace) -> int:
     """Show the chain, a line for each contact; fails where a step cannot work."""
 
     def look(settings: HubSettings, store: Store) -> int:
         kinds, own = contact_kinds(settings.contacts), settings.contact_own
 
         def found(db: Db) -> Sequence[Row]:
-            return chain.steps(db, directory.workspace_of(db, given.workspace), kinds, own)
+            return chain.steps(db, directory.workspace_of(db, arguments.workspace), kinds, own)
 
         whole = store.once(found)
-        if given.json:
+        if arguments.json:
             print(json.dumps(whole))
         else:
-            show_list(given, [_line(step, each) for step in whole for each in step["contacts"]])
+            show_list(arguments, [_line(step, each) for step in whole for each in step["contacts"]])
         broken = [step["step"] for step in whole if not step["works"]]
         for number in broken:
             complain(f"step {number} cannot tell anybody: see its faults, and test it")
         return REFUSED if broken else OK
 
-    return with_store(given, look)
+    return with_store(arguments, look)
 
 
 def _line(step: Row, contact: Row) -> Row:
@@ -110,7 +110,7 @@ def _line(step: Row, contact: Row) -> Row:
     }
 
 
-def test_steps(given: argparse.Namespace) -> int:
+def test_steps(arguments: argparse.Namespace) -> int:
     """Tell all of the chain, step by step, that this is a test, and show how that went."""
 
     def call(settings: HubSettings, store: Store) -> int:
@@ -120,15 +120,15 @@ def test_steps(given: argparse.Namespace) -> int:
                     lambda db: contacts.note_end(db, contact.id, reason, time.time())
                 )
 
-            return await chain.test(told, reach, note_end)
+            return await chain.test(recipients, reach, note_end)
 
-        workspace = store.once(lambda db: directory.workspace_of(db, given.workspace))
-        told = store.once(lambda db: contacts.all_of(db, workspace))
+        workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
+        recipients = store.once(lambda db: contacts.all_of(db, workspace))
         results = _with_reach(settings, store, hand_over)
-        show_list(given, results)
+        show_list(arguments, results)
         return OK if all(each["handedOver"] for each in results) else REFUSED
 
-    return with_store(given, call)
+    return with_store(arguments, call)
 
 
 def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awaitable[T]]) -> T:
@@ -153,27 +153,27 @@ def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awai
     return run_breakable(run)
 
 
-def remove(given: argparse.Namespace) -> int:
+def remove(arguments: argparse.Namespace) -> int:
     """Remove a contact with what waits for it, by its number."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        contacts.remove(db, workspace, given.id, now=now)
-        return show(given, {"id": given.id, "removed": True})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        contacts.remove(db, workspace, arguments.id, now=now)
+        return show(arguments, {"id": arguments.id, "removed": True})
 
-    return once(given, change)
+    return once(arguments, change)
 
 
-def test(given: argparse.Namespace) -> int:
+def test(arguments: argparse.Namespace) -> int:
     """Tell it that this is a test, and show how that went."""
 
     def call(settings: HubSettings, store: Store) -> int:
         async def hand_over(reach: Reach) -> HandoverResult:
-            told = notice.test(contact.name, str(uuid.uuid4()), contact.language)
-            return await reach.tell(contact.kind, contact.address, told)
+            message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
+            return await reach.tell(contact.kind, contact.address, message)
 
-        workspace = store.once(lambda db: directory.workspace_of(db, given.workspace))
-        contact = store.once(lambda db: contacts.named(db, workspace, given.id))
+        workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
+        contact = store.once(lambda db: contacts.named(db, workspace, arguments.id))
         result = _with_reach(settings, store, hand_over)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason
@@ -184,4 +184,4 @@ def test(given: argparse.Namespace) -> int:
         print(f"{contact.name}: the test message was handed over", file=sys.stderr)
         return OK
 
-    return with_store(given, call)
+    return with_store(arguments, call)

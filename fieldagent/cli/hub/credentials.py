@@ -11,73 +11,75 @@ from fieldagent.hub.store.contract import Db
 DAY = 86_400.0
 
 
-def key_add(given: argparse.Namespace) -> int:
+def key_add(arguments: argparse.Namespace) -> int:
     """Add an API key and print it, the only time; without --kind it pushes all kinds."""
-    purposes = [name for name in ("read", "acknowledge", "administer") if getattr(given, name)]
+    purposes = [name for name in ("read", "acknowledge", "administer") if getattr(arguments, name)]
 
     def add(db: Db, now: float) -> int:
         id_, key = credentials.add_key(
             db,
-            directory.workspace_of(db, given.workspace),
-            given.name,
-            scopes=[*(given.kind or ()), *purposes],
-            per_minute=given.per_minute,
-            burst=given.burst,
-            expires=_expiry(given, now),
+            directory.workspace_of(db, arguments.workspace),
+            arguments.name,
+            scopes=[*(arguments.kind or ()), *purposes],
+            per_minute=arguments.per_minute,
+            burst=arguments.burst,
+            expires=_expiry(arguments, now),
             now=now,
         )
-        return show(given, {"id": id_, "apiKey": key}, secret_names=("apiKey",))
+        return show(arguments, {"id": id_, "apiKey": key}, secret_names=("apiKey",))
 
-    return once(given, add)
+    return once(arguments, add)
 
 
-def token_add(given: argparse.Namespace) -> int:
+def token_add(arguments: argparse.Namespace) -> int:
     """Add a token of a member and print it, the only time. It speaks for them in each of their
     workspaces."""
 
     def add(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        member = directory.member_of(db, workspace, given.user)
+        workspace = directory.workspace_of(db, arguments.workspace)
+        member = directory.member_of(db, workspace, arguments.user)
         id_, token = credentials.add_token(
-            db, member, given.name, expires=_expiry(given, now), now=now
+            db, member, arguments.name, expires=_expiry(arguments, now), now=now
         )
-        return show(given, {"id": id_, "token": token}, secret_names=("token",))
+        return show(arguments, {"id": id_, "token": token}, secret_names=("token",))
 
-    return once(given, add)
+    return once(arguments, add)
 
 
-def credential_list(given: argparse.Namespace) -> int:
-    """List keys or tokens (`given.what`); none is shown itself."""
+def credential_list(arguments: argparse.Namespace) -> int:
+    """List keys or tokens (`arguments.what`); none is shown itself."""
     return once(
-        given,
+        arguments,
         lambda db, now: show_list(
-            given,
-            credentials.listing(db, given.what, directory.workspace_of(db, given.workspace)),
+            arguments,
+            credentials.listing(
+                db, arguments.what, directory.workspace_of(db, arguments.workspace)
+            ),
         ),
     )
 
 
-def revoke(given: argparse.Namespace) -> int:
-    """Revoke a key or token (`given.what`) by its number, for good."""
+def revoke(arguments: argparse.Namespace) -> int:
+    """Revoke a key or token (`arguments.what`) by its number, for good."""
 
     def withdraw(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        credentials.revoke(db, given.what, workspace, given.id, now=now)
-        return show(given, {"id": given.id, "revoked": True})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        credentials.revoke(db, arguments.what, workspace, arguments.id, now=now)
+        return show(arguments, {"id": arguments.id, "revoked": True})
 
-    return once(given, withdraw)
+    return once(arguments, withdraw)
 
 
-def key_rate(given: argparse.Namespace) -> int:
+def key_rate(arguments: argparse.Namespace) -> int:
     """Set how often a key may call; what is not named stays as it is."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        rate = {"per_minute": given.per_minute, "burst": given.burst}
-        return show(given, credentials.set_rate(db, workspace, given.id, **rate, now=now))
+        workspace = directory.workspace_of(db, arguments.workspace)
+        rate = {"per_minute": arguments.per_minute, "burst": arguments.burst}
+        return show(arguments, credentials.set_rate(db, workspace, arguments.id, **rate, now=now))
 
-    return once(given, change)
+    return once(arguments, change)
 
 
-def _expiry(given: argparse.Namespace, now: float) -> float | None:
-    return None if given.days is None else now + given.days * DAY
+def _expiry(arguments: argparse.Namespace, now: float) -> float | None:
+    return None if arguments.days is None else now + arguments.days * DAY

@@ -24,39 +24,41 @@ and this puts it back, while no hub runs:
 """
 
 
-def backup(given: argparse.Namespace) -> int:
+def backup(arguments: argparse.Namespace) -> int:
     """Copy SQLite's file, whether a hub runs or not."""
 
     def copy(_: HubSettings, store: Store) -> int:
         if not isinstance(store, SqliteStore):
-            print(POSTGRES.format(file=given.file), end="", file=sys.stderr)
+            print(POSTGRES.format(file=arguments.file), end="", file=sys.stderr)
             return REFUSED
         try:
-            store.back_up(given.file)
+            store.back_up(arguments.file)
         except FileExistsError:
-            raise Refused(f"{given.file} is there already: name another, or move it away") from None
+            raise Refused(
+                f"{arguments.file} is there already: name another, or move it away"
+            ) from None
         except (OSError, sqlite3.Error) as error:
             why = getattr(error, "strerror", None) or error
-            complain(f"{given.file} cannot be written: {why}")
+            complain(f"{arguments.file} cannot be written: {why}")
             return IO_FAILED
-        size = given.file.stat().st_size
-        return show(given, {"file": str(given.file), "bytes": size})
+        size = arguments.file.stat().st_size
+        return show(arguments, {"file": str(arguments.file), "bytes": size})
 
-    return with_store(given, copy)
+    return with_store(arguments, copy)
 
 
-def restored(given: argparse.Namespace) -> int:
+def restored(arguments: argparse.Namespace) -> int:
     """Note that the database was put back from a copy; with --post, post what came back since
     instead."""
 
     def note(db: Db, now: float) -> int:
-        if given.post:
-            return show(given, {"posts": ledger.post_again(db, now)})
-        return show(given, {"devices": numbering.leave_out(db, now)})
+        if arguments.post:
+            return show(arguments, {"posts": ledger.post_again(db, now)})
+        return show(arguments, {"devices": numbering.leave_out(db, now)})
 
-    return once(given, note)
+    return once(arguments, note)
 
 
-def migrate(given: argparse.Namespace) -> int:
+def migrate(arguments: argparse.Namespace) -> int:
     """Make the tables, or bring them to this version."""
-    return with_store(given, lambda _, __: show(given, {"version": VERSION}), upgrade=True)
+    return with_store(arguments, lambda _, __: show(arguments, {"version": VERSION}), upgrade=True)

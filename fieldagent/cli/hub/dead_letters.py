@@ -19,7 +19,7 @@ from fieldagent.hub.tracker import by_kit
 
 
 def taking_dead_letters(
-    given: argparse.Namespace, change: Callable[[Db, float], tuple[Sequence[int], Row]]
+    arguments: argparse.Namespace, change: Callable[[Db, float], tuple[Sequence[int], Row]]
 ) -> int:
     """Carry out `change` on devices, and take in what they sent before: in one transaction, so
     once. It returns their numbers, and what to show."""
@@ -35,9 +35,9 @@ def taking_dead_letters(
                 text["deadLettersTaken"] = taken
             return text
 
-        return show(given, store.once(both), secret_names=("hub-token", "satellite-key"))
+        return show(arguments, store.once(both), secret_names=("hub-token", "satellite-key"))
 
-    return with_store(given, carry_out)
+    return with_store(arguments, carry_out)
 
 
 def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
@@ -54,17 +54,17 @@ def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
     )
 
 
-def dead_letter_list(given: argparse.Namespace) -> int:
+def dead_letter_list(arguments: argparse.Namespace) -> int:
     """List them of all workspaces, the content as text where it is some; with --json as base64."""
 
     def rows(db: Db, now: float) -> int:
         listed = dead_letters.listing(db)
-        if not given.json:
+        if not arguments.json:
             for row in listed:
                 row["payload"] = _as_text(row["payload"])
-        return show_list(given, listed)
+        return show_list(arguments, listed)
 
-    return once(given, rows)
+    return once(arguments, rows)
 
 
 def _as_text(payload: str) -> str:
@@ -74,7 +74,7 @@ def _as_text(payload: str) -> str:
     return (text if text.isprintable() and "\ufffd" not in text else f"hex {body.hex()}")[:40]
 
 
-def dead_letter_replay(given: argparse.Namespace) -> int:
+def dead_letter_replay(arguments: argparse.Namespace) -> int:
     """Take in what can be used by now, of all devices, and print how many that were."""
 
     def all_of_them(settings: HubSettings, store: Store) -> int:
@@ -82,27 +82,27 @@ def dead_letter_replay(given: argparse.Namespace) -> int:
         taken = store.once(
             lambda db: kept_letters.take_in(db, taking, dead_letters.devices_with(db))
         )
-        return show(given, {"deadLettersTaken": taken})
+        return show(arguments, {"deadLettersTaken": taken})
 
-    return with_store(given, all_of_them)
+    return with_store(arguments, all_of_them)
 
 
-def dead_letter_assign(given: argparse.Namespace) -> int:
+def dead_letter_assign(arguments: argparse.Namespace) -> int:
     """Give a device the dead letters that have its IMEI, and take them in."""
 
     def find(db: Db, now: float) -> tuple[list[int], Row]:
-        workspace = directory.workspace_of(db, given.workspace)
-        device = directory.device_named(db, workspace, given.device)
+        workspace = directory.workspace_of(db, arguments.workspace)
+        device = directory.device_named(db, workspace, arguments.device)
         return [device], {"id": device}
 
-    return taking_dead_letters(given, find)
+    return taking_dead_letters(arguments, find)
 
 
-def dead_letter_remove(given: argparse.Namespace) -> int:
+def dead_letter_remove(arguments: argparse.Namespace) -> int:
     """Remove one by its number, for good. Refused where there is none of it."""
 
     def drop(db: Db, now: float) -> int:
-        dead_letters.discard(db, given.id, now=now)
-        return show(given, {"id": given.id, "removed": True})
+        dead_letters.discard(db, arguments.id, now=now)
+        return show(arguments, {"id": arguments.id, "removed": True})
 
-    return once(given, drop)
+    return once(arguments, drop)

@@ -20,28 +20,30 @@ from fieldagent.system.exit_codes import REFUSED
 NAMED = 20
 
 
-def delete(given: argparse.Namespace) -> int:
+def delete(arguments: argparse.Namespace) -> int:
     """Print what would go, and return REFUSED; with --yes delete it for good, also beside a hub
     that runs."""
 
     def carry_out(_: HubSettings, store: Store) -> int:
-        found = store.once(
-            lambda db: subject.find(db, given.what, getattr(given, "workspace", ""), given.named)
+        data_subject = store.once(
+            lambda db: subject.find(
+                db, arguments.what, getattr(arguments, "workspace", ""), arguments.named
+            )
         )
-        plan = store.once(lambda db: deletion.plan(db, found))
-        if not given.yes:
-            show(given, _told(given, {**plan, "deleted": False}))
+        plan = store.once(lambda db: deletion.plan(db, data_subject))
+        if not arguments.yes:
+            show(arguments, _told(arguments, {**plan, "deleted": False}))
             print("Nothing is deleted yet: say so with --yes.", file=sys.stderr)
             return REFUSED
-        _delete(store, found)
-        return show(given, _told(given, {**plan, "deleted": True}))
+        _delete(store, data_subject)
+        return show(arguments, _told(arguments, {**plan, "deleted": True}))
 
-    return with_store(given, carry_out)
+    return with_store(arguments, carry_out)
 
 
-def _told(given: argparse.Namespace, plan: Row) -> Row:
+def _told(arguments: argparse.Namespace, plan: Row) -> Row:
     """Without --json, of very many names the first ones."""
-    if given.json:
+    if arguments.json:
         return plan
     deletes = {
         what: [*names[:NAMED], *([f"and {len(names) - NAMED} more"] if names[NAMED:] else [])]
@@ -50,9 +52,9 @@ def _told(given: argparse.Namespace, plan: Row) -> Row:
     return {**plan, "deletes": deletes}
 
 
-def _delete(store: Store, found: Subject) -> None:
-    linked = store.once(lambda db: deletion.begin(db, found, time.time()))
-    steps, result = deletion.steps(found, linked, time.time), None
+def _delete(store: Store, data_subject: Subject) -> None:
+    linked = store.once(lambda db: deletion.begin(db, data_subject, time.time()))
+    steps, result = deletion.steps(data_subject, linked, time.time), None
     with suppress(StopIteration):
         while True:
             step = steps.send(result)

@@ -19,18 +19,18 @@ from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.log_lines import complain
 
 
-def init(given: argparse.Namespace) -> int:
+def init(arguments: argparse.Namespace) -> int:
     """Make the database, and the first workspace with an integration that may push to it."""
 
     def make(db: Db, now: float) -> int:
         if any(each["name"] != directory.SYNTHETIC for each in directory.workspaces(db)):
             raise Refused("there are workspaces already; `fieldagent hub workspace add` adds one")
-        workspace = directory.add_workspace(db, given.name, now=now)
+        workspace = directory.add_workspace(db, arguments.name, now=now)
         member = directory.add_user(db, workspace, "push", type_="Integration", now=now)
         _, key = credentials.add_key(db, workspace, "push", now=now)
         _, token = credentials.add_token(db, member, "push", now=now)
         text = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
-        return show(given, text, secret_names=("apiKey", "token"))
+        return show(arguments, text, secret_names=("apiKey", "token"))
 
     def use(settings: HubSettings, store: Store) -> int:
         code = committed(store, make)
@@ -38,82 +38,86 @@ def init(given: argparse.Namespace) -> int:
             print(f"The database is {Path(settings.database).absolute()}.", file=sys.stderr)
         return code
 
-    return with_store(given, use, upgrade=True)
+    return with_store(arguments, use, upgrade=True)
 
 
-def workspace_add(given: argparse.Namespace) -> int:
+def workspace_add(arguments: argparse.Namespace) -> int:
     """Add a workspace and print its number. Refused where another has the name."""
     return once(
-        given,
-        lambda db, now: show(given, {"id": directory.add_workspace(db, given.name, now=now)}),
+        arguments,
+        lambda db, now: show(
+            arguments, {"id": directory.add_workspace(db, arguments.name, now=now)}
+        ),
     )
 
 
-def workspace_list(given: argparse.Namespace) -> int:
+def workspace_list(arguments: argparse.Namespace) -> int:
     """List all workspaces of the hub."""
-    return once(given, lambda db, now: show_list(given, directory.workspaces(db)))
+    return once(arguments, lambda db, now: show_list(arguments, directory.workspaces(db)))
 
 
-def user_add(given: argparse.Namespace) -> int:
+def user_add(arguments: argparse.Namespace) -> int:
     """Add a user and print their number; a password is asked for, before the database is opened."""
-    hashed = _new_password() if given.password else None
+    hashed = _new_password() if arguments.password else None
 
     def add(db: Db, now: float) -> int:
         id_ = directory.add_user(
             db,
-            directory.workspace_of(db, given.workspace),
-            given.name,
-            type_=given.type,
-            email=given.email,
+            directory.workspace_of(db, arguments.workspace),
+            arguments.name,
+            type_=arguments.type,
+            email=arguments.email,
             password=hashed,
-            over_satellite=given.over_satellite,
+            over_satellite=arguments.over_satellite,
             now=now,
         )
-        return show(given, {"id": id_})
+        return show(arguments, {"id": id_})
 
-    return once(given, add)
+    return once(arguments, add)
 
 
-def user_join(given: argparse.Namespace) -> int:
+def user_join(arguments: argparse.Namespace) -> int:
     """Make a user of another workspace a member of this one, too; they are named by their
     number. Refused where nobody has it."""
 
     def join(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        if not directory.is_known(db, given.user):
+        workspace = directory.workspace_of(db, arguments.workspace)
+        if not directory.is_known(db, arguments.user):
             raise Refused(
-                f"no user has the number {given.user}: `fieldagent hub user list --workspace` with"
-                " the workspace that they are in shows it"
+                f"no user has the number {arguments.user}: `fieldagent hub user list --workspace`"
+                " with the workspace that they are in shows it"
             )
-        directory.join(db, workspace, given.user, over_satellite=given.over_satellite, now=now)
-        return show(given, {"id": given.user, "workspace": workspace})
+        directory.join(
+            db, workspace, arguments.user, over_satellite=arguments.over_satellite, now=now
+        )
+        return show(arguments, {"id": arguments.user, "workspace": workspace})
 
-    return once(given, join)
+    return once(arguments, join)
 
 
-def user_leave(given: argparse.Namespace) -> int:
+def user_leave(arguments: argparse.Namespace) -> int:
     """End a membership; what they sent stays."""
 
     def leave(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        member = directory.member_of(db, workspace, given.user)
+        workspace = directory.workspace_of(db, arguments.workspace)
+        member = directory.member_of(db, workspace, arguments.user)
         directory.leave(db, workspace, member, now=now)
-        return show(given, {"id": member, "workspace": workspace})
+        return show(arguments, {"id": member, "workspace": workspace})
 
-    return once(given, leave)
+    return once(arguments, leave)
 
 
-def user_role(given: argparse.Namespace) -> int:
+def user_role(arguments: argparse.Namespace) -> int:
     """Set the role of a user in the workspace. Refused where one who is no person would be more
     than a member."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        member = directory.member_of(db, workspace, given.user)
-        directory.set_role(db, workspace, member, given.role, now=now)
-        return show(given, {"id": member, "role": given.role})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        member = directory.member_of(db, workspace, arguments.user)
+        directory.set_role(db, workspace, member, arguments.role, now=now)
+        return show(arguments, {"id": member, "role": arguments.role})
 
-    return once(given, change)
+    return once(arguments, change)
 
 
 def _new_password() -> str:
@@ -125,34 +129,34 @@ def _new_password() -> str:
     return scrypt.hash_password(password)
 
 
-def user_password(given: argparse.Namespace) -> int:
+def user_password(arguments: argparse.Namespace) -> int:
     """Set a user's password, which is asked for before the database is opened."""
     hashed = _new_password()
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        member = directory.member_of(db, workspace, given.user)
+        workspace = directory.workspace_of(db, arguments.workspace)
+        member = directory.member_of(db, workspace, arguments.user)
         directory.set_password(db, member, hashed, now=now)
-        return show(given, {"id": member})
+        return show(arguments, {"id": member})
 
-    return once(given, change)
+    return once(arguments, change)
 
 
-def user_list(given: argparse.Namespace) -> int:
+def user_list(arguments: argparse.Namespace) -> int:
     """List the users of a workspace, each with their role, and whether a password is set."""
     return once(
-        given,
+        arguments,
         lambda db, now: show_list(
-            given, directory.users(db, directory.workspace_of(db, given.workspace))
+            arguments, directory.users(db, directory.workspace_of(db, arguments.workspace))
         ),
     )
 
 
-def audit_list(given: argparse.Namespace) -> int:
+def audit_list(arguments: argparse.Namespace) -> int:
     """List the newest lines of the audit, without a workspace those of all."""
 
     def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace) if given.workspace else None
-        return show_list(given, audit.latest(db, given.limit, workspace))
+        workspace = directory.workspace_of(db, arguments.workspace) if arguments.workspace else None
+        return show_list(arguments, audit.latest(db, arguments.limit, workspace))
 
-    return once(given, look)
+    return once(arguments, look)

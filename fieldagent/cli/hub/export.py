@@ -30,53 +30,65 @@ TOLD_EVERY = 10_000
 """Items between two words on how far it is."""
 
 
-def write(given: argparse.Namespace) -> int:
+def write(arguments: argparse.Namespace) -> int:
     """Write all that the hub holds of a workspace or user into a folder that must not be there yet.
     What stopped midway is left beside it as FOLDER.unfinished."""
-    target: Path = given.folder
+    target: Path = arguments.folder
 
     def carry_out(_: HubSettings, store: Store) -> int:
-        named = given.workspace if given.what == "workspace" else given.named
-        found = store.once(lambda db: subject.find(db, given.what, given.workspace, named))
+        named = arguments.workspace if arguments.what == "workspace" else arguments.named
+        data_subject = store.once(
+            lambda db: subject.find(db, arguments.what, arguments.workspace, named)
+        )
         made = target.parent / f"{target.name}.unfinished"
         try:
             if target.exists():
                 complain(f"{target} is there already: name a folder that is not")
                 return REFUSED
-            counts = _write(store, found, made)
+            counts = _write(store, data_subject, made)
             made.rename(target)
             sync_folder(target.absolute().parent)
         except OSError as error:
             complain(f"the export stopped: {reason_of(error)}; remove {made}, and try again")
             return IO_FAILED
-        return show(given, {"folder": str(target), "id": found.id, "name": found.name, **counts})
+        return show(
+            arguments,
+            {"folder": str(target), "id": data_subject.id, "name": data_subject.name, **counts},
+        )
 
-    return with_store(given, carry_out)
+    return with_store(arguments, carry_out)
 
 
-def _write(store: Store, found: Subject, folder: Path) -> dict[str, int]:
+def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
     """Return how many there are of each. Raises OSError."""
     now = time.time()
     make_private_folder(folder)
     counts = {}
-    for name, listing in export.LISTINGS[found.kind].items():
-        rows = store.once(partial(listing, subject=found, now=now))
+    for name, listing in export.LISTINGS[data_subject.kind].items():
+        rows = store.once(partial(listing, subject=data_subject, now=now))
         with _opened(folder / f"{name}.jsonl") as file:
             counts[name] = _put(file, rows)
-    counts["items"] = _write_items(store, found, folder, now)
-    about = {found.kind: found.id, "name": found.name, "at": now, "fieldagent": __version__}
+    counts["items"] = _write_items(store, data_subject, folder, now)
+    about = {
+        data_subject.kind: data_subject.id,
+        "name": data_subject.name,
+        "at": now,
+        "fieldagent": __version__,
+    }
     with _opened(folder / "export.json") as file:
         _put(file, [{**about, **counts}])
     sync_folder(folder)
     return counts
 
 
-def _write_items(store: Store, found: Subject, folder: Path, now: float) -> int:
+def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) -> int:
     count, place, due = 0, 0, TOLD_EVERY
     make_private_folder(folder / "data")
     with _opened(folder / "items.jsonl") as file:
         while True:
-            numbers, last = store.once(partial(export.item_numbers, subject=found, after=place))
+            numbers, last = store.once(
+                partial(export.item_numbers, subject=data_subject, after=place)
+            )
             if last is None:
                 break
             read = store.once(partial(export.items, numbers=numbers, now=now))

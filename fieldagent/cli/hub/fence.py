@@ -23,29 +23,29 @@ FILE_MAX = 1_000_000
 """Bytes of a file with a polygon."""
 
 
-def add(given: argparse.Namespace) -> int:
+def add(arguments: argparse.Namespace) -> int:
     """Add a fence, and print its number. What is wrong with the shape is told before the database
     is opened."""
     try:
-        drawn = _drawn(given)
+        drawn = _drawn(arguments)
     except WrongShape as wrong:
         complain(escaped(f"no fence was added: {wrong}"))
         return REFUSED
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        kits = WhichKits(given.kit, given.group)
-        fence = fences.add(db, workspace, given.name, drawn, given.tells, kits, now)
-        return show(given, {"id": fence, "name": given.name})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        kits = WhichKits(arguments.kit, arguments.group)
+        fence = fences.add(db, workspace, arguments.name, drawn, arguments.tells, kits, now)
+        return show(arguments, {"id": fence, "name": arguments.name})
 
-    return once(given, change)
+    return once(arguments, change)
 
 
-def _drawn(given: argparse.Namespace) -> Shape:
+def _drawn(arguments: argparse.Namespace) -> Shape:
     """Raises WrongShape."""
-    if given.circle is not None:
-        return shape.read_circle(given.circle)
-    path: Path = given.polygon
+    if arguments.circle is not None:
+        return shape.read_circle(arguments.circle)
+    path: Path = arguments.polygon
     try:
         with path.open("rb") as file:
             content = file.read(FILE_MAX + 1)
@@ -60,47 +60,47 @@ def _drawn(given: argparse.Namespace) -> Shape:
         raise WrongShape(f"{path}: {wrong}") from None
 
 
-def list(given: argparse.Namespace) -> int:  # noqa: A001
+def list(arguments: argparse.Namespace) -> int:  # noqa: A001
     """List the fences; the shapes themselves are in --json alone."""
 
     def look(db: Db, now: float) -> int:
-        found = fences.listing(db, directory.workspace_of(db, given.workspace))
-        return show_list(given, found if given.json else [_row(each) for each in found])
+        rows = fences.listing(db, directory.workspace_of(db, arguments.workspace))
+        return show_list(arguments, rows if arguments.json else [_row(each) for each in rows])
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def _row(told: dict[str, Any]) -> dict[str, Any]:
+def _row(fence: dict[str, Any]) -> dict[str, Any]:
     kits = "all"
-    if told["devices"] is not None:
-        kits = ", ".join(each["name"] for each in told["devices"]) or "none"
-    if told["group"] is not None:
-        kits = f"{'those' if kits == 'all' else kits} of {told['group']['name']}"
+    if fence["devices"] is not None:
+        kits = ", ".join(each["name"] for each in fence["devices"]) or "none"
+    if fence["group"] is not None:
+        kits = f"{'those' if kits == 'all' else kits} of {fence['group']['name']}"
     return {
-        "id": told["id"],
-        "name": told["name"],
-        "shape": in_words(told),
-        "tells": told["tells"],
+        "id": fence["id"],
+        "name": fence["name"],
+        "shape": in_words(fence),
+        "tells": fence["tells"],
         "kits": kits,
     }
 
 
-def in_words(told: dict[str, Any]) -> str:
+def in_words(area: dict[str, Any]) -> str:
     """Return a shape as people read it."""
-    if "circle" in told:
-        circle = told["circle"]
+    if "circle" in area:
+        circle = area["circle"]
         return f"{circle['radius']:g} m around {circle['latitude']:g} {circle['longitude']:g}"
-    if "polygon" not in told:
+    if "polygon" not in area:
         return DAMAGED_ROW
-    return f"polygon of {sum(len(ring) - 1 for ring in told['polygon']['coordinates'])} points"
+    return f"polygon of {sum(len(ring) - 1 for ring in area['polygon']['coordinates'])} points"
 
 
-def remove(given: argparse.Namespace) -> int:
+def remove(arguments: argparse.Namespace) -> int:
     """Remove a fence by its number; what it has told stays. Refused where the workspace has none of
     it."""
 
     def change(db: Db, now: float) -> int:
-        fences.remove(db, directory.workspace_of(db, given.workspace), given.id, now)
-        return show(given, {"id": given.id, "removed": True})
+        fences.remove(db, directory.workspace_of(db, arguments.workspace), arguments.id, now)
+        return show(arguments, {"id": arguments.id, "removed": True})
 
-    return once(given, change)
+    return once(arguments, change)

@@ -19,29 +19,29 @@ BARS = "▁▂▃▅▆█"
 """Of a signal, 0 to 5."""
 
 
-def fleet(given: argparse.Namespace) -> int:
+def fleet(arguments: argparse.Namespace) -> int:
     """Print which kits are unlike the others and in what, and then a line of each."""
 
     def look(db: Db, now: float) -> int:
-        found = view.view(db, directory.workspace_of(db, given.workspace), now)
-        if given.json:
-            return show(given, found)
-        for kit in found["kits"]:
+        answer = view.view(db, directory.workspace_of(db, arguments.workspace), now)
+        if arguments.json:
+            return show(arguments, answer)
+        for kit in answer["kits"]:
             if kit["unlike"]:
                 print(f"{escaped(kit['name'])}: {'; '.join(map(_sentence, kit['unlike']))}")
-        if any(kit["unlike"] for kit in found["kits"]):
+        if any(kit["unlike"] for kit in answer["kits"]):
             print()
-        show_list(given, [_row(kit, now) for kit in found["kits"]])
-        if found["more"]:
-            print(f"and {found['more']} more, which were not compared")
+        show_list(arguments, [_row(kit, now) for kit in answer["kits"]])
+        if answer["more"]:
+            print(f"and {answer['more']} more, which were not compared")
         return OK
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def _sentence(found: Mapping[str, Any]) -> str:
-    text = escaped(found["text"])
-    return f"{text} (!)" if found["bad"] else text
+def _sentence(difference: Mapping[str, Any]) -> str:
+    text = escaped(difference["text"])
+    return f"{text} (!)" if difference["bad"] else text
 
 
 def _row(kit: Mapping[str, Any], now: float) -> Row:
@@ -82,11 +82,11 @@ def _unit(value: float | None, unit: str) -> str | None:
 
 
 def _supply(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
-    found = [f"{status['voltage']:.2f} V"] if status.get("voltage") is not None else []
+    parts = [f"{status['voltage']:.2f} V"] if status.get("voltage") is not None else []
     if throttling := about.get("throttling"):
         before = [f"{words} before" for words in throttling["sinceBoot"]]
-        found += throttling["now"] or before or ["well"]
-    return ", ".join(found) or None
+        parts += throttling["now"] or before or ["well"]
+    return ", ".join(parts) or None
 
 
 def _clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:

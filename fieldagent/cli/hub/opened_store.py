@@ -30,7 +30,7 @@ from fieldagent.system.wording import reason_of
 
 
 def with_store(
-    given: argparse.Namespace,
+    arguments: argparse.Namespace,
     use: Callable[[HubSettings, Store], int],
     *,
     upgrade: bool = False,
@@ -38,7 +38,7 @@ def with_store(
     """Open the database of the settings, `use` it, and close it; what fails or is Refused is told
     on standard error. Returns the exit code. As root it becomes the owner of SQLite's folder."""
     try:
-        settings = load(given.config, given.database)
+        settings = load(arguments.config, arguments.database)
     except (InvalidSettings, OSError) as error:
         return refuse_settings(error)
     try:
@@ -71,11 +71,11 @@ def with_store(
 
 
 def once(
-    given: argparse.Namespace, operation: Callable[[Db, float], int], *, upgrade: bool = False
+    arguments: argparse.Namespace, operation: Callable[[Db, float], int], *, upgrade: bool = False
 ) -> int:
     """Carry out an operation in one transaction, with the database opened for it; it gets the Unix
     time, and returns the exit code."""
-    return with_store(given, lambda _, store: committed(store, operation), upgrade=upgrade)
+    return with_store(arguments, lambda _, store: committed(store, operation), upgrade=upgrade)
 
 
 def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
@@ -83,35 +83,35 @@ def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
     whoever reads a key has one that is in the database. Returns its exit code."""
 
     def carry_out(db: Db) -> tuple[int, str, str]:
-        with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as complained:
+        with redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as complained:
             code = operation(db, time.time())
-        return code, told.getvalue(), complained.getvalue()
+        return code, output.getvalue(), complained.getvalue()
 
-    code, told, complained = store.once(carry_out)
-    print(told, end="")
+    code, output, complained = store.once(carry_out)
+    print(output, end="")
     print(complained, end="", file=sys.stderr)
     return code
 
 
 def show(
-    given: argparse.Namespace, told: Mapping[str, Any], *, secret_names: Sequence[str] = ()
+    arguments: argparse.Namespace, members: Mapping[str, Any], *, secret_names: Sequence[str] = ()
 ) -> int:
     """Print members by name, or as JSON, and return OK. Of `secret_names` people are told that they
     are shown once."""
-    if given.json:
-        print(json.dumps(told))
+    if arguments.json:
+        print(json.dumps(members))
         return OK
-    for name, value in told.items():
+    for name, value in members.items():
         print(f"{name}: {escaped(str(value))}")
-    if any(name in told for name in secret_names):
+    if any(name in members for name in secret_names):
         print("Keep what is secret of this now: it is not shown again.", file=sys.stderr)
     return OK
 
 
-def show_list(given: argparse.Namespace, rows: Sequence[Row]) -> int:
+def show_list(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     """Print rows as a table under the names of the first one, or as JSON, and return OK. Floats are
     shown as times."""
-    if given.json:
+    if arguments.json:
         print(json.dumps(rows))
         return OK
     if not rows:

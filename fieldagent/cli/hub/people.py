@@ -12,98 +12,98 @@ from fieldagent.hub.access.directory import member_of, workspace_of
 from fieldagent.hub.store.contract import Db
 
 
-def group_add(given: argparse.Namespace) -> int:
+def group_add(arguments: argparse.Namespace) -> int:
     """Add a group with its first members, and print its number."""
 
     def add(db: Db, now: float) -> int:
-        workspace = workspace_of(db, given.workspace)
-        rule = given.over_satellite
-        group = people.add_group(db, workspace, given.name, over_satellite=rule, now=now)
-        join = _members(db, workspace, given.users)
+        workspace = workspace_of(db, arguments.workspace)
+        rule = arguments.over_satellite
+        group = people.add_group(db, workspace, arguments.name, over_satellite=rule, now=now)
+        join = _members(db, workspace, arguments.users)
         if join:
             people.change_group(db, workspace, group, join=join, now=now)
-        return show(given, {"id": group})
+        return show(arguments, {"id": group})
 
-    return once(given, add)
+    return once(arguments, add)
 
 
-def group_join(given: argparse.Namespace) -> int:
+def group_join(arguments: argparse.Namespace) -> int:
     """Let users join a group; who is in it already stays."""
     return _change(
-        given,
+        arguments,
         lambda db, workspace, group, now: people.change_group(
-            db, workspace, group, join=_members(db, workspace, given.users), now=now
+            db, workspace, group, join=_members(db, workspace, arguments.users), now=now
         ),
     )
 
 
-def group_leave(given: argparse.Namespace) -> int:
+def group_leave(arguments: argparse.Namespace) -> int:
     """Let users leave a group; who is not in it changes nothing."""
     return _change(
-        given,
+        arguments,
         lambda db, workspace, group, now: people.change_group(
-            db, workspace, group, leave=_members(db, workspace, given.users), now=now
+            db, workspace, group, leave=_members(db, workspace, arguments.users), now=now
         ),
     )
 
 
-def group_satellite(given: argparse.Namespace) -> int:
+def group_satellite(arguments: argparse.Namespace) -> int:
     """Set whether what kits send to a group goes to it over satellite too."""
-    rule = given.rule == "on"
+    rule = arguments.rule == "on"
     return _change(
-        given,
+        arguments,
         lambda db, workspace, group, now: people.change_group(
             db, workspace, group, over_satellite=rule, now=now
         ),
     )
 
 
-def group_remove(given: argparse.Namespace) -> int:
+def group_remove(arguments: argparse.Namespace) -> int:
     """Remove a group; what was sent to it stays."""
     return _change(
-        given,
+        arguments,
         lambda db, workspace, group, now: people.remove_group(db, workspace, group, now=now),
     )
 
 
-def _change(given: argparse.Namespace, act: Callable[[Db, int, int, float], None]) -> int:
+def _change(arguments: argparse.Namespace, act: Callable[[Db, int, int, float], None]) -> int:
     def change(db: Db, now: float) -> int:
-        workspace = workspace_of(db, given.workspace)
-        group = people.group_named(db, workspace, given.name)
+        workspace = workspace_of(db, arguments.workspace)
+        group = people.group_named(db, workspace, arguments.name)
         act(db, workspace, group, now)
-        return show(given, {"id": group})
+        return show(arguments, {"id": group})
 
-    return once(given, change)
+    return once(arguments, change)
 
 
 def _members(db: Db, workspace: int, named: list[str]) -> frozenset[int]:
     return frozenset(member_of(db, workspace, each) for each in named)
 
 
-def group_list(given: argparse.Namespace) -> int:
+def group_list(arguments: argparse.Namespace) -> int:
     """List the groups of a workspace with the names of their members."""
 
     def look(db: Db, now: float) -> int:
-        rows = people.groups(db, workspace_of(db, given.workspace))
+        rows = people.groups(db, workspace_of(db, arguments.workspace))
         return show_list(
-            given,
+            arguments,
             [
                 {**row, "members": ", ".join(each["name"] for each in row["members"])}
                 for row in rows
             ],
         )
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def user_radio(given: argparse.Namespace) -> int:
+def user_radio(arguments: argparse.Namespace) -> int:
     """Set the radios of a user by their handles; those of before are theirs no more. Refused where
     one is another's."""
 
     def change(db: Db, now: float) -> int:
-        workspace = workspace_of(db, given.workspace)
-        member = member_of(db, workspace, given.user)
-        people.set_radios(db, workspace, member, given.radios, now=now)
-        return show(given, {"id": member, "radios": given.radios})
+        workspace = workspace_of(db, arguments.workspace)
+        member = member_of(db, workspace, arguments.user)
+        people.set_radios(db, workspace, member, arguments.radios, now=now)
+        return show(arguments, {"id": member, "radios": arguments.radios})
 
-    return once(given, change)
+    return once(arguments, change)

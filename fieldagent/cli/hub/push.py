@@ -34,60 +34,60 @@ PAUSE = 5.0
 """Seconds before another, where the hub does not say how many."""
 
 
-def message(given: argparse.Namespace) -> int:
+def message(arguments: argparse.Namespace) -> int:
     """Push a text, and try again until the hub has it or `--patience` is over."""
-    return _push(given, message_of)
+    return _push(arguments, message_of)
 
 
-def location(given: argparse.Namespace) -> int:
+def location(arguments: argparse.Namespace) -> int:
     """Push a position, by the rules of `message`."""
-    return _push(given, location_of)
+    return _push(arguments, location_of)
 
 
-def waypoint(given: argparse.Namespace) -> int:
+def waypoint(arguments: argparse.Namespace) -> int:
     """Push a waypoint, by the rules of `message`."""
-    return _push(given, waypoint_of)
+    return _push(arguments, waypoint_of)
 
 
-def data(given: argparse.Namespace) -> int:
+def data(arguments: argparse.Namespace) -> int:
     """Push the bytes of a file, by the rules of `message`."""
-    return _push(given, data_of)
+    return _push(arguments, data_of)
 
 
-def picture(given: argparse.Namespace) -> int:
+def picture(arguments: argparse.Namespace) -> int:
     """Push a picture, scaled first to `--bytes` where that is given, by the rules of `message`."""
-    return _push(given, picture_of)
+    return _push(arguments, picture_of)
 
 
 def _push(
-    given: argparse.Namespace,
+    arguments: argparse.Namespace,
     item_of: Callable[[argparse.Namespace], dict[str, Any]],
 ) -> int:
     try:
         body = {
-            "sourceUserId": given.source,
-            "workspaceId": given.workspace,
-            "targetUserId": given.target,
-            "targetGroup": given.group,
-            "receipt": given.receipt,
-            **item_of(given),
-            "priority": given.priority,
-            "collapseKey": given.collapse_key,
-            "timeToLive": given.time_to_live,
+            "sourceUserId": arguments.source,
+            "workspaceId": arguments.workspace,
+            "targetUserId": arguments.target,
+            "targetGroup": arguments.group,
+            "receipt": arguments.receipt,
+            **item_of(arguments),
+            "priority": arguments.priority,
+            "collapseKey": arguments.collapse_key,
+            "timeToLive": arguments.time_to_live,
         }
         content = json.dumps({name: value for name, value in body.items() if value is not None})
-        headers = _headers(given)
-        _check_address(given.hub)
-        attempts, location = _send_until_accepted(given, content.encode(), headers)
+        headers = _headers(arguments)
+        _check_address(arguments.hub)
+        attempts, location = _send_until_accepted(arguments, content.encode(), headers)
     except CallFailed as failed:
         return report(failed)
-    told = {
+    result = {
         "accepted": True,
         "attempts": attempts,
         "idempotencyKey": headers["Idempotency-Key"],
         "location": location,
     }
-    show(given, told, "accepted")
+    show(arguments, result, "accepted")
     return OK
 
 
@@ -99,7 +99,7 @@ def _check_address(hub: str) -> None:
         raise CallFailed(escaped(f"--hub {must_be}, not {hub!r}"), USAGE) from None
 
 
-def _headers(given: argparse.Namespace) -> dict[str, str]:
+def _headers(arguments: argparse.Namespace) -> dict[str, str]:
     try:
         key, token = os.environ["FIELDAGENT_API_KEY"], os.environ["FIELDAGENT_TOKEN"]
     except KeyError as missing:
@@ -109,8 +109,8 @@ def _headers(given: argparse.Namespace) -> dict[str, str]:
             USAGE,
         ) from None
     authorization = f"Bearer {token}"
-    if given.username is not None:
-        pair = base64.b64encode(f"{given.username}:{token}".encode()).decode()
+    if arguments.username is not None:
+        pair = base64.b64encode(f"{arguments.username}:{token}".encode()).decode()
         authorization = f"Basic {pair}"
     for name, value in (("FIELDAGENT_API_KEY", key), ("FIELDAGENT_TOKEN", authorization)):
         if not (value.isascii() and value.isprintable()):
@@ -136,18 +136,18 @@ class _Trouble(Exception):
 
 
 def _send_until_accepted(
-    given: argparse.Namespace, body: bytes, headers: dict[str, str]
+    arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
 ) -> tuple[int, str]:
     """Try again while the hub asks for it or cannot be reached, as long as there is patience: how
     many attempts it took, and where the hub tells how the push stands. What is wrong is said once;
     after that attempts are counted."""
-    until = time.monotonic() + given.patience
-    attempts, told = 0, ""
+    until = time.monotonic() + arguments.patience
+    attempts, announced = 0, ""
     try:
         while True:
             attempts += 1
             try:
-                return attempts, _attempt(given, body, headers)
+                return attempts, _attempt(arguments, body, headers)
             except _Trouble as trouble:
                 why, wait = str(trouble), trouble.wait
             if time.monotonic() + wait > until:
@@ -156,8 +156,8 @@ def _send_until_accepted(
                     " wait longer with --patience",
                     UNAVAILABLE,
                 )
-            if why != told:
-                told = why
+            if why != announced:
+                announced = why
                 _tell(f"fieldagent: {escaped_lines(why)}; trying again in {wait:.0f} s\n")
             elif sys.stderr.isatty():
                 _tell(f"{attempts} attempts in vain; the next in {wait:.0f} s")
@@ -172,13 +172,13 @@ def _tell(line: str) -> None:
     print(f"{clear}{line}", end="", file=sys.stderr, flush=True)
 
 
-def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> str:
+def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]) -> str:
     try:
-        answer = _post(given, body, headers)
+        answer = _post(arguments, body, headers)
     except (OSError, HTTPException) as error:
         reason = tls.fault(error, "--ca-file") or reason_of(error)
         raise _Trouble(
-            f"no hub answers at {given.hub} ({reason}; does one"
+            f"no hub answers at {arguments.hub} ({reason}; does one"
             " run there, and is --hub its address?)"
         ) from None
     if answer.status == 200:
@@ -186,8 +186,8 @@ def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) ->
         if location := answer.headers.get("Location"):
             return location
         raise _Trouble(
-            f"what answers at {given.hub} is no hub: is --hub its address, and does a network here"
-            " ask you to sign in first?"
+            f"what answers at {arguments.hub} is no hub: is --hub its address, and does a network"
+            " here ask you to sign in first?"
         )
     why = explain(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
@@ -195,15 +195,15 @@ def _attempt(given: argparse.Namespace, body: bytes, headers: dict[str, str]) ->
     raise _Trouble(why, read_delay(answer.headers.get("Retry-After", "")))
 
 
-def _post(given: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:
-    where = urlsplit(given.hub)
+def _post(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:
+    where = urlsplit(arguments.hub)
     assert where.hostname
     connection: HTTPConnection
     if where.scheme == "http":
         connection = HTTPConnection(where.hostname, where.port, timeout=TIMEOUT)
     else:
         try:
-            trust = tls.trust(given.ca_file)
+            trust = tls.trust(arguments.ca_file)
         except tls.UnusableTrust as unusable:
             raise CallFailed(f"--ca-file {unusable}", USAGE) from None
         connection = HTTPSConnection(where.hostname, where.port, timeout=TIMEOUT, context=trust)

@@ -24,109 +24,113 @@ from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted
 
 
-def change(given: argparse.Namespace) -> int:
+def change(arguments: argparse.Namespace) -> int:
     """Have all kits of a workspace change their radio-key, once the cost is agreed to."""
-    return with_store(given, partial(_change, given, None))
+    return with_store(arguments, partial(_change, arguments, None))
 
 
-def revoke_and_change(given: argparse.Namespace) -> int:
+def revoke_and_change(arguments: argparse.Namespace) -> int:
     """Take a kit out of use, and have all others change their radio-key: both or neither."""
-    return with_store(given, partial(_change, given, given.device))
+    return with_store(arguments, partial(_change, arguments, arguments.device))
 
 
-def _change(given: argparse.Namespace, stolen: str | None, hub: HubSettings, store: Store) -> int:
-    key = ask_key("radio-key") if given.key_given else new_air_key()
+def _change(
+    arguments: argparse.Namespace, stolen: str | None, hub: HubSettings, store: Store
+) -> int:
+    key = ask_key("radio-key") if arguments.key_given else new_air_key()
 
     def find(db: Db) -> tuple[int, list[int], int | None, KeyPrice]:
-        workspace = directory.workspace_of(db, given.workspace)
-        but = [directory.device_named(db, workspace, each) for each in given.but or ()]
+        workspace = directory.workspace_of(db, arguments.workspace)
+        but = [directory.device_named(db, workspace, each) for each in arguments.but or ()]
         lost = None if stolen is None else directory.device_named(db, workspace, stolen)
         without = [*but, *([] if lost is None else [lost])]
-        return workspace, but, lost, _price_of(db, workspace, given, LAST, without)
+        return workspace, but, lost, _price_of(db, workspace, arguments, LAST, without)
 
-    workspace, but, lost, found = store.once(find)
-    bearer = _agreed(given, found, hub)
+    workspace, but, lost, estimate = store.once(find)
+    bearer = _agreed(arguments, estimate, hub)
 
     def act(db: Db) -> Row:
         now = time.time()
         if lost is not None:
-            revocation.revoke(db, lost, given.why, now=now)
+            revocation.revoke(db, lost, arguments.why, now=now)
         radio_key.begin(db, workspace, key, bearer, left_out=but, now=now)
         revoked = {} if lost is None else {"id": lost, "revoked": True}
         return {**revoked, **_short(db, workspace, now)}
 
-    return show(given, {**store.once(act), "cost": _price(found, hub)})
+    return show(arguments, {**store.once(act), "cost": _price(estimate, hub)})
 
 
 def _price_of(
-    db: Db, workspace: int, given: argparse.Namespace, steps: int, but: Collection[int]
+    db: Db, workspace: int, arguments: argparse.Namespace, steps: int, but: Collection[int]
 ) -> KeyPrice:
     now = time.time()
-    return radio_key.price(db, workspace, given.by or "", steps=steps, but=but, now=now)
+    return radio_key.price(db, workspace, arguments.by or "", steps=steps, but=but, now=now)
 
 
-def _price(found: KeyPrice, hub: HubSettings) -> str:
+def _price(estimate: KeyPrice, hub: HubSettings) -> str:
     """Return whom it reaches and what that takes, for people."""
-    waiting = found.kits - found.linked - found.by_satellite
+    waiting = estimate.kits - estimate.linked - estimate.by_satellite
     parts = [
-        f"{found.linked} by link" if found.linked else "",
-        f"{found.by_satellite} over satellite{_credits(found, hub)}" if found.by_satellite else "",
+        f"{estimate.linked} by link" if estimate.linked else "",
+        f"{estimate.by_satellite} over satellite{_credits(estimate, hub)}"
+        if estimate.by_satellite
+        else "",
         f"{waiting} once linked, or by a neighbour" if waiting > 0 else "",
     ]
-    return f"{counted(found.kits, 'kit')}: {', '.join(filter(None, parts))}"
+    return f"{counted(estimate.kits, 'kit')}: {', '.join(filter(None, parts))}"
 
 
-def _credits(found: KeyPrice, hub: HubSettings) -> str:
-    if not found.credits:
+def _credits(estimate: KeyPrice, hub: HubSettings) -> str:
+    if not estimate.credits:
         return ""
-    prices = {price_of(hub, each) for each in found.operators}
+    prices = {price_of(hub, each) for each in estimate.operators}
     price = prices.pop() if len(prices) == 1 else None
-    money = "" if price is None else f", {price.of(found.credits)}"
-    return f" ({counted(found.credits, 'credit')}{money} at most, with all answers)"
+    money = "" if price is None else f", {price.of(estimate.credits)}"
+    return f" ({counted(estimate.credits, 'credit')}{money} at most, with all answers)"
 
 
-def _agreed(given: argparse.Namespace, found: KeyPrice, hub: HubSettings) -> str:
+def _agreed(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
     """Return by which bearer it goes. Raises Refused where nobody has agreed to what it costs."""
-    if given.by or not found.by_satellite or given.yes:
-        return given.by or ""
-    told = _price(found, hub)
+    if arguments.by or not estimate.by_satellite or arguments.yes:
+        return arguments.by or ""
+    price = _price(estimate, hub)
     if not sys.stdin.isatty():
-        raise Refused(f"{told}: --yes agrees to that, --by ip waits for links and neighbours")
-    print(f"{told}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+        raise Refused(f"{price}: --yes agrees to that, --by ip waits for links and neighbours")
+    print(f"{price}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused("nothing was changed")
     return ""
 
 
 def _short(db: Db, workspace: int, now: float) -> Row:
-    found = radio_key.standing(db, workspace, now)
-    if found is None:
+    standing = radio_key.standing(db, workspace, now)
+    if standing is None:
         raise Refused("no radio-key was changed here: `fieldagent hub radio-key change`")
     return {
-        "step": f"{found['step']} of {LAST}",
-        "ended": found["ended"] is not None,
-        "kits": len(found["kits"]),
-        "lacking": found["lacking"],
+        "step": f"{standing['step']} of {LAST}",
+        "ended": standing["ended"] is not None,
+        "kits": len(standing["kits"]),
+        "lacking": standing["lacking"],
     }
 
 
-def status(given: argparse.Namespace) -> int:
+def status(arguments: argparse.Namespace) -> int:
     """Print at which step the change is, and who is behind; it is Refused where there never was
     one."""
 
     def tell(hub: HubSettings, store: Store) -> int:
         def read(db: Db) -> tuple[Row, list[Row]]:
-            workspace = directory.workspace_of(db, given.workspace)
-            found = radio_key.standing(db, workspace, time.time())
-            return _short(db, workspace, time.time()), found["kits"] if found else []
+            workspace = directory.workspace_of(db, arguments.workspace)
+            standing = radio_key.standing(db, workspace, time.time())
+            return _short(db, workspace, time.time()), standing["kits"] if standing else []
 
         short, kits = store.once(read)
-        if given.json:
-            return show(given, {**short, "devices": kits})
+        if arguments.json:
+            return show(arguments, {**short, "devices": kits})
         print("\n".join(_lines(short, kits)))
         return OK
 
-    return with_store(given, tell)
+    return with_store(arguments, tell)
 
 
 def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
@@ -145,43 +149,43 @@ def _line(kit: Row) -> str:
     return escaped(f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}")
 
 
-def leave_out(given: argparse.Namespace) -> int:
+def leave_out(arguments: argparse.Namespace) -> int:
     """Go on with the change without a kit, and print how it stands."""
 
     def act(db: Db) -> Row:
-        workspace = directory.workspace_of(db, given.workspace)
-        device = directory.device_named(db, workspace, given.device)
+        workspace = directory.workspace_of(db, arguments.workspace)
+        device = directory.device_named(db, workspace, arguments.device)
         radio_key.leave_out(db, device, now=time.time())
         return _short(db, workspace, time.time())
 
-    return with_store(given, lambda hub, store: show(given, store.once(act)))
+    return with_store(arguments, lambda hub, store: show(arguments, store.once(act)))
 
 
-def ask(given: argparse.Namespace) -> int:
+def ask(arguments: argparse.Namespace) -> int:
     """Ask a kit anew for its step; what that costs over satellite is asked about first."""
 
     def act(hub: HubSettings, store: Store) -> int:
         def find(db: Db) -> tuple[int, KeyPrice]:
-            workspace = directory.workspace_of(db, given.workspace)
-            device = directory.device_named(db, workspace, given.device)
+            workspace = directory.workspace_of(db, arguments.workspace)
+            device = directory.device_named(db, workspace, arguments.device)
             others = {each.device for each in radio_key.kits_of(db, workspace, 0.0)} - {device}
-            return device, _price_of(db, workspace, given, 1, others)
+            return device, _price_of(db, workspace, arguments, 1, others)
 
-        device, found = store.once(find)
-        bearer = _agreed(given, found, hub)
+        device, estimate = store.once(find)
+        bearer = _agreed(arguments, estimate, hub)
         store.once(lambda db: radio_key.ask_again(db, device, bearer, now=time.time()))
-        return show(given, {"id": device, "cost": _price(found, hub)})
+        return show(arguments, {"id": device, "cost": _price(estimate, hub)})
 
-    return with_store(given, act)
+    return with_store(arguments, act)
 
 
-def key(given: argparse.Namespace) -> int:
+def key(arguments: argparse.Namespace) -> int:
     """Show it, for kits that have no way to the hub."""
 
     def read(db: Db) -> Row:
-        found = radio_key.change_of(db, directory.workspace_of(db, given.workspace))
-        if found is None:
+        key_change = radio_key.change_of(db, directory.workspace_of(db, arguments.workspace))
+        if key_change is None:
             raise Refused("no radio-key was changed here: the kits alone have it")
-        return {"radio-key": found.key.hex()}
+        return {"radio-key": key_change.key.hex()}
 
-    return with_store(given, lambda hub, store: show_list(given, [store.once(read)]))
+    return with_store(arguments, lambda hub, store: show_list(arguments, [store.once(read)]))

@@ -20,27 +20,27 @@ from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.log_lines import complain
 
 
-def write(given: argparse.Namespace) -> int:
+def write(arguments: argparse.Namespace) -> int:
     """Write it to the standard output."""
     now = time.time()
     try:
-        week = week_of(now) if given.week is None else read_week(given.week)
+        week = week_of(now) if arguments.week is None else read_week(arguments.week)
     except WrongWeek as wrong:
         complain(str(wrong))
         return USAGE
 
     def look(settings: HubSettings, store: Store) -> int:
         def find(db: Db) -> KitWeek:
-            workspace = directory.workspace_of(db, given.workspace)
-            device = directory.device_named(db, workspace, given.kit)
+            workspace = directory.workspace_of(db, arguments.workspace)
+            device = directory.device_named(db, workspace, arguments.kit)
             return kit_week.find(db, workspace, device, week, partial(price_of, settings), now)
 
-        told = store.once(find)
-        if given.json:
-            print(json.dumps(kit_week.as_json(told)))
+        report = store.once(find)
+        if arguments.json:
+            print(json.dumps(kit_week.as_json(report)))
             return OK
-        sys.stdout.buffer.write(FORMATS[given.format].write(told))
+        sys.stdout.buffer.write(FORMATS[arguments.format].write(report))
         sys.stdout.buffer.flush()
         return OK
 
-    return with_store(given, look)
+    return with_store(arguments, look)

@@ -23,31 +23,31 @@ DAY = 86_400.0
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
-def add(given: argparse.Namespace) -> int:
+def add(arguments: argparse.Namespace) -> int:
     """Add where a kit is to be by when, and print its number and both times. A --to that is no
     circle is Refused."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        device = directory.device_named(db, workspace, given.kit)
+        workspace = directory.workspace_of(db, arguments.workspace)
+        device = directory.device_named(db, workspace, arguments.kit)
         try:
-            place = shape.read_circle(given.to)
+            place = shape.read_circle(arguments.to)
         except WrongShape as wrong:
             raise Refused(f"--to: {wrong}") from None
-        name = given.name or f"{place.latitude:g} {place.longitude:g}"
-        plan = RoutePlan(device, name, place, due_of(given.by, now), given.margin)
+        name = arguments.name or f"{place.latitude:g} {place.longitude:g}"
+        plan = RoutePlan(device, name, place, due_of(arguments.by, now), arguments.margin)
         route = routes.add(db, workspace, plan, now)
-        due = plan.due if given.json else clock_time(plan.due)
-        return show(given, {"id": route, "due": due, "margin": span(plan.margin)})
+        due = plan.due if arguments.json else clock_time(plan.due)
+        return show(arguments, {"id": route, "due": due, "margin": span(plan.margin)})
 
-    return once(given, change)
+    return once(arguments, change)
 
 
 def due_of(text: str, now: float) -> float:
     """Return the next such time of a UTC day, or that of ISO 8601, in UTC unless it says otherwise.
     Raises Refused."""
-    if found := _CLOCK.fullmatch(text):
-        at = now - now % DAY + int(found[1]) * 3_600 + int(found[2]) * 60
+    if match := _CLOCK.fullmatch(text):
+        at = now - now % DAY + int(match[1]) * 3_600 + int(match[2]) * 60
         return at if at > now else at + DAY
     try:
         return read_timestamp(text).timestamp()
@@ -57,40 +57,40 @@ def due_of(text: str, now: float) -> float:
         ) from None
 
 
-def list(given: argparse.Namespace) -> int:  # noqa: A001
+def list(arguments: argparse.Namespace) -> int:  # noqa: A001
     """List the routes that have not ended, and the newest that have, the newest first."""
 
     def look(db: Db, now: float) -> int:
-        found = routes.listing(db, directory.workspace_of(db, given.workspace))
-        return show_list(given, found if given.json else [_row(each) for each in found])
+        rows = routes.listing(db, directory.workspace_of(db, arguments.workspace))
+        return show_list(arguments, rows if arguments.json else [_row(each) for each in rows])
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def _row(told: dict[str, Any]) -> dict[str, Any]:
+def _row(route: dict[str, Any]) -> dict[str, Any]:
     return {
-        "id": told["id"],
-        "kit": told["device"]["name"],
-        "to": told["name"],
-        "place": in_words(told),
-        "by": told["due"],
-        "margin": span(told["margin"]),
-        "state": told["state"],
-        "alarm": told["incident"],
-        "endedBy": told["endedBy"],
-        "why": told["why"],
+        "id": route["id"],
+        "kit": route["device"]["name"],
+        "to": route["name"],
+        "place": in_words(route),
+        "by": route["due"],
+        "margin": span(route["margin"]),
+        "state": route["state"],
+        "alarm": route["incident"],
+        "endedBy": route["endedBy"],
+        "why": route["why"],
     }
 
 
-def end(given: argparse.Namespace) -> int:
+def end(arguments: argparse.Namespace) -> int:
     """End a route in the name of a user, with a reason; an alarm about it stays for a person to
     close."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        member = directory.member_of(db, workspace, given.by)
+        workspace = directory.workspace_of(db, arguments.workspace)
+        member = directory.member_of(db, workspace, arguments.by)
         ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
-        routes.end(db, workspace, given.id, Who(member, name), given.why, now)
-        return show(given, {"id": given.id, "ended": True})
+        routes.end(db, workspace, arguments.id, Who(member, name), arguments.why, now)
+        return show(arguments, {"id": arguments.id, "ended": True})
 
-    return once(given, change)
+    return once(arguments, change)

@@ -19,12 +19,12 @@ from fieldagent.wire.errors import LocalProtocolError
 CODES: dict[type[BaseException], int] = {PortTaken: TAKEN, StoreFailed: IO_FAILED}
 
 
-def run(given: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run the hub until it is stopped by a signal."""
     from fieldagent.hub import hub
     from fieldagent.system.signals import run_heeding
 
-    start_logging(given.verbose)
+    start_logging(arguments.verbose)
 
     def serve(settings: HubSettings, store: Store) -> int:
         try:
@@ -36,4 +36,4 @@ def run(given: argparse.Namespace) -> int:
         return return_code[0] if return_code else OK
 
     return_code: list[int] = []
-    return with_store(given, serve)
+    return with_store(arguments, serve)

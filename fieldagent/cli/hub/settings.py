@@ -40,23 +40,23 @@ class SignedFor(NamedTuple):
     """Number of what was sent to it last."""
 
 
-def device_set(given: argparse.Namespace) -> int:
+def device_set(arguments: argparse.Namespace) -> int:
     """Write settings for a kit to a file, have minisign sign it, and offer it. Without --secret-key
     it ends at the file, and offers what was signed when called again without settings."""
 
     def carry_out(_: HubSettings, store: Store) -> int:
         # Who signs may take their time: no transaction is open meanwhile.
-        kit = store.once(lambda db: kit_of(db, given))
-        file = given.file or Path(f"device-{kit.device}.settings")
-        if given.settings:
+        kit = store.once(lambda db: kit_of(db, arguments))
+        file = arguments.file or Path(f"device-{kit.device}.settings")
+        if arguments.settings:
             number = max(int(time.time()), kit.last + 1)
-            write(file, change_of(kit, given.settings, number))
-            if given.secret_key is None:
-                return show(given, _to_be_signed(file, given.device))
-            sign(file, given.secret_key)
-        change = store.once(lambda db: _offer(db, kit_of(db, given), file, time.time()))
+            write(file, change_of(kit, arguments.settings, number))
+            if arguments.secret_key is None:
+                return show(arguments, _to_be_signed(file, arguments.device))
+            sign(file, arguments.secret_key)
+        change = store.once(lambda db: _offer(db, kit_of(db, arguments), file, time.time()))
         return show(
-            given,
+            arguments,
             {
                 "id": kit.device,
                 "number": change.number,
@@ -65,14 +65,14 @@ def device_set(given: argparse.Namespace) -> int:
             },
         )
 
-    return with_store(given, carry_out)
+    return with_store(arguments, carry_out)
 
 
-def kit_of(db: Db, given: argparse.Namespace) -> SignedFor:
+def kit_of(db: Db, arguments: argparse.Namespace) -> SignedFor:
     """Return the kit for which a change of settings is signed. Raises Refused, also where the
     device has no link token."""
-    workspace = directory.workspace_of(db, given.workspace)
-    device = directory.device_named(db, workspace, given.device)
+    workspace = directory.workspace_of(db, arguments.workspace)
+    device = directory.device_named(db, workspace, arguments.device)
     ((name, kit),) = db.execute("SELECT name, link_token FROM device WHERE id = ?", device)
     if kit is None:
         raise Refused(f"{name} has no link token: `fieldagent hub device token {device}`")

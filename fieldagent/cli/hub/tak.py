@@ -26,64 +26,68 @@ ENROLL = "tak://com.atakmap.app/enroll"
 """As ATAK reads it, in a link and in a code."""
 
 
-def tak(given: argparse.Namespace) -> int:
+def tak(arguments: argparse.Namespace) -> int:
     """List, make or revoke certificates of phones, invite one by a QR code, or write out whom
     phones have to trust."""
     drawn: list[str] = []
 
     def carry_out(settings: HubSettings, store: Store) -> int:
-        _check(given)
-        if given.user is None and given.trust is None:
-            rows = store.once(lambda db: certificates.listing(db, _workspace(db, given, settings)))
-            return show_list(given, rows)
+        _check(arguments)
+        if arguments.user is None and arguments.trust is None:
+            rows = store.once(
+                lambda db: certificates.listing(db, _workspace(db, arguments, settings))
+            )
+            return show_list(arguments, rows)
         now = time.time()
-        if given.trust is not None:
-            told = store.once(lambda db: _trust(db, given, settings))
-        elif given.revoke:
-            told = store.once(lambda db: _revoke(db, given, settings, now))
-        elif given.qr:
-            told = store.once(lambda db: _invite(db, given, settings, now))
-            drawn.append(str(told["itak" if given.itak else "link"]))
+        if arguments.trust is not None:
+            result = store.once(lambda db: _trust(db, arguments, settings))
+        elif arguments.revoke:
+            result = store.once(lambda db: _revoke(db, arguments, settings, now))
+        elif arguments.qr:
+            result = store.once(lambda db: _invite(db, arguments, settings, now))
+            drawn.append(str(result["itak" if arguments.itak else "link"]))
         else:
-            told = store.once(lambda db: _make(db, given, settings, now))
-        return show(given, told)
+            result = store.once(lambda db: _make(db, arguments, settings, now))
+        return show(arguments, result)
 
-    code = with_store(given, carry_out)
-    if code == OK and drawn and not given.json:
+    code = with_store(arguments, carry_out)
+    if code == OK and drawn and not arguments.json:
         show_qr_code(drawn[0])
     return code
 
 
-def _check(given: argparse.Namespace) -> None:
+def _check(arguments: argparse.Namespace) -> None:
     """Raises Refused for what cannot be meant together."""
     chosen = [
         name
         for name, value in (
-            ("--out", given.out),
-            ("--qr", given.qr or None),
-            ("--revoke", given.revoke or None),
-            ("--trust", given.trust),
+            ("--out", arguments.out),
+            ("--qr", arguments.qr or None),
+            ("--revoke", arguments.revoke or None),
+            ("--trust", arguments.trust),
         )
         if value is not None
     ]
     if len(chosen) > 1:
         raise Refused(f"{' and '.join(chosen)}: say the one or the other")
-    if given.user is None and (given.itak or chosen not in ([], ["--trust"])):
+    if arguments.user is None and (arguments.itak or chosen not in ([], ["--trust"])):
         raise Refused("name the user whose phone it is; `fieldagent hub user list`")
-    if given.user is not None and given.trust is not None:
+    if arguments.user is not None and arguments.trust is not None:
         raise Refused("--trust is for every phone alike: leave the user out")
 
 
-def _workspace(db: Db, given: argparse.Namespace, settings: HubSettings) -> int:
+def _workspace(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> int:
     """Return the one that the server is for, unless another is named."""
-    return directory.workspace_of(db, given.workspace or settings.bridge_own["tak-workspace"] or "")
+    return directory.workspace_of(
+        db, arguments.workspace or settings.bridge_own["tak-workspace"] or ""
+    )
 
 
 def _revoke(
-    db: Db, given: argparse.Namespace, settings: HubSettings, now: float
+    db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
 ) -> dict[str, object]:
-    workspace = _workspace(db, given, settings)
-    holder = certificates.name_of(db, workspace, given.user)
+    workspace = _workspace(db, arguments, settings)
+    holder = certificates.name_of(db, workspace, arguments.user)
     many = certificates.revoke(db, workspace, holder.member, now)
     if not many:
         raise Refused(f"{holder.name} has none in force; `fieldagent hub user tak` lists them")
@@ -100,19 +104,21 @@ def _address(settings: HubSettings) -> tuple[str, int]:
     return address
 
 
-def _holder(db: Db, given: argparse.Namespace, settings: HubSettings) -> tuple[int, PhoneHolder]:
+def _holder(
+    db: Db, arguments: argparse.Namespace, settings: HubSettings
+) -> tuple[int, PhoneHolder]:
     """Return the server's workspace, and the person who is named. Raises Refused."""
     workspace = directory.workspace_of(db, settings.bridge_own["tak-workspace"] or "")
-    if given.workspace and directory.workspace_of(db, given.workspace) != workspace:
+    if arguments.workspace and directory.workspace_of(db, arguments.workspace) != workspace:
         raise Refused("the TAK server is for another workspace: tak-workspace names it")
-    holder = certificates.name_of(db, workspace, given.user)
+    holder = certificates.name_of(db, workspace, arguments.user)
     if not directory.is_person(db, holder.member):
         raise Refused(f"{holder.name} is no User: a phone is a person's")
     return workspace, holder
 
 
 def _make(
-    db: Db, given: argparse.Namespace, settings: HubSettings, now: float
+    db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
 ) -> dict[str, object]:
     """Put a certificate in force and write its package; what cannot be written is not in force."""
     host, port = _address(settings)
@@ -120,7 +126,7 @@ def _make(
         from fieldagent.hub.bridge.tak_server import authority
     except ImportError:
         raise Refused(NO_CRYPTOGRAPHY) from None
-    workspace, holder = _holder(db, given, settings)
+    workspace, holder = _holder(db, arguments, settings)
     by = authority.authority(db)
     issued = authority.for_phone(by, holder.name, now)
     expires = issued.certificate.not_valid_after_utc.timestamp()
@@ -131,11 +137,11 @@ def _make(
         Connection(host, port, f"{holder.name} at {host}", holder.name, password),
         authority.trust_file(by, password),
         authority.phone_file(by, issued, holder.name, password),
-        flat=given.itak,
+        flat=arguments.itak,
     )
-    file = given.out or Path(f"tak-{holder.member}.zip")
+    file = arguments.out or Path(f"tak-{holder.member}.zip")
     _put(file, written)
-    app = "iTAK" if given.itak else "ATAK"
+    app = "iTAK" if arguments.itak else "ATAK"
     return {
         "id": holder.member,
         "file": str(file),
@@ -152,7 +158,7 @@ def _put(file: Path, content: bytes) -> None:
         raise Refused(f"{file} cannot be written: {reason_of(error)}") from None
 
 
-def _trust(db: Db, given: argparse.Namespace, settings: HubSettings) -> dict[str, object]:
+def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict[str, object]:
     """Write a package without a secret."""
     host, port = _address(settings)
     try:
@@ -165,15 +171,15 @@ def _trust(db: Db, given: argparse.Namespace, settings: HubSettings) -> dict[str
     to = Connection(host, port, f"fieldagent at {host}", "", password)
     trusted = authority.trust_file(by, password)
     name = f"fieldagent-{by.certificate.serial_number:x}"
-    _put(given.trust, data_package(name, to, trusted))
+    _put(arguments.trust, data_package(name, to, trusted))
     return {
-        "file": str(given.trust),
+        "file": str(arguments.trust),
         "next": "it holds no secret: import it, then give name and secret as `--qr` shows them",
     }
 
 
 def _invite(
-    db: Db, given: argparse.Namespace, settings: HubSettings, now: float
+    db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
 ) -> dict[str, object]:
     host, port = _address(settings)
     if settings.bridge_own["tak-enroll-listen"] is None:
@@ -181,7 +187,7 @@ def _invite(
             "phones cannot fetch certificates here: set tak-enroll-listen to 0.0.0.0:8446, or make"
             " a file with --out"
         )
-    workspace, holder = _holder(db, given, settings)
+    workspace, holder = _holder(db, arguments, settings)
     token = invitations.invite(db, workspace, holder, now)
     asked = urlencode({"host": host, "username": holder.name, "token": token})
     return {

@@ -18,18 +18,18 @@ from fieldagent.system.wording import reason_of
 OWNER = "test kits"
 
 
-def device_make(given: argparse.Namespace) -> int:
+def device_make(arguments: argparse.Namespace) -> int:
     """Make kits for a test in a new workspace, so that nobody else gets what they send, and so that
     its deletion takes all of it away."""
-    target: Path = given.tokens
+    target: Path = arguments.tokens
 
     def carry_out(_: HubSettings, store: Store) -> int:
         if target.exists():
             raise Refused(f"{target} is there already: name another, or move it away")
-        told = store.once(lambda db: _make(db, given.workspace, given.kits, target))
-        return show(given, told)
+        result = store.once(lambda db: _make(db, arguments.workspace, arguments.kits, target))
+        return show(arguments, result)
 
-    return with_store(given, carry_out)
+    return with_store(arguments, carry_out)
 
 
 def _make(db: Db, name: str, kits: int, target: Path) -> Row:

@@ -14,42 +14,44 @@ from fieldagent.hub.tracker.known import tracker_kinds
 from fieldagent.hub.tracker.service import PATH
 
 
-def source_add(given: argparse.Namespace) -> int:
+def source_add(arguments: argparse.Namespace) -> int:
     """Add an address for trackers, and print it for each kind, the only time: whoever knows it can
     report."""
 
     def add(settings: HubSettings, store: Store) -> int:
         id_, secret = store.once(
             lambda db: credentials.add_source(
-                db, directory.workspace_of(db, given.workspace), given.name, now=time.time()
+                db, directory.workspace_of(db, arguments.workspace), arguments.name, now=time.time()
             )
         )
         hub = settings.console_address or "https://YOUR-HUB"
         places = {name: f"{hub}{PATH}{name}/{secret}" for name in tracker_kinds()}
-        return show(given, {"id": id_, **places}, secret_names=tuple(places))
+        return show(arguments, {"id": id_, **places}, secret_names=tuple(places))
 
-    return with_store(given, add)
+    return with_store(arguments, add)
 
 
-def add(given: argparse.Namespace) -> int:
+def add(arguments: argparse.Namespace) -> int:
     """Add a tracker of a user, as a device that nothing can be sent to, and print its number.
     Refused where its --id is in the workspace already."""
 
     def carry_out(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        member = directory.member_of(db, workspace, given.user)
-        ident = given.id.strip()
-        id_ = records.add(db, workspace, member, given.name, ident, every=given.every, now=now)
-        return show(given, {"id": id_, "tracker": ident})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        member = directory.member_of(db, workspace, arguments.user)
+        ident = arguments.id.strip()
+        id_ = records.add(
+            db, workspace, member, arguments.name, ident, every=arguments.every, now=now
+        )
+        return show(arguments, {"id": id_, "tracker": ident})
 
-    return once(given, carry_out)
+    return once(arguments, carry_out)
 
 
-def listing(given: argparse.Namespace) -> int:
+def listing(arguments: argparse.Namespace) -> int:
     """List the trackers of a workspace, each with when it last told a position."""
     return once(
-        given,
+        arguments,
         lambda db, now: show_list(
-            given, records.listing(db, directory.workspace_of(db, given.workspace))
+            arguments, records.listing(db, directory.workspace_of(db, arguments.workspace))
         ),
     )

@@ -32,25 +32,33 @@ REASONS = 5
 """Of so many kits, at most."""
 
 
-def offer(given: argparse.Namespace) -> int:
+def offer(arguments: argparse.Namespace) -> int:
     """Fetch what is to be offered and check it, then offer it to the kits in waves, and list who is
     in which."""
 
     def carry_out(_: HubSettings, store: Store) -> int:
         # What is fetched may take its time: no transaction is open meanwhile.
-        _check(given.version, given.url, time.time())
-        return show_list(given, store.once(lambda db: _offer(db, given, time.time())))
+        _check(arguments.version, arguments.url, time.time())
+        return show_list(arguments, store.once(lambda db: _offer(db, arguments, time.time())))
 
-    return with_store(given, carry_out)
+    return with_store(arguments, carry_out)
 
 
-def _offer(db: Db, given: argparse.Namespace, now: float) -> Sequence[Row]:
-    workspace = directory.workspace_of(db, given.workspace)
+def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
+    workspace = directory.workspace_of(db, arguments.workspace)
     if number := update_offers.under_way(db, workspace):
         raise Refused(f"offer {number} is under way: `fieldagent hub update stop` ends it")
-    planned = _planned(_named(db, workspace, given.devices, now), given.version, given.waves)
+    planned = _planned(
+        _named(db, workspace, arguments.devices, now), arguments.version, arguments.waves
+    )
     update_offers.offer(
-        db, workspace, given.version, given.url, planned, within=60.0 * given.within, now=now
+        db,
+        workspace,
+        arguments.version,
+        arguments.url,
+        planned,
+        within=60.0 * arguments.within,
+        now=now,
     )
     return update_offers.kits(db, workspace, None)
 
@@ -60,14 +68,16 @@ def _check(version: str, url: str, now: float) -> None:
     if not is_address(url):
         raise Refused(f"{url!r} is no https:// or http:// address that kits can fetch it from")
     try:
-        found = _version_in(fetched(url).content)
+        program_version = _version_in(fetched(url).content)
         signature = read_signature(fetched(f"{url}.minisig").content.decode())
         release = program_of(signature.comment, now)
     except (NotTaken, NotSigned, UnicodeDecodeError) as wrong:
         text = f"nothing was offered: {wrong}; `build/sign FILE` signs it, serve both"
         raise Refused(text) from None
-    if found != version:
-        raise Refused(f"nothing was offered: {url} is {found or 'no fieldagent'}, not {version}")
+    if program_version != version:
+        raise Refused(
+            f"nothing was offered: {url} is {program_version or 'no fieldagent'}, not {version}"
+        )
     if release.version != version:
         raise Refused(f"nothing was offered: {url} was signed as {release.version}, not {version}")
 
@@ -79,8 +89,8 @@ def _version_in(program: bytes) -> str:
             text = archive.read("fieldagent/__init__.py").decode()
     except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, NotImplementedError):
         return ""
-    found = re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _named(db: Db, workspace: int, devices: str, now: float) -> Sequence[Candidate]:
@@ -99,21 +109,21 @@ def _planned(
     kits: Sequence[Candidate], version: str, waves: Sequence[int | None]
 ) -> Sequence[Planned]:
     """Raises Refused."""
-    beside = {kit: found for kit in kits if (found := _beside(kit, version))}
+    beside = {kit: entry for kit in kits if (entry := _beside(kit, version))}
     left = [kit.device for kit in kits if kit not in beside]
     if not left:
-        why = "; ".join(f"{kit.name}: {found.why}" for kit, found in [*beside.items()][:REASONS])
+        why = "; ".join(f"{kit.name}: {entry.why}" for kit, entry in [*beside.items()][:REASONS])
         raise Refused(f"nothing was offered, as no kit would take it: {why or 'there is none'}")
     devices = iter(left)
-    told = [
+    plan = [
         Planned(device, wave, "planned")
         for wave, size in enumerate(waves, 1)
         for device in islice(devices, size)
     ]
-    if len(told) < len(left):
-        text = f"nothing was offered: the waves hold {len(told)} of {len(left)} kits"
+    if len(plan) < len(left):
+        text = f"nothing was offered: the waves hold {len(plan)} of {len(left)} kits"
         raise Refused(f"{text}; end with all, as in --waves 1,10,all")
-    return [*told, *beside.values()]
+    return [*plan, *beside.values()]
 
 
 def _beside(kit: Candidate, version: str) -> Planned | None:
@@ -134,35 +144,37 @@ def _is_newer(runs: str, version: str) -> bool:
     return False
 
 
-def list(given: argparse.Namespace) -> int:  # noqa: A001
+def list(arguments: argparse.Namespace) -> int:  # noqa: A001
     """List the offers of a workspace, the newest first, `--limit` at most."""
 
     def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        return show_list(given, update_offers.listing(db, workspace, max(1, given.limit)))
+        workspace = directory.workspace_of(db, arguments.workspace)
+        return show_list(arguments, update_offers.listing(db, workspace, max(1, arguments.limit)))
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def show_kits(given: argparse.Namespace) -> int:
+def show_kits(arguments: argparse.Namespace) -> int:
     """List the kits of an offer, or of the last, each with how far it is and what it runs."""
 
     def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        if not (found := update_offers.kits(db, workspace, given.number)):
+        workspace = directory.workspace_of(db, arguments.workspace)
+        if not (kits := update_offers.kits(db, workspace, arguments.number)):
             raise Refused("there is no such offer: `fieldagent hub update list`")
-        return show_list(given, found)
+        return show_list(arguments, kits)
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def stop(given: argparse.Namespace) -> int:
+def stop(arguments: argparse.Namespace) -> int:
     """Tell no more kits of the offer that is under way; those that have begun go on."""
 
     def end(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
+        workspace = directory.workspace_of(db, arguments.workspace)
         if (number := update_offers.stop(db, workspace, now)) is None:
             raise Refused("no update is under way: `fieldagent hub update list`")
-        return show(given, {"number": number, "next": "kits that have begun go on by themselves"})
+        return show(
+            arguments, {"number": number, "next": "kits that have begun go on by themselves"}
+        )
 
-    return once(given, end)
+    return once(arguments, end)

@@ -22,60 +22,60 @@ from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted, reason_of
 
 
-def usage_import(given: argparse.Namespace) -> int:
+def usage_import(arguments: argparse.Namespace) -> int:
     """Take in a file of what an operator counted: all of it, or nothing."""
     try:
-        days = _read(given)
+        days = _read(arguments)
     except (WrongUsageFile, OSError, UnicodeDecodeError) as wrong:
         why = "it is no text in UTF-8" if isinstance(wrong, UnicodeDecodeError) else wrong
-        text = reason_of(why) if isinstance(why, OSError) else f"{given.file}: {why}"
+        text = reason_of(why) if isinstance(why, OSError) else f"{arguments.file}: {why}"
         complain(escaped(f"nothing was imported: {text}"))
         return REFUSED
 
     def take(settings: HubSettings, store: Store) -> int:
         known = operators(settings.operators)
-        if given.operator not in known:
-            complain(f"there is no operator {given.operator!r}: {', '.join(known)}")
+        if arguments.operator not in known:
+            complain(f"there is no operator {arguments.operator!r}: {', '.join(known)}")
             return USAGE
-        found = store.once(lambda db: usage.take_counts(db, given.operator, days))
-        if found.strangers:
-            listed = ", ".join(found.strangers)
+        counts = store.once(lambda db: usage.take_counts(db, arguments.operator, days))
+        if counts.strangers:
+            listed = ", ".join(counts.strangers)
             print(
                 f"no device has these IMEIs, and their days are left out: {listed}", file=sys.stderr
             )
-        return show(given, {"days": found.days, "unknownImeis": len(found.strangers)})
+        return show(arguments, {"days": counts.days, "unknownImeis": len(counts.strangers)})
 
-    return with_store(given, take)
+    return with_store(arguments, take)
 
 
-def _read(given: argparse.Namespace) -> list[CountedDay]:
-    named = dict(given.columns)
+def _read(arguments: argparse.Namespace) -> list[CountedDay]:
+    named = dict(arguments.columns)
     for what in named:
         if what not in NAMES:
             raise WrongUsageFile(f"--columns knows {', '.join(NAMES)}, not {what!r}")
-    with given.file.open(encoding="utf-8-sig", newline="") as lines:
-        return read_usage(lines, named, given.date_format)
+    with arguments.file.open(encoding="utf-8-sig", newline="") as lines:
+        return read_usage(lines, named, arguments.date_format)
 
 
-def usage_list(given: argparse.Namespace) -> int:
+def usage_list(arguments: argparse.Namespace) -> int:
     """Show each kit and day, ours beside theirs."""
-    since, until = usage.days_asked(given.since, given.until, time.time())
+    since, until = usage.days_asked(arguments.since, arguments.until, time.time())
 
     def look(settings: HubSettings, store: Store) -> int:
         def find(db: Db) -> list[usage.UsageDay]:
-            workspace = directory.workspace_of(db, given.workspace)
-            device = given.device and directory.device_named(db, workspace, given.device)
+            workspace = directory.workspace_of(db, arguments.workspace)
+            device = arguments.device and directory.device_named(db, workspace, arguments.device)
             return usage.usage(db, workspace, since, until, device or None)
 
         days = store.once(find)
         prices = partial(price_of, settings)
         rows: list[Row] = [usage.row_of(each, prices) for each in days]
-        code = show_list(given, rows)
-        if not given.json and days:
+        code = show_list(arguments, rows)
+        if not arguments.json and days:
             print(_in_words(usage.total_of(days, prices), days))
         return code
 
-    return with_store(given, look)
+    return with_store(arguments, look)
 
 
 def _in_words(total: usage.Total, days: Sequence[usage.UsageDay]) -> str:

@@ -14,15 +14,15 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.exit_codes import OK
 
 
-def standing(given: argparse.Namespace) -> int:
+def standing(arguments: argparse.Namespace) -> int:
     """Print the hours of watch, who is on watch, and whom they hand over to."""
 
     def look(db: Db, now: float) -> int:
-        told = shifts.standing(db, directory.workspace_of(db, given.workspace), now)
-        if given.json:
-            return show(given, told)
-        print(f"hours: {told['hours'] or 'none: nobody has to be on watch'}")
-        if told["nobodySince"] is not None:
+        status = shifts.standing(db, directory.workspace_of(db, arguments.workspace), now)
+        if arguments.json:
+            return show(arguments, status)
+        print(f"hours: {status['hours'] or 'none: nobody has to be on watch'}")
+        if status["nobodySince"] is not None:
             print("NOBODY IS ON WATCH: `fieldagent hub watch take USER`")
         rows = [
             {
@@ -32,57 +32,57 @@ def standing(given: argparse.Namespace) -> int:
                 "handsOverTo": each["handsOverTo"] and each["handsOverTo"]["name"],
                 "note": each["note"],
             }
-            for each in told["onWatch"]
+            for each in status["onWatch"]
         ]
-        return show_list(given, rows)
+        return show_list(arguments, rows)
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def take(given: argparse.Namespace) -> int:
+def take(arguments: argparse.Namespace) -> int:
     """Put a dispatcher on watch for `--for`, and print who is."""
     return _act(
-        given,
+        arguments,
         lambda db, workspace, member, now: watch_desk.take(
-            db, workspace, member, given.length, now
+            db, workspace, member, arguments.length, now
         ),
     )
 
 
-def hand_over(given: argparse.Namespace) -> int:
+def hand_over(arguments: argparse.Namespace) -> int:
     """Ask another dispatcher to take the watch, and print who has it; until they do, it stays."""
     return _act(
-        given,
+        arguments,
         lambda db, place, who, now: watch_desk.hand_over(
-            db, place, who, directory.member_of(db, place, given.to), given.note, now
+            db, place, who, directory.member_of(db, place, arguments.to), arguments.note, now
         ),
     )
 
 
-def end(given: argparse.Namespace) -> int:
+def end(arguments: argparse.Namespace) -> int:
     """End a user's watch, and print who is on watch then. Refused where they are not."""
     return _act(
-        given,
-        lambda db, place, who, now: watch_desk.end(db, place, who, given.note, now),
+        arguments,
+        lambda db, place, who, now: watch_desk.end(db, place, who, arguments.note, now),
     )
 
 
-def _act(given: argparse.Namespace, deed: Callable[[Db, int, int, float], None]) -> int:
+def _act(arguments: argparse.Namespace, deed: Callable[[Db, int, int, float], None]) -> int:
     def carry_out(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        deed(db, workspace, directory.member_of(db, workspace, given.user), now)
+        workspace = directory.workspace_of(db, arguments.workspace)
+        deed(db, workspace, directory.member_of(db, workspace, arguments.user), now)
         return OK
 
-    return once(given, carry_out) or standing(given)
+    return once(arguments, carry_out) or standing(arguments)
 
 
-def hours(given: argparse.Namespace) -> int:
+def hours(arguments: argparse.Namespace) -> int:
     """Set when somebody is to be on watch, in UTC; none: nobody has to be."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        found = Hours(*given.hours) if given.hours else None
-        shifts.set_hours(db, workspace, found, now)
-        return show(given, {"hours": str(found or "none")})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        watch_hours = Hours(*arguments.hours) if arguments.hours else None
+        shifts.set_hours(db, workspace, watch_hours, now)
+        return show(arguments, {"hours": str(watch_hours or "none")})
 
-    return once(given, change)
+    return once(arguments, change)

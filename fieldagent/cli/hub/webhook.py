@@ -21,48 +21,48 @@ from fieldagent.system.terminal import escaped
 from fieldagent.webhook.delivery import HandoverOutcome
 
 
-def add(given: argparse.Namespace) -> int:
+def add(arguments: argparse.Namespace) -> int:
     """Add a webhook and print its secret. It is tried first, unless --untried: one that does not
     take the test is not added."""
     try:
-        webhook = _read(given)
+        webhook = _read(arguments)
     except WrongProperty as wrong:
         print(f"fieldagent: {wrong}", file=sys.stderr)
         return USAGE
 
     def keep(settings: HubSettings, store: Store) -> int:
-        workspace = store.once(lambda db: directory.workspace_of(db, given.workspace))
-        if webhook.secrets and not given.untried and not given.secret:
+        workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
+        if webhook.secrets and not arguments.untried and not arguments.secret:
             # So that the receiver can verify the test.
             print(f"What it is sent is signed with {webhook.secrets[0]}", file=sys.stderr)
-        if not given.untried and not _try(settings, webhook):
+        if not arguments.untried and not _try(settings, webhook):
             print("fieldagent: nothing was added; --untried adds it all the same", file=sys.stderr)
             return REFUSED
         id_ = store.once(lambda db: webhook_directory.add(db, workspace, webhook, now=time.time()))
         text = {"id": id_, "secret": " ".join(webhook.secrets)}
-        return show(given, text, secret_names=("secret",))
+        return show(arguments, text, secret_names=("secret",))
 
-    return with_store(given, keep)
+    return with_store(arguments, keep)
 
 
-def _read(given: argparse.Namespace) -> Webhook:
+def _read(arguments: argparse.Namespace) -> Webhook:
     """Raises WrongProperty."""
     headers = {}
-    for header in given.header:
+    for header in arguments.header:
         name, colon, value = header.partition(":")
         if not colon or not name.strip() or not header.isprintable():
             raise WrongProperty(f"--header must be NAME:VALUE, not {header!r}")
         headers[name.strip()] = value.strip()
     return webhook_directory.new(
-        given.url,
-        " ".join(given.secret),
-        unsigned=given.unsigned,
-        username=given.username,
-        password=ask_password() if given.username is not None else None,
+        arguments.url,
+        " ".join(arguments.secret),
+        unsigned=arguments.unsigned,
+        username=arguments.username,
+        password=ask_password() if arguments.username is not None else None,
         headers=headers,
-        after=given.after,
-        batch=given.batch,
-        steps=given.steps,
+        after=arguments.after,
+        batch=arguments.batch,
+        steps=arguments.steps,
     )
 
 
@@ -81,86 +81,88 @@ def _try(settings: HubSettings, webhook: Webhook) -> bool:
     return run_breakable(call)
 
 
-def test(given: argparse.Namespace) -> int:
+def test(arguments: argparse.Namespace) -> int:
     """Send a webhook a test; REFUSED where it does not take it."""
 
     def call(settings: HubSettings, store: Store) -> int:
         webhook = store.once(
             lambda db: webhook_directory.named(
-                db, directory.workspace_of(db, given.workspace), given.id
+                db, directory.workspace_of(db, arguments.workspace), arguments.id
             )
         )
         return OK if _try(settings, webhook) else REFUSED
 
-    return with_store(given, call)
+    return with_store(arguments, call)
 
 
-def list(given: argparse.Namespace) -> int:  # noqa: A001
+def list(arguments: argparse.Namespace) -> int:  # noqa: A001
     """List the webhooks of a workspace, without their secrets."""
 
     def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        return show_list(given, webhook_directory.listing(db, workspace))
+        workspace = directory.workspace_of(db, arguments.workspace)
+        return show_list(arguments, webhook_directory.listing(db, workspace))
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def enable(given: argparse.Namespace) -> int:
+def enable(arguments: argparse.Namespace) -> int:
     """Let a webhook be called again, at once with what was tried in vain."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        webhook_directory.enable(db, workspace, given.id, now=now)
-        return show(given, {"id": given.id, "enabled": True})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        webhook_directory.enable(db, workspace, arguments.id, now=now)
+        return show(arguments, {"id": arguments.id, "enabled": True})
 
-    return once(given, change)
+    return once(arguments, change)
 
 
-def secret(given: argparse.Namespace) -> int:
+def secret(arguments: argparse.Namespace) -> int:
     """Sign with another secret from now on, and print it."""
     try:
-        signing = webhook_directory.new_secrets(" ".join(given.secret))
+        signing = webhook_directory.new_secrets(" ".join(arguments.secret))
     except WrongProperty as wrong:
         print(f"fieldagent: --secret {wrong}", file=sys.stderr)
         return USAGE
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        webhook_directory.sign_with(db, workspace, given.id, signing, only=given.only, now=now)
-        text = {"id": given.id, "secret": " ".join(signing)}
-        return show(given, text, secret_names=("secret",))
+        workspace = directory.workspace_of(db, arguments.workspace)
+        webhook_directory.sign_with(
+            db, workspace, arguments.id, signing, only=arguments.only, now=now
+        )
+        text = {"id": arguments.id, "secret": " ".join(signing)}
+        return show(arguments, text, secret_names=("secret",))
 
-    return once(given, change)
+    return once(arguments, change)
 
 
-def remove(given: argparse.Namespace) -> int:
+def remove(arguments: argparse.Namespace) -> int:
     """Remove a webhook with what waits for it."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        webhook_directory.remove(db, workspace, given.id, now=now)
-        return show(given, {"id": given.id, "removed": True})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        webhook_directory.remove(db, workspace, arguments.id, now=now)
+        return show(arguments, {"id": arguments.id, "removed": True})
 
-    return once(given, change)
+    return once(arguments, change)
 
 
-def dead(given: argparse.Namespace) -> int:
+def dead(arguments: argparse.Namespace) -> int:
     """List what webhooks did not take, the newest first."""
 
     def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        return show_list(given, webhook_directory.dead_letters(db, workspace)[0])
+        workspace = directory.workspace_of(db, arguments.workspace)
+        return show_list(arguments, webhook_directory.dead_letters(db, workspace)[0])
 
-    return once(given, look)
+    return once(arguments, look)
 
 
-def replay(given: argparse.Namespace) -> int:
+def replay(arguments: argparse.Namespace) -> int:
     """Post again what webhooks did not take, one item or all, and print how many that were. Refused
     where none is dead."""
 
     def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, given.workspace)
-        count = webhook_directory.replay(db, workspace, given.request_id, now=now)
-        return show(given, {"replayed": count})
+        workspace = directory.workspace_of(db, arguments.workspace)
+        count = webhook_directory.replay(db, workspace, arguments.request_id, now=now)
+        return show(arguments, {"replayed": count})
 
-    return once(given, change)
+    return once(arguments, change)

@@ -17,6 +17,6 @@ def report(failed: CallFailed) -> int:
     return failed.code
 
 
-def show(given: argparse.Namespace, value: Any, text: str) -> None:
+def show(arguments: argparse.Namespace, value: Any, text: str) -> None:
     """Print `value` where JSON is asked for, and `text` otherwise."""
-    print(json.dumps(value) if given.json else escaped_lines(text))
+    print(json.dumps(value) if arguments.json else escaped_lines(text))

@@ -47,12 +47,12 @@ AGENT_MAX = 5.0
 """Seconds in which an agent that runs is to answer."""
 
 
-def check(given: argparse.Namespace) -> int:
+def check(arguments: argparse.Namespace) -> int:
     """Print each finding, those that are bad on standard error. Returns MISSING where the settings
     file is not there, SETTINGS where anything else is bad."""
     code = SETTINGS
     try:
-        settings = load(given.config)
+        settings = load(arguments.config)
     except InvalidSettings as invalid:
         findings = [Finding(False, str(line)) for line in str(invalid).splitlines()]
     except FileNotFoundError as error:
@@ -62,7 +62,7 @@ def check(given: argparse.Namespace) -> int:
     else:
         findings = [Finding(True, "the settings are understood"), *_as_the_agent(settings)]
     good = all(finding.good for finding in findings)
-    if given.json:
+    if arguments.json:
         print(json.dumps({"good": good, "findings": [f._asdict() for f in findings]}))
     else:
         for finding in findings:
@@ -186,10 +186,10 @@ def _running(settings: Settings) -> Running:
 
 def _map(path: Path) -> Finding:
     try:
-        found = map_file.about(path)
+        description = map_file.about(path)
     except UnusableMap as unusable:
         return Finding(False, str(unusable))
-    return Finding(True, f"{path} has a map, zoom {found.lowest} to {found.highest}")
+    return Finding(True, f"{path} has a map, zoom {description.lowest} to {description.highest}")
 
 
 def _page(settings: Settings) -> Finding:
@@ -311,9 +311,9 @@ def _mqtt(settings: MqttSettings, address: str, running: Running) -> Finding:
 
     if why := run_breakable(probe, settings):
         return Finding(False, f"MQTT: {why}")
-    told = running.status and running.status.get("mqtt")
-    if told and told["reason"] and told["state"] != LinkState.NO_SERVICE.value:
-        return Finding(False, f"MQTT: {told['reason']}")
+    status = running.status and running.status.get("mqtt")
+    if status and status["reason"] and status["state"] != LinkState.NO_SERVICE.value:
+        return Finding(False, f"MQTT: {status['reason']}")
     text = f"the broker at {address} takes this kit"
     if not settings.secure:
         text += "; whoever is on the way reads everything, the password too: mqtts:// is TLS"

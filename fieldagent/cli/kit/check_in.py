@@ -11,32 +11,32 @@ from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package.writing import clock_time, minutes_in_words
 
 
-def check_in(given: argparse.Namespace) -> int:
+def check_in(arguments: argparse.Namespace) -> int:
     """Begin, change or end (--done) a check-in, and wait for how that word ends unless
     --no-wait."""
     try:
-        if given.done:
-            return finish(given, call(given.port, "DELETE", "/api/check-in").body)
-        asked = {"within": int(given.within)}
-        return finish(given, call(given.port, "POST", "/api/check-in", asked).body)
+        if arguments.done:
+            return finish(arguments, call(arguments.port, "DELETE", "/api/check-in").body)
+        asked = {"within": int(arguments.within)}
+        return finish(arguments, call(arguments.port, "POST", "/api/check-in", asked).body)
     except CallFailed as failed:
         return report(failed)
 
 
-def check_in_line(told: dict[str, Any] | None) -> list[str]:
+def check_in_line(record: dict[str, Any] | None) -> list[str]:
     """Return the line about the check-in for `fieldagent status`; none where there is no
     check-in."""
-    if told is None:
+    if record is None:
         return []
-    if told["within"] is None:
+    if record["within"] is None:
         what = "the hub is told that it is done"
     else:
-        within = minutes_in_words(told["within"])
+        within = minutes_in_words(record["within"])
         what = f"the alarm is raised where the hub hears nothing for {within}"
-    if told["confirmed"] is None:
+    if record["confirmed"] is None:
         how = "THE HUB HAS NOT CONFIRMED IT YET"
-        if told["status"] not in (None, "Delivered"):
+        if record["status"] not in (None, "Delivered"):
             how = "IT HAS NOT REACHED THE HUB: say it again with `fieldagent checkin`"
     else:
-        how = f"the hub has it; the next word is due by {clock_time(told['due'])}"
-    return [f"check-in of {clock_time(told['since'])}: {what}; {how}"]
+        how = f"the hub has it; the next word is due by {clock_time(record['due'])}"
+    return [f"check-in of {clock_time(record['since'])}: {what}; {how}"]

@@ -13,13 +13,13 @@ from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped_lines
 
 
-def commands(given: argparse.Namespace) -> int:
+def commands(arguments: argparse.Namespace) -> int:
     """Print which commands this kit allows, and those that the hub has given with their answers."""
     try:
-        answer = call(given.port, "GET", "/api/commands").body
+        answer = call(arguments.port, "GET", "/api/commands").body
     except CallFailed as failed:
         return report(failed)
-    show(given, answer, escaped_lines("\n".join(_lines(answer))))
+    show(arguments, answer, escaped_lines("\n".join(_lines(answer))))
     return OK
 
 

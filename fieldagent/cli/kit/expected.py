@@ -24,37 +24,37 @@ def in_turn_in_words(channels: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _turn(name: str, cost: dict[str, Any]) -> str:
-    told, after = f"by {name}", cost.get("begins", 0)
-    if found := cost["expected"]:
-        of_ten, within = _most(found)
-        told += f" within {lasting(after + within)} ({of_ten:.0f} of 10)"
+    text, after = f"by {name}", cost.get("begins", 0)
+    if expectation := cost["expected"]:
+        of_ten, within = _most(expectation)
+        text += f" within {lasting(after + within)} ({of_ten:.0f} of 10)"
     elif after:
-        told += f" after {lasting(after)}"
-    return f"{told} for {counted(cost['credits'], 'credit')}" if cost["credits"] else told
+        text += f" after {lasting(after)}"
+    return f"{text} for {counted(cost['credits'], 'credit')}" if cost["credits"] else text
 
 
-def _most(found: dict[str, Any]) -> tuple[float, float]:
+def _most(expectation: dict[str, Any]) -> tuple[float, float]:
     """Return how many of ten are delivered, nine at the most, and within how many seconds."""
-    if found["most"] is None:
-        return 10 * found["share"], found["last"]
-    return 9, found["most"]
+    if expectation["most"] is None:
+        return 10 * expectation["share"], expectation["last"]
+    return 9, expectation["most"]
 
 
-def expected_in_words(found: dict[str, Any] | None) -> list[str]:
+def expected_in_words(expectation: dict[str, Any] | None) -> list[str]:
     """Return a line for what the agent expects of a channel; none where it knows too little."""
-    if found is None:
+    if expectation is None:
         return []
     times = []
-    if found["half"] is not None:
-        times.append(f"half within {lasting(found['half'])}")
-    of_ten, within = _most(found)
+    if expectation["half"] is not None:
+        times.append(f"half within {lasting(expectation['half'])}")
+    of_ten, within = _most(expectation)
     times.append(f"{of_ten:.0f} of 10 within {lasting(within)}")
-    return [f"  expected: {', '.join(times)} (by the last {found['of']})"]
+    return [f"  expected: {', '.join(times)} (by the last {expectation['of']})"]
 
 
-def forecast_lines(found: dict[str, Any]) -> list[str]:
+def forecast_lines(forecast: dict[str, Any]) -> list[str]:
     """Return what is expected, and how good such words were."""
-    lines, kept = expected_in_words(found["expected"]), found["kept"]
+    lines, kept = expected_in_words(forecast["expected"]), forecast["kept"]
     if kept["of"]:
         lines.append(
             f"  of the last {counted(kept['of'], 'Package')} with such a time for 9 of 10,"

@@ -12,13 +12,13 @@ from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped
 
 
-def neighbours(given: argparse.Namespace) -> int:
+def neighbours(arguments: argparse.Namespace) -> int:
     """Print who was heard, how well and when, and who was heard of over others."""
     try:
-        answer = call(given.port, "GET", "/api/neighbours").body
+        answer = call(arguments.port, "GET", "/api/neighbours").body
     except CallFailed as failed:
         return report(failed)
-    show(given, answer, "\n".join(_lines(answer)))
+    show(arguments, answer, "\n".join(_lines(answer)))
     return OK
 
 

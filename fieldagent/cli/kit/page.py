@@ -26,17 +26,17 @@ SHORTEST = 12
 UNSET = "page-listen is not set: name the networks, such as page-listen=192.168.4.0/24, and restart"
 
 
-def page(given: argparse.Namespace) -> int:
+def page(arguments: argparse.Namespace) -> int:
     """Print the addresses of the page and the fingerprint of its certificate, set the pass phrase
     (--set), or show how a phone joins the kit's Wi-Fi (--wifi). Works without an agent."""
-    if given.wifi is not None:
-        return _show_network(given)
+    if arguments.wifi is not None:
+        return _show_network(arguments)
     try:
-        settings = load(given.config or (INSTALLED if INSTALLED.exists() else None))
+        settings = load(arguments.config or (INSTALLED if INSTALLED.exists() else None))
         become_owner_of(settings.state_directory)
-        if given.set:
+        if arguments.set:
             return _set(settings)
-        return _show(given, settings)
+        return _show(arguments, settings)
     except InvalidSettings as invalid:
         complain(str(invalid))
         return SETTINGS
@@ -62,7 +62,7 @@ def _set(settings: Settings) -> int:
     return OK
 
 
-def _show(given: argparse.Namespace, settings: Settings) -> int:
+def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     if not settings.page_listen:
         complain(UNSET)
         return SETTINGS
@@ -74,38 +74,38 @@ def _show(given: argparse.Namespace, settings: Settings) -> int:
         for own in map(own_address_in, settings.page_listen)
         if own is not None
     ]
-    told = {
+    facts = {
         "addresses": addresses,
         "fingerprint": fingerprint(there.certificate),
         "passPhrase": there.pass_phrase.exists(),
     }
-    if given.json:
-        print(json.dumps(told))
+    if arguments.json:
+        print(json.dumps(facts))
         return OK
     for address in addresses or ["this machine has no address in those networks now"]:
         print(address, flush=True)
-        if given.qr and addresses:
+        if arguments.qr and addresses:
             show_qr_code(address)
     print(
         f"The browser warns of the certificate, once. Its SHA-256 fingerprint must be\n"
-        f"{told['fingerprint']}"
+        f"{facts['fingerprint']}"
     )
-    if not told["passPhrase"]:
+    if not facts["passPhrase"]:
         print("Nobody can sign in yet: `fieldagent page --set` sets a pass phrase.")
     return OK
 
 
-def _show_network(given: argparse.Namespace) -> int:
+def _show_network(arguments: argparse.Namespace) -> int:
     """Show how a phone joins the kit's own network."""
     try:
-        found = network_of(given.wifi.read_text())
+        network = network_of(arguments.wifi.read_text())
     except (OSError, UnicodeDecodeError, NoNetwork) as error:
-        complain(f"{given.wifi}: {reason_of(error)}")
+        complain(f"{arguments.wifi}: {reason_of(error)}")
         return MISSING
-    if given.json:
-        print(json.dumps({**found._asdict(), "code": found.code()}))
+    if arguments.json:
+        print(json.dumps({**network._asdict(), "code": network.code()}))
         return OK
-    secret = "without a pass phrase" if found.secret is None else f"pass phrase {found.secret}"
-    print(f"network {escaped(found.name)}, {escaped(secret)}", flush=True)
-    show_qr_code(found.code())
+    secret = "without a pass phrase" if network.secret is None else f"pass phrase {network.secret}"
+    print(f"network {escaped(network.name)}, {escaped(secret)}", flush=True)
+    show_qr_code(network.code())
     return OK

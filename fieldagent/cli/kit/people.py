@@ -17,13 +17,13 @@ NOBODY = (
 PART = "these have written before; a link to the hub brings the whole directory"
 
 
-def people(given: argparse.Namespace) -> int:
+def people(arguments: argparse.Namespace) -> int:
     """Print users, groups and kits as the hub last told them."""
     try:
-        answer = call(given.port, "GET", "/api/people").body
+        answer = call(arguments.port, "GET", "/api/people").body
     except CallFailed as failed:
         return report(failed)
-    show(given, answer, "\n".join(_lines(answer)))
+    show(arguments, answer, "\n".join(_lines(answer)))
     return OK
 
 

@@ -11,12 +11,14 @@ from fieldagent.system.exit_codes import MISSING
 from fieldagent.system.log_lines import complain
 
 
-def provision(given: argparse.Namespace) -> int:
+def provision(arguments: argparse.Namespace) -> int:
     """Take the settings that wait on the card. MISSING where what is named is no folder."""
     # What may not be looked at is told below.
     with suppress(OSError):
-        if given.card and not given.card.is_dir():
-            complain(f"{given.card} is no folder: mount the card's boot partition, and name that")
+        if arguments.card and not arguments.card.is_dir():
+            complain(
+                f"{arguments.card} is no folder: mount the card's boot partition, and name that"
+            )
             return MISSING
-    folders = [given.card] if given.card else on_card.BOOT
-    return on_card.provision(folders, given.config or INSTALLED, as_json=given.json)
+    folders = [arguments.card] if arguments.card else on_card.BOOT
+    return on_card.provision(folders, arguments.config or INSTALLED, as_json=arguments.json)

@@ -13,37 +13,37 @@ from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escaped
 
 
-def radio(given: argparse.Namespace) -> int:
+def radio(arguments: argparse.Namespace) -> int:
     """Ask what is at the port what it is; nothing is set. MISSING where none is recognised,
     SETTINGS where something is wrong with it."""
-    found = run_breakable(look_at, given.place, radios())
-    if given.json:
-        print(json.dumps(as_json(found)))
-    elif found.report is None:
-        print(f"fieldagent: {escaped(found.why)}", file=sys.stderr)
+    device = run_breakable(look_at, arguments.place, radios())
+    if arguments.json:
+        print(json.dumps(as_json(device)))
+    elif device.report is None:
+        print(f"fieldagent: {escaped(device.why)}", file=sys.stderr)
     else:
-        for line in in_lines(found):
+        for line in in_lines(device):
             print(escaped(line))
-    if found.report is None:
+    if device.report is None:
         return MISSING
-    return SETTINGS if found.trouble else OK
+    return SETTINGS if device.trouble else OK
 
 
-def as_json(found: FoundDevice) -> dict[str, Any]:
+def as_json(device: FoundDevice) -> dict[str, Any]:
     """Return what is known of a port, for programs."""
-    told = {} if found.report is None else {"is": found.report.what, **found.report.facts}
+    facts = {} if device.report is None else {"is": device.report.what, **device.report.facts}
     return {
-        "port": found.place,
-        "kind": found.kind or None,
-        **told,
-        "trouble": list(found.trouble),
-        "why": found.why or None,
+        "port": device.place,
+        "kind": device.kind or None,
+        **facts,
+        "trouble": list(device.trouble),
+        "why": device.why or None,
     }
 
 
-def in_lines(found: FoundDevice) -> list[str]:
+def in_lines(device: FoundDevice) -> list[str]:
     """Return the same for people."""
-    if found.report is None:
-        return [found.why]
-    bad = [f"BAD {each}" for each in found.trouble]
-    return [found.report.what, *found.report.lines, *bad]
+    if device.report is None:
+        return [device.why]
+    bad = [f"BAD {each}" for each in device.trouble]
+    return [device.report.what, *device.report.lines, *bad]

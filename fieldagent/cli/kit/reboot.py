@@ -7,6 +7,6 @@ import argparse
 from fieldagent.kit.reboot import take
 
 
-def reboot(given: argparse.Namespace) -> int:
+def reboot(arguments: argparse.Namespace) -> int:
     """Start the machine anew where the hub has asked for it, once; for root's unit."""
-    return take(given.config)
+    return take(arguments.config)

@@ -24,12 +24,12 @@ from fieldagent.system.signals import Asks, run_heeding
 log = logging.getLogger(__name__)
 
 
-def run(given: RunArguments) -> int:
+def run(arguments: RunArguments) -> int:
     """Run the agent until it is stopped. With wrong settings it does not begin; without any channel
     it warns, and runs."""
-    start_logging(given.verbose)
+    start_logging(arguments.verbose)
     try:
-        settings = load(given.config)
+        settings = load(arguments.config)
     except (InvalidSettings, OSError) as error:
         code = refuse_settings(error)
         if code == SETTINGS:
@@ -37,7 +37,7 @@ def run(given: RunArguments) -> int:
         return code
     if not (settings.satellite_port or settings.radio_port or settings.hub_address):
         keys = "satellite-port, radio-port or hub-address"
-        where = given.config or default_path()
+        where = arguments.config or default_path()
         log.warning("no channel is configured: set %s in %s", keys, where)
     return ended(partial(agent.run, settings, emit), settings.state_directory)
 

@@ -11,23 +11,23 @@ from fieldagent.system.exit_codes import OK
 from fieldagent.system.wording import counted
 
 
-def retry(given: argparse.Namespace) -> int:
+def retry(arguments: argparse.Namespace) -> int:
     """Print what waits; what becomes of it, `fieldagent status` shows."""
     try:
-        answer = call(given.port, "POST", "/api/satellite/retry", {}).body
+        answer = call(arguments.port, "POST", "/api/satellite/retry", {}).body
     except CallFailed as failed:
         return report(failed)
     waits = counted(answer["queued"], "Package")
-    show(given, answer, f"the satellite modem tries now: {waits} to send")
+    show(arguments, answer, f"the satellite modem tries now: {waits} to send")
     return OK
 
 
-def trace(given: argparse.Namespace) -> int:
+def trace(arguments: argparse.Namespace) -> int:
     """Print what a fault left on disk, and what is in the agent's memory."""
     try:
-        query = f"channel={given.channel}&payloads={int(given.payloads)}"
-        answer = call(given.port, "GET", f"/api/trace?{query}").body
+        query = f"channel={arguments.channel}&payloads={int(arguments.payloads)}"
+        answer = call(arguments.port, "GET", f"/api/trace?{query}").body
     except CallFailed as failed:
         return report(failed)
-    show(given, answer, f"{answer['kept']}{answer['memory']}".rstrip("\n"))
+    show(arguments, answer, f"{answer['kept']}{answer['memory']}".rstrip("\n"))
     return OK

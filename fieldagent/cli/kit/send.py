@@ -17,49 +17,49 @@ from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted
 
 
-def message(given: argparse.Namespace) -> int:
+def message(arguments: argparse.Namespace) -> int:
     """Post a text and return the exit code of its end; with `--dry-run` print its cost alone."""
-    return _send(given, message_of)
+    return _send(arguments, message_of)
 
 
-def location(given: argparse.Namespace) -> int:
+def location(arguments: argparse.Namespace) -> int:
     """Post a position, by the rules of `message`."""
-    return _send(given, location_of)
+    return _send(arguments, location_of)
 
 
-def waypoint(given: argparse.Namespace) -> int:
+def waypoint(arguments: argparse.Namespace) -> int:
     """Post a waypoint, by the rules of `message`."""
-    return _send(given, waypoint_of)
+    return _send(arguments, waypoint_of)
 
 
-def data(given: argparse.Namespace) -> int:
+def data(arguments: argparse.Namespace) -> int:
     """Post the bytes of a file, by the rules of `message`."""
-    return _send(given, data_of)
+    return _send(arguments, data_of)
 
 
-def picture(given: argparse.Namespace) -> int:
+def picture(arguments: argparse.Namespace) -> int:
     """Post a picture, scaled first to `--bytes` where that is given, by the rules of `message`."""
-    return _send(given, picture_of)
+    return _send(arguments, picture_of)
 
 
 def _send(
-    given: argparse.Namespace, item_of: Callable[[argparse.Namespace], dict[str, Any]]
+    arguments: argparse.Namespace, item_of: Callable[[argparse.Namespace], dict[str, Any]]
 ) -> int:
     try:
         body = {
-            **item_of(given),
-            "id": given.id,
-            "channels": given.channels,
-            "priority": given.priority,
-            "collapseKey": given.collapse_key,
-            "timeToLive": given.time_to_live,
-            "by": given.by,
-            "to": _whom(given.to),
-            "receipt": given.receipt,
+            **item_of(arguments),
+            "id": arguments.id,
+            "channels": arguments.channels,
+            "priority": arguments.priority,
+            "collapseKey": arguments.collapse_key,
+            "timeToLive": arguments.time_to_live,
+            "by": arguments.by,
+            "to": _whom(arguments.to),
+            "receipt": arguments.receipt,
         }
-        if given.dry_run:
-            return _estimate(given, body)
-        return finish(given, _post(given, body))
+        if arguments.dry_run:
+            return _estimate(arguments, body)
+        return finish(arguments, _post(arguments, body))
     except CallFailed as failed:
         return report(failed)
 
@@ -70,8 +70,8 @@ def _whom(named: str | None) -> str | int | None:
     return int(named) if named and is_number else named
 
 
-def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
-    costs = call(given.port, "POST", "/api/package/cost", _present(body)).body
+def _estimate(arguments: argparse.Namespace, body: dict[str, Any]) -> int:
+    costs = call(arguments.port, "POST", "/api/package/cost", _present(body)).body
     lines = []
     for channel, cost in costs["channels"].items():
         if cost.get("reason"):
@@ -81,7 +81,7 @@ def _estimate(given: argparse.Namespace, body: dict[str, Any]) -> int:
         lines += begin_in_words(cost)
         lines += expected_in_words(cost.get("expected"))
     lines += in_turn_in_words(costs["channels"])
-    show(given, costs, "\n".join(lines) or "no channel that it names is configured")
+    show(arguments, costs, "\n".join(lines) or "no channel that it names is configured")
     return OK
 
 
@@ -98,23 +98,23 @@ def _present(body: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _post(given: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
-    queued: dict[str, Any] = call(given.port, "POST", "/api/package/async", _present(body)).body
+def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
+    queued: dict[str, Any] = call(arguments.port, "POST", "/api/package/async", _present(body)).body
     return queued
 
 
-def finish(given: argparse.Namespace, package: dict[str, Any]) -> int:
+def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
     """Wait for the end of a Package unless --no-wait, print it, and return the exit code of its
     status; OK where it has none. Raises CallFailed."""
-    if not given.no_wait:
+    if not arguments.no_wait:
         try:
-            package = _wait(given.port, package)
+            package = _wait(arguments.port, package)
         except CallFailed as failed:
             # Sent again it would go twice.
             known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` tells"
             raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
     status = package["status"]
-    show(given, package, f"Package {package['id']}: {status or 'queued'}{_reasons(package)}")
+    show(arguments, package, f"Package {package['id']}: {status or 'queued'}{_reasons(package)}")
     return OF_STATUS[status] if status else OK
 
 

@@ -17,27 +17,27 @@ TEXT_SHOWN = 60
 """Characters of a text; --json and `show` have more."""
 
 
-def sent(given: argparse.Namespace) -> int:
+def sent(arguments: argparse.Namespace) -> int:
     """Print what was sent, two lines of each."""
     try:
-        packages = _packages(given)
+        packages = _packages(arguments)
     except CallFailed as failed:
         return report(failed)
     lines = [line for package in packages for line in package_lines(package)]
-    show(given, {"packages": packages}, "\n".join(lines) or "nothing of that kind was sent yet")
+    show(arguments, {"packages": packages}, "\n".join(lines) or "nothing of that kind was sent yet")
     return OK
 
 
-def _packages(given: argparse.Namespace) -> list[dict[str, Any]]:
-    asked = {"state": given.state, "kind": given.kind, "limit": min(PAGE, given.limit)}
+def _packages(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    asked = {"state": arguments.state, "kind": arguments.kind, "limit": min(PAGE, arguments.limit)}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
     path: str | None = f"/api/packages?{query}"
-    found: list[dict[str, Any]] = []
-    while path is not None and len(found) < given.limit:
-        page = call(given.port, "GET", path).body
-        found += page["packages"]
+    packages: list[dict[str, Any]] = []
+    while path is not None and len(packages) < arguments.limit:
+        page = call(arguments.port, "GET", path).body
+        packages += page["packages"]
         path = page["next"]
-    return found[: given.limit]
+    return packages[: arguments.limit]
 
 
 def package_lines(package: dict[str, Any]) -> list[str]:

@@ -24,15 +24,19 @@ IN_WORDS = {
 }
 
 
-def settings(given: argparse.Namespace) -> int:
+def settings(arguments: argparse.Namespace) -> int:
     """Print what became of the last offer, and return ERROR where it was not taken. With --go-on,
     which is root's unit's, take the steps that are due."""
-    if not given.go_on:
-        return _last(outcomes.of_offer(given.state / outcomes.SETTINGS), given.json)
-    place = SettingsPlace(given.state)
+    if not arguments.go_on:
+        return _last(outcomes.of_offer(arguments.state / outcomes.SETTINGS), arguments.json)
+    place = SettingsPlace(arguments.state)
     try:
         return settings_trial.go_on(
-            place, given.config, given.key, minutes=given.within, steady=given.steady
+            place,
+            arguments.config,
+            arguments.key,
+            minutes=arguments.within,
+            steady=arguments.steady,
         )
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
@@ -41,15 +45,15 @@ def settings(given: argparse.Namespace) -> int:
         return IO_FAILED
 
 
-def _last(found: OfferReport | None, as_json: bool) -> int:
+def _last(report: OfferReport | None, as_json: bool) -> int:
     if as_json:
-        told = None
-        if found is not None:
-            told = {"number": found.number, "state": found.state, "why": found.why or None}
-        print(json.dumps(told))
-    elif found is None:
+        document = None
+        if report is not None:
+            document = {"number": report.number, "state": report.state, "why": report.why or None}
+        print(json.dumps(document))
+    elif report is None:
         print("the hub has brought no settings yet")
     else:
-        why = f": {found.why}" if found.why else ""
-        print(escaped_lines(f"settings {found.number} {IN_WORDS[found.state]}{why}"))
-    return ERROR if found is not None and found.why else OK
+        why = f": {report.why}" if report.why else ""
+        print(escaped_lines(f"settings {report.number} {IN_WORDS[report.state]}{why}"))
+    return ERROR if report is not None and report.why else OK

@@ -29,11 +29,11 @@ from fieldagent.system.wording import counted, reason_of
 LASTS = "a port where nothing answers takes some twenty seconds"
 
 
-def setup(given: argparse.Namespace) -> int:
+def setup(arguments: argparse.Namespace) -> int:
     """Look for devices, propose settings, and write them where a person or --yes agrees; --dry-run
     writes nothing. Returns USAGE where nobody has agreed."""
     # Each way out has its exit code, and what has not passed all before it is not written.
-    path = given.config or (INSTALLED if os.geteuid() == 0 else default_path())
+    path = arguments.config or (INSTALLED if os.geteuid() == 0 else default_path())
     try:
         text = read_file(path, required=False)
         before = dict(pairs_in(text))
@@ -44,64 +44,64 @@ def setup(given: argparse.Namespace) -> int:
     except OSError as error:
         complain(f"the settings cannot be read: {reason_of(error)}")
         return IO_FAILED
-    found = _look(given, before)
-    more = dict(given.set)
-    plan = propose(found, text, more)
-    is_asked = not (given.yes or given.dry_run or given.json) and sys.stdin.isatty()
+    devices = _look(arguments, before)
+    more = dict(arguments.set)
+    plan = propose(devices, text, more)
+    is_asked = not (arguments.yes or arguments.dry_run or arguments.json) and sys.stdin.isatty()
     if is_asked:
-        plan, more = _ask_for(plan, found, text, more)
+        plan, more = _ask_for(plan, devices, text, more)
     try:
         changed = proposal.after(text, plan.settings, path)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
-    if given.json:
-        print(json.dumps(_as_json(found, plan, path)))
+    if arguments.json:
+        print(json.dumps(_as_json(devices, plan, path)))
     else:
         _print_plan(plan, before, path)
     if not plan.settings:
-        return _end(found, plan)
-    if given.dry_run or not (given.yes or (is_asked and _agrees(path))):
-        complain("nothing was written" + ("" if given.dry_run else "; use --yes in scripts"))
-        return OK if given.dry_run else USAGE
+        return _end(devices, plan)
+    if arguments.dry_run or not (arguments.yes or (is_asked and _agrees(path))):
+        complain("nothing was written" + ("" if arguments.dry_run else "; use --yes in scripts"))
+        return OK if arguments.dry_run else USAGE
     try:
         put_settings(changed, path)
     except OSError as error:
         complain(f"the settings were not written: {reason_of(error)}")
         return IO_FAILED
-    if not given.json:
+    if not arguments.json:
         print(escaped(f"{path} is written; `fieldagent check --config {path}` looks at all of it"))
         print("an agent that runs takes it at its next start: `sudo systemctl restart fieldagent`")
-    return _end(found, plan)
+    return _end(devices, plan)
 
 
-def _look(given: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
+def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
     """Ask the ports that are named, or else all; and those of the settings, to see whether they
     work."""
-    places = [lasting_name(each) for each in given.places] or serial_ports()
+    places = [lasting_name(each) for each in arguments.places] or serial_ports()
     for seat in SEATS:
         port = before.get(seat.port, "")
         if port and not port.startswith("udp://"):
             # By the name that it has in the settings.
             places = [port, *(each for each in places if not is_same_port(each, port))]
     places = list(dict.fromkeys(places))
-    if not given.json and places:
+    if not arguments.json and places:
         print(f"asking {counted(len(places), 'port')}; {LASTS}", flush=True)
-    found = run_breakable(look, places, all_kinds())
-    if not given.json:
-        for each in found:
+    devices = run_breakable(look, places, all_kinds())
+    if not arguments.json:
+        for each in devices:
             first, *rest = in_lines(each)
             head = first if each.report is None else f"{each.place}: {first}"
             print(escaped(head))
             for line in rest:
                 print(escaped(f"    {line}"))
-    return found
+    return devices
 
 
 def _ask_for(
-    plan: Proposal, found: list[FoundDevice], text: str, more: Mapping[str, str]
+    plan: Proposal, devices: list[FoundDevice], text: str, more: Mapping[str, str]
 ) -> tuple[Proposal, dict[str, str]]:
     """Ask for what no device can tell; what is left empty leaves its device out."""
-    told = dict(more)
+    answers = dict(more)
     for port, names in plan.needed.items():
         print(escaped(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
         for name in names:
@@ -109,8 +109,8 @@ def _ask_for(
             value = _asked(f"{name} ({meant}): ")
             if not value:
                 break
-            told[name] = value
-    return propose(found, text, told), told
+            answers[name] = value
+    return propose(devices, text, answers), answers
 
 
 def _asked(question: str) -> str:
@@ -138,9 +138,9 @@ def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
         print("there is nothing to set")
 
 
-def _as_json(found: list[FoundDevice], plan: Proposal, path: Path) -> dict[str, Any]:
+def _as_json(devices: list[FoundDevice], plan: Proposal, path: Path) -> dict[str, Any]:
     return {
-        "ports": [as_json(each) for each in found],
+        "ports": [as_json(each) for each in devices],
         "file": str(path),
         "kept": list(plan.kept),
         "settings": {name: proposal.covered(name, value) for name, value in plan.settings.items()},
@@ -148,7 +148,7 @@ def _as_json(found: list[FoundDevice], plan: Proposal, path: Path) -> dict[str, 
     }
 
 
-def _end(found: list[FoundDevice], plan: Proposal) -> int:
-    if plan.needed or any(each.trouble for each in found):
+def _end(devices: list[FoundDevice], plan: Proposal) -> int:
+    if plan.needed or any(each.trouble for each in devices):
         return SETTINGS
     return OK if plan.settings or plan.kept else MISSING

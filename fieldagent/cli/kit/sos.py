@@ -24,71 +24,71 @@ ENDS = ("closed", "called off")
 Call = Callable[[argparse.Namespace], int]
 
 
-def sos(given: argparse.Namespace) -> int:
+def sos(arguments: argparse.Namespace) -> int:
     """Carry out what the options ask for, and else raise an SOS or add to the one that is open."""
     try:
-        if given.cancel:
-            return _call_off(given)
-        if given.take is not None:
-            return _take(given)
-        if given.words:
-            return _words(given)
-        if given.answer:
-            return _answer(given)
-        return _raise(given)
+        if arguments.cancel:
+            return _call_off(arguments)
+        if arguments.take is not None:
+            return _take(arguments)
+        if arguments.words:
+            return _words(arguments)
+        if arguments.answer:
+            return _answer(arguments)
+        return _raise(arguments)
     except CallFailed as failed:
         return report(failed)
 
 
-def _raise(given: argparse.Namespace) -> int:
-    body = _raised(given)
-    if not given.yes and not _confirmed():
+def _raise(arguments: argparse.Namespace) -> int:
+    body = _raised(arguments)
+    if not arguments.yes and not _confirmed():
         print("fieldagent: no SOS was sent; use --yes in scripts", file=sys.stderr)
         return USAGE
-    incident = call(given.port, "POST", "/api/sos", body).body
-    if given.no_wait:
-        show(given, incident, incident_text(incident))
+    incident = call(arguments.port, "POST", "/api/sos", body).body
+    if arguments.no_wait:
+        show(arguments, incident, incident_text(incident))
         return OK
-    return _follow(given, incident)
+    return _follow(arguments, incident)
 
 
-def _raised(given: argparse.Namespace) -> dict[str, Any]:
+def _raised(arguments: argparse.Namespace) -> dict[str, Any]:
     """Raises CallFailed where the place is none."""
-    body: dict[str, Any] = {} if given.content is None else {"text": given.content}
-    if given.position is None:
+    body: dict[str, Any] = {} if arguments.content is None else {"text": arguments.content}
+    if arguments.position is None:
         return body
-    place = read_place(given.position)
+    place = read_place(arguments.position)
     body["position"] = {**place.degrees(), "source": PositionSource.TYPED}
     # Words behind the place are the text.
-    if given.content is None and place.rest:
+    if arguments.content is None and place.rest:
         body["text"] = " ".join(place.rest)
     elif place.rest:
-        only_place(given.position)
+        only_place(arguments.position)
     return body
 
 
-def _follow(given: argparse.Namespace, incident: dict[str, Any]) -> int:
+def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
     """Print each step of the ladder as it is reached: until it has left, or with --until-seen until
     a person has it."""
-    told: list[dict[str, Any]] = []
+    known_steps: list[dict[str, Any]] = []
     if sys.stderr.isatty():
         print("Ctrl-C stops waiting; the SOS goes on", file=sys.stderr)
     while True:
         for step in incident["steps"]:
-            if step not in told and not given.json:
+            if step not in known_steps and not arguments.json:
                 print(escaped(f"SOS {step_text(step)}"), flush=True)
-        told = incident["steps"]
+        known_steps = incident["steps"]
         if incident.get("nextTry", 0) is None and _is_stuck(incident):
-            show(given, incident, "")
+            show(arguments, incident, "")
             print("fieldagent: no channel goes on with it; configure one", file=sys.stderr)
             return ERROR
-        if _is_far_enough(told, until_seen=given.until_seen):
-            if given.json:
-                show(given, incident, "")
+        if _is_far_enough(known_steps, until_seen=arguments.until_seen):
+            if arguments.json:
+                show(arguments, incident, "")
             return CANCELED if incident["state"] == "called off" else OK
         time.sleep(LOOK_EVERY)
         try:
-            incident = call(given.port, "GET", "/api/sos").body["incident"]
+            incident = call(arguments.port, "GET", "/api/sos").body["incident"]
         except CallFailed as failed:
             known = "the SOS is raised, and goes on with the agent: `fieldagent status` tells how"
             raise CallFailed(f"{known}; {failed}", failed.code) from None
@@ -104,43 +104,43 @@ def _is_far_enough(steps: list[dict[str, Any]], *, until_seen: bool) -> bool:
     return bool(sure & enough)
 
 
-def _call_off(given: argparse.Namespace) -> int:
-    answer = call(given.port, "DELETE", "/api/sos").body
+def _call_off(arguments: argparse.Namespace) -> int:
+    answer = call(arguments.port, "DELETE", "/api/sos").body
     incident = answer["incident"]
     if incident is None:
         text = "no SOS of this kit is open"
     else:
-        told = "; those who may have got it are told so" if answer["told"] else ""
-        text = f"the SOS is called off{told}"
-    show(given, answer, text)
+        notice = "; those who may have got it are told so" if answer["told"] else ""
+        text = f"the SOS is called off{notice}"
+    show(arguments, answer, text)
     return OK
 
 
-def _take(given: argparse.Namespace) -> int:
-    if given.by is None:
+def _take(arguments: argparse.Namespace) -> int:
+    if arguments.by is None:
         print("fieldagent: --take needs --by NAME: who has it", file=sys.stderr)
         return USAGE
-    station, number = given.take
-    body = {"by": given.by} | ({} if given.content is None else {"text": given.content})
-    answer = call(given.port, "POST", f"/api/sos/{station}/{number}/take", body).body
-    show(given, answer, f"{given.by} has SOS {number} of kit {station}: its kit is told so")
+    station, number = arguments.take
+    body = {"by": arguments.by} | ({} if arguments.content is None else {"text": arguments.content})
+    answer = call(arguments.port, "POST", f"/api/sos/{station}/{number}/take", body).body
+    show(arguments, answer, f"{arguments.by} has SOS {number} of kit {station}: its kit is told so")
     return OK
 
 
-def _answer(given: argparse.Namespace) -> int:
+def _answer(arguments: argparse.Namespace) -> int:
     """Say something to whoever has the SOS; whoever answers when none is open raises nothing."""
-    if given.content is None:
+    if arguments.content is None:
         print("fieldagent: --answer needs words: fieldagent sos --answer yes", file=sys.stderr)
         return USAGE
-    if not call(given.port, "GET", "/api/sos").body["active"]:
+    if not call(arguments.port, "GET", "/api/sos").body["active"]:
         print("fieldagent: no SOS of this kit is open", file=sys.stderr)
         return ERROR
-    incident = call(given.port, "POST", "/api/sos", {"text": given.content}).body
-    show(given, incident, f"added to SOS {incident['number']}: {given.content}")
+    incident = call(arguments.port, "POST", "/api/sos", {"text": arguments.content}).body
+    show(arguments, incident, f"added to SOS {incident['number']}: {arguments.content}")
     return OK
 
 
-def _words(given: argparse.Namespace) -> int:
+def _words(arguments: argparse.Namespace) -> int:
     words = {
         "raised": canned.RAISED,
         "fromKit": canned.FROM_KIT,
@@ -148,7 +148,7 @@ def _words(given: argparse.Namespace) -> int:
     }
     what = ("what has happened", "what people in distress answer", "what others say to them")
     lists = [f"{name}: {', '.join(each)}" for name, each in zip(what, words.values(), strict=True)]
-    show(given, words, "\n".join(lists))
+    show(arguments, words, "\n".join(lists))
     return OK
 
 

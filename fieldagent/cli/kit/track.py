@@ -51,24 +51,24 @@ class Stopped(BaseException):
     """SIGTERM, SIGINT or SIGHUP."""
 
 
-def track(given: argparse.Namespace) -> int:
+def track(arguments: argparse.Namespace) -> int:
     """Post positions until stopped; gpsd and the agent may come and go. USAGE for a --gpsd that is
     none."""
-    host, _, port = given.gpsd.rpartition(":")
+    host, _, port = arguments.gpsd.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        print(f"fieldagent: --gpsd takes HOST:PORT, not {given.gpsd!r}", file=sys.stderr)
+        print(f"fieldagent: --gpsd takes HOST:PORT, not {arguments.gpsd!r}", file=sys.stderr)
         return USAGE
     policy = Policy(
-        interval=given.interval,
-        moving_interval=given.moving_interval,
-        distance=given.distance,
-        satellite_factor=given.satellite_factor,
+        interval=arguments.interval,
+        moving_interval=arguments.moving_interval,
+        distance=arguments.distance,
+        satellite_factor=arguments.satellite_factor,
     )
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
     try:
-        _Tracker(given, (host.strip("[]"), int(port)), Track(policy), policy).run()
+        _Tracker(arguments, (host.strip("[]"), int(port)), Track(policy), policy).run()
     except Stopped:
         return OK
 
@@ -79,7 +79,7 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 @dataclass(slots=True)
 class _Tracker:
-    given: argparse.Namespace
+    arguments: argparse.Namespace
     gpsd: tuple[str, int]
     track: Track
     own: Policy
@@ -142,7 +142,7 @@ class _Tracker:
         try:
             self._tell_pace()
             if self.track.due(costly=False) and (
-                self.given.batch is not None or self.track.due(costly=self._look_at_cost())
+                self.arguments.batch is not None or self.track.due(costly=self._look_at_cost())
             ):
                 self._post(fix)
         except CallFailed as failed:
@@ -152,7 +152,7 @@ class _Tracker:
     def _post(self, fix: Fix) -> None:
         body = self._body(fix)
         try:
-            answer = call(self.given.port, "POST", "/api/package/async", body).body
+            answer = call(self.arguments.port, "POST", "/api/package/async", body).body
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
@@ -160,13 +160,13 @@ class _Tracker:
             self._say("agent", f"a position was refused: {failed}")
             self.track.posted()
             return
-        told = f"{clock_time(fix.time)}  {fix.latitude:.6f} {fix.longitude:.6f}"
-        text = f"{told}  Package {_member(answer, 'id')}"
+        position = f"{clock_time(fix.time)}  {fix.latitude:.6f} {fix.longitude:.6f}"
+        text = f"{position}  Package {_member(answer, 'id')}"
         self.track.posted()
         self._told = -math.inf
         self._said.pop("agent", None)
         shown = {**answer, "location": body["location"]}
-        print(json.dumps(shown) if self.given.json else escaped_lines(text), flush=True)
+        print(json.dumps(shown) if self.arguments.json else escaped_lines(text), flush=True)
 
     def _tell_pace(self) -> None:
         """The agent shows it on its page, and answers with the interval that people chose there."""
@@ -174,19 +174,19 @@ class _Tracker:
         if now - self._told < TELL_EVERY:
             return
         self._told = now
-        costly = self.given.batch is None and self._look_at_cost()
+        costly = self.arguments.batch is None and self._look_at_cost()
         policy = self.track.policy
         pace = {
             "interval": policy.interval,
             "movingInterval": policy.moving_interval,
-            "satelliteFactor": 1.0 if self.given.batch is not None else policy.satellite_factor,
-            "batch": self.given.batch,
+            "satelliteFactor": 1.0 if self.arguments.batch is not None else policy.satellite_factor,
+            "batch": self.arguments.batch,
             "costly": costly,
             "moving": self.track.is_moving(),
             "due": self.track.next_at(costly=costly),
         }
         try:
-            answer = call(self.given.port, "POST", "/api/track/tracker", pace).body
+            answer = call(self.arguments.port, "POST", "/api/track/tracker", pace).body
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
@@ -203,16 +203,16 @@ class _Tracker:
         """Whether, of the channels that may be used, nothing but satellite is up."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:
-            channels = _member(call(self.given.port, "GET", "/api/status").body, "channels")
+            channels = _member(call(self.arguments.port, "GET", "/api/status").body, "channels")
             up = {name for name, channel in channels.items() if _is_up(channel)}
-            self._costly = up & set(self.given.channels or up) == {"Satellite"}
+            self._costly = up & set(self.arguments.channels or up) == {"Satellite"}
             self._looked = now
         return self._costly
 
     def _body(self, fix: Fix) -> dict[str, Any]:
         # The agent dates what has no date, and is right to the second.
         dated = fix.time >= DATED_FROM
-        if self.given.batch is not None:
+        if self.arguments.batch is not None:
             return self._batched(fix, dated)
         location = {
             "latitude": fix.latitude,
@@ -222,7 +222,7 @@ class _Tracker:
             "speedOverGround": fix.speed,
             "courseOverGround": fix.course,
         }
-        how = {"collapseKey": self.given.collapse_key}
+        how = {"collapseKey": self.arguments.collapse_key}
         return _present({"location": _present(location), **how, **self._terms()})
 
     def _batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
@@ -233,11 +233,11 @@ class _Tracker:
             "longitude": round(fix.longitude, BATCH_DECIMALS),
             "timestamp": _iso(fix.time) if dated else None,
         }
-        how = {"gather": self.given.batch}
+        how = {"gather": self.arguments.batch}
         return _present({"location": _present(location), **how, **self._terms()})
 
     def _terms(self) -> dict[str, Any]:
-        return {"channels": self.given.channels, "timeToLive": self.given.time_to_live}
+        return {"channels": self.arguments.channels, "timeToLive": self.arguments.time_to_live}
 
     def _say(self, whom: str, what: str) -> None:
         if self._said.get(whom) != what:

@@ -18,21 +18,21 @@ from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import reason_of
 
 
-def update(given: argparse.Namespace) -> int:
+def update(arguments: argparse.Namespace) -> int:
     """Put a program, or a whole system where the name is one's, in place of this one; go on with
     what was begun; or tell how the last one ended."""
-    place, order = Place(given.state), _order(given)
+    place, order = Place(arguments.state), _order(arguments)
     try:
-        if given.go_on:
+        if arguments.go_on:
             if place.system.exists():
                 return system_trial.go_on(place, Slots())
             return trial.go_on(place)
-        if given.last:
-            return programs.last(place, as_json=given.json)
+        if arguments.last:
+            return programs.last(place, as_json=arguments.json)
         if order.what.endswith(system_image.SUFFIX):
             system_update.begin(order, place, Slots())
             system_update.follow(place)
-            return programs.last(place, as_json=given.json)
+            return programs.last(place, as_json=arguments.json)
         offered = programs.begin(order, place)
     except NotTaken as refused:
         complain(f"nothing was changed: {escaped_lines(str(refused))}")
@@ -43,21 +43,21 @@ def update(given: argparse.Namespace) -> int:
         as_root = "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
         complain(f"the update stopped: {reason_of(error)}{as_root}")
         return IO_FAILED
-    return programs.follow(place, offered, as_json=given.json)
+    return programs.follow(place, offered, as_json=arguments.json)
 
 
-def take_offer(given: argparse.Namespace) -> int:
+def take_offer(arguments: argparse.Namespace) -> int:
     """Take the program that the hub has offered, in place of this one; for root's unit."""
-    return update_offer.take(_order(given), Place(given.state))
+    return update_offer.take(_order(arguments), Place(arguments.state))
 
 
-def _order(given: argparse.Namespace) -> UpdateOrder:
+def _order(arguments: argparse.Namespace) -> UpdateOrder:
     return UpdateOrder(
-        what=given.what or "",
-        program=given.program,
-        settings=given.config,
-        key=given.key,
-        older=given.older,
-        minutes=given.within,
-        steady=given.steady,
+        what=arguments.what or "",
+        program=arguments.program,
+        settings=arguments.config,
+        key=arguments.key,
+        older=arguments.older,
+        minutes=arguments.within,
+        steady=arguments.steady,
     )

@@ -28,33 +28,33 @@ Command = Callable[[argparse.Namespace], int]
 
 def _calls(command: Command) -> Command:
     @wraps(command)
-    def reported(given: argparse.Namespace) -> int:
+    def reported(arguments: argparse.Namespace) -> int:
         try:
-            return command(given)
+            return command(arguments)
         except CallFailed as failed:
             return report(failed)
 
     return reported
 
 
-def _query(given: argparse.Namespace) -> str:
-    return f"?channel={given.channel}" if given.channel else ""
+def _query(arguments: argparse.Namespace) -> str:
+    return f"?channel={arguments.channel}" if arguments.channel else ""
 
 
 @_calls
-def cancel(given: argparse.Namespace) -> int:
+def cancel(arguments: argparse.Namespace) -> int:
     """Take a Package back, on `--channel` alone or on all, and print how it stands."""
-    path = f"/api/package/{given.id}/cancel{_query(given)}"
-    package = call(given.port, "POST", path).body
+    path = f"/api/package/{arguments.id}/cancel{_query(arguments)}"
+    package = call(arguments.port, "POST", path).body
     status = package["status"] or "still queued on its other channels"
-    show(given, package, f"Package {given.id}: {status}")
+    show(arguments, package, f"Package {arguments.id}: {status}")
     return OK
 
 
 @_calls
-def show_package(given: argparse.Namespace) -> int:
+def show_package(arguments: argparse.Namespace) -> int:
     """Print one Package: how it stands, who has it, who lacks it, and its history."""
-    package = call(given.port, "GET", f"/api/package/{given.id}").body
+    package = call(arguments.port, "GET", f"/api/package/{arguments.id}").body
     status = package["status"] or "queued"
     late = ", and reached its addressee all the same" if package["late"] else ""
     lines = [f"Package {package['id']}: {status}{late}"]
@@ -74,7 +74,7 @@ def show_package(given: argparse.Namespace) -> int:
         for step in package["reached"]
         if step["rung"] in BEYOND
     ]
-    show(given, package, "\n".join(lines))
+    show(arguments, package, "\n".join(lines))
     return OK
 
 
@@ -94,19 +94,19 @@ def _story_line(line: dict[str, Any]) -> str:
 
 
 @_calls
-def queue(given: argparse.Namespace) -> int:
+def queue(arguments: argparse.Namespace) -> int:
     """Print all that waits, page by page, or with --clear cancel it."""
-    if given.clear:
-        deleted = call(given.port, "DELETE", f"/api/queue{_query(given)}").body
-        show(given, deleted, f"{deleted['deleted']} canceled")
+    if arguments.clear:
+        deleted = call(arguments.port, "DELETE", f"/api/queue{_query(arguments)}").body
+        show(arguments, deleted, f"{deleted['deleted']} canceled")
         return OK
-    waiting = call(given.port, "GET", f"/api/queue{_query(given)}").body
+    waiting = call(arguments.port, "GET", f"/api/queue{_query(arguments)}").body
     packages = waiting["packages"]
     while waiting["next"] is not None:
-        waiting = call(given.port, "GET", waiting["next"]).body
+        waiting = call(arguments.port, "GET", waiting["next"]).body
         packages += waiting["packages"]
     waiting["packages"] = packages
-    show(given, waiting, "\n".join(_queue_lines(packages)))
+    show(arguments, waiting, "\n".join(_queue_lines(packages)))
     return OK
 
 
@@ -145,9 +145,9 @@ def _track_lines(track: dict[str, Any]) -> list[str]:
 
 
 @_calls
-def status(given: argparse.Namespace) -> int:
+def status(arguments: argparse.Namespace) -> int:
     """Print how the agent is, an SOS first, and each channel with its forecast."""
-    answer = call(given.port, "GET", "/api/status").body
+    answer = call(arguments.port, "GET", "/api/status").body
     lines = _sos_lines(answer["sos"])
     lines += check_in_line(answer["checkIn"])
     lines.append(f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s")
@@ -162,7 +162,7 @@ def status(given: argparse.Namespace) -> int:
             " since the start: connect a network or a GPS receiver (gpsd), or set it"
         )
     lines += _track_lines(answer["track"])
-    forecasts = _forecasts(given.port)
+    forecasts = _forecasts(arguments.port)
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
         if name in forecasts and channel["configured"]:
@@ -170,7 +170,7 @@ def status(given: argparse.Namespace) -> int:
     lines += [escaped(notice) for notice in answer["notices"]]
     lines += _dead_letter_summary(answer["deadLetters"])
     lines += [_fault_line(fault) for fault in answer["faults"]]
-    show(given, answer, "\n".join(lines))
+    show(arguments, answer, "\n".join(lines))
     return OK
 
 
@@ -178,10 +178,10 @@ def _forecasts(port: int) -> dict[str, Any]:
     """Return what is expected of each channel; nothing from an agent of before, which goes on until
     it is started anew."""
     try:
-        found: dict[str, Any] = call(port, "GET", "/api/forecast").body["channels"]
+        forecasts: dict[str, Any] = call(port, "GET", "/api/forecast").body["channels"]
     except CallFailed:
         return {}
-    return found
+    return forecasts
 
 
 def _sos_lines(sos: dict[str, Any]) -> list[str]:
@@ -242,12 +242,12 @@ def _fault_line(fault: dict[str, Any]) -> str:
 
 
 @_calls
-def inbound_list(given: argparse.Namespace) -> int:
+def inbound_list(arguments: argparse.Namespace) -> int:
     """Print what came in and what of it is dead, all pages."""
-    state = f"?state={given.state}" if given.state else ""
-    answer = _whole_inbound(given.port, f"/api/inbound{state}")
+    state = f"?state={arguments.state}" if arguments.state else ""
+    answer = _whole_inbound(arguments.port, f"/api/inbound{state}")
     lines = _inbound_lines(answer["payloads"]) + _dead_letter_lines(answer["deadLetters"])
-    show(given, answer, "\n".join(lines) or "nothing came in yet")
+    show(arguments, answer, "\n".join(lines) or "nothing came in yet")
     return OK
 
 
@@ -303,26 +303,28 @@ def _in_path(request_id: str) -> str:
 
 
 @_calls
-def inbound_read(given: argparse.Namespace) -> int:
+def inbound_read(arguments: argparse.Namespace) -> int:
     """Note that a payload was read; its sender is told."""
-    body = {"by": given.by} if given.by else {}
-    answer = call(given.port, "POST", f"/api/inbound/{_in_path(given.request_id)}/read", body).body
-    show(given, answer, "its sender is told with the next that goes to the hub")
+    body = {"by": arguments.by} if arguments.by else {}
+    answer = call(
+        arguments.port, "POST", f"/api/inbound/{_in_path(arguments.request_id)}/read", body
+    ).body
+    show(arguments, answer, "its sender is told with the next that goes to the hub")
     return OK
 
 
 @_calls
-def inbound_replay(given: argparse.Namespace) -> int:
+def inbound_replay(arguments: argparse.Namespace) -> int:
     """Hand payloads over again, and with --dead all dead ones, the oldest first. USAGE where
     nothing is named."""
-    wanted = list(given.request_id)
-    if given.dead:
-        payloads = _whole_inbound(given.port, "/api/inbound?state=dead")["payloads"]
+    wanted = list(arguments.request_id)
+    if arguments.dead:
+        payloads = _whole_inbound(arguments.port, "/api/inbound?state=dead")["payloads"]
         wanted += [payload["requestId"] for payload in reversed(payloads)]
-    if not wanted and not given.dead:
+    if not wanted and not arguments.dead:
         print("fieldagent: name a requestId (see `inbound list`), or --dead", file=sys.stderr)
         return USAGE
     for request_id in wanted:
-        call(given.port, "POST", f"/api/inbound/{_in_path(request_id)}/replay")
-    show(given, {"replayed": wanted}, f"{len(wanted)} handed over again")
+        call(arguments.port, "POST", f"/api/inbound/{_in_path(request_id)}/replay")
+    show(arguments, {"replayed": wanted}, f"{len(wanted)} handed over again")
     return OK

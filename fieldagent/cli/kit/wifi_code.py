@@ -27,21 +27,21 @@ class WifiNetwork(NamedTuple):
 
 def network_of(text: str) -> WifiNetwork:
     """Return the network of the text of hostapd.conf. Raises NoNetwork."""
-    told: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in text.splitlines():
         name, is_set, value = line.partition("=")
         if is_set and not name.startswith("#"):
             # Of several networks the first.
-            told.setdefault(name.strip(), value)
-    if not told.get("ssid"):
+            settings.setdefault(name.strip(), value)
+    if not settings.get("ssid"):
         raise NoNetwork("it has no line ssid=")
-    if told.get("wpa", "0") == "0":
-        return WifiNetwork(told["ssid"], None)
+    if settings.get("wpa", "0") == "0":
+        return WifiNetwork(settings["ssid"], None)
     # That of SAE may go on with |vlanid= and the like.
-    secret = told.get("wpa_passphrase") or told.get("sae_password", "").partition("|")[0]
+    secret = settings.get("wpa_passphrase") or settings.get("sae_password", "").partition("|")[0]
     if not secret:
         raise NoNetwork("it has neither wpa_passphrase= nor sae_password=")
-    return WifiNetwork(told["ssid"], secret)
+    return WifiNetwork(settings["ssid"], secret)
 
 
 def _marked(text: str) -> str:

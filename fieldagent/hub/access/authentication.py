@@ -64,12 +64,12 @@ class Authentication:
             return await self._signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
         member = await self._member(proof, source, now)
-        found = await self._store.read_together(admitted, Call(proof, member, now, purpose))
-        if found is None:
+        verdict = await self._store.read_together(admitted, Call(proof, member, now, purpose))
+        if verdict is None:
             raise await self._wrong(source, now)
-        if isinstance(found, Problem):
-            raise found
-        return found
+        if isinstance(verdict, Problem):
+            raise verdict
+        return verdict
 
     async def _signed_in(self, head: Request, token: str, purpose: Purpose, now: float) -> Caller:
         """Return who has signed in at the console. A cookie proves nothing of a call that another
@@ -102,20 +102,20 @@ class Authentication:
         """Count a wrong link token, apart from wrong keys; a right token passes, whatever others
         behind the same address have tried."""
         bearer = (("WWW-Authenticate", "Bearer"),)
-        told = Problem(401, "no device has this link token", headers=bearer)
-        return await self._counted(head, "links", told)
+        refusal = Problem(401, "no device has this link token", headers=bearer)
+        return await self._counted(head, "links", refusal)
 
     async def wrong_tracker_address(self, head: Request) -> Problem:
         """Do as `wrong_link_token` does, of an address to which trackers report."""
         why = "no tracker may report here: `fieldagent hub source list` shows what is in force"
         return await self._counted(head, "sources", Problem(404, why))
 
-    async def _counted(self, head: Request, what: str, told: Problem) -> Problem:
+    async def _counted(self, head: Request, what: str, refusal: Problem) -> Problem:
         source, now = f"{what} {source_of(address_of(head, self._trusted))}", self._clock()
         if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
             return problem
         await self._store.commit(lambda db: attempts.note_failure(db, source, now))
-        return told
+        return refusal
 
     async def _member(self, proof: Proof, source: str, now: float) -> int | None:
         """Whose password it is; None where a token says who calls. Without one of our keys, nobody

@@ -41,15 +41,15 @@ def read_body(
             422, sentence("the body is an object with {members}", members=", ".join(members))
         )
     faults: list[Fault] = []
-    found = read_members(document, members, "", faults)
+    values = read_members(document, members, "", faults)
     if faults:
-        told = [(fault.detail, fault.pointer) for fault in faults]
+        errors = [(fault.detail, fault.pointer) for fault in faults]
         raise Problem(
             422,
             sentence("nothing was changed: {faults}", faults=number_of_faults(faults)),
-            errors=told,
+            errors=errors,
         )
-    return found
+    return values
 
 
 def wrong(detail: str, member: str) -> Problem:

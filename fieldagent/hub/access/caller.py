@@ -228,10 +228,10 @@ def admitted(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
     they are.
     """
     known = _known(db, calls)
-    found = [_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
+    valid_keys = [_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
     return [
         None if each is None or each.member is None else _admitted(each, each.member, call)
-        for each, call in zip(found, calls, strict=True)
+        for each, call in zip(valid_keys, calls, strict=True)
     ]
 
 

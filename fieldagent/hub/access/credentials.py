@@ -144,8 +144,8 @@ def set_rate(
 
 
 def _must_be_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
-    found = find(db, kind, workspace, id_)
-    if found is None or found["revoked"] is not None:
+    row = find(db, kind, workspace, id_)
+    if row is None or row["revoked"] is not None:
         raise Refused(
             sentence(
                 "no {kind} {id} is in force in that workspace; `fieldagent hub {kind} list`"

@@ -263,19 +263,19 @@ def member_of(db: Db, workspace: int, named: str) -> int:
     """Return the member of the workspace with this number, e-mail address or name. Capitals decide
     only between names that differ by nothing else. Raises Refused where several have it."""
     there, like = users(db, workspace), named.casefold()
-    for found in (
+    for matches in (
         [row for row in there if named == str(row["id"])],
         [row for row in there if named == row["name"] or like == row["email"].casefold()],
         [row for row in there if like == row["name"].casefold()],
     ):
-        if len(found) == 1:
-            return int(found[0]["id"])
-        if found:
-            ids = " or ".join(str(row["id"]) for row in found)
+        if len(matches) == 1:
+            return int(matches[0]["id"])
+        if matches:
+            ids = " or ".join(str(row["id"]) for row in matches)
             raise Refused(
                 sentence(
                     "{found} users are called {named}: say which by number, {ids}",
-                    found=len(found),
+                    found=len(matches),
                     named=repr(named),
                     ids=ids,
                 )
@@ -366,19 +366,19 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
     workspace has, and for the operator, who decides."""
     if not IMEI.fullmatch(imei):
         raise Refused(sentence("an IMEI has 15 digits, {imei} has not", imei=repr(imei)))
-    if (found := imei_claims.holder(db, imei, device)) is None:
+    if (holder := imei_claims.holder(db, imei, device)) is None:
         return False
     if by == ADMINISTRATION:
         raise Refused(
             sentence(
                 "device {device} of workspace {workspace} has the IMEI {imei} already: take it"
                 " from there with `fieldagent hub device imei NAME IMEI --take`",
-                device=found.device,
-                workspace=found.workspace,
+                device=holder.device,
+                workspace=holder.workspace,
                 imei=imei,
             )
         )
-    if found.workspace == workspace:
+    if holder.workspace == workspace:
         raise Refused(sentence("there is a device with the IMEI {imei} already", imei=imei))
     return True
 

@@ -13,10 +13,10 @@ from fieldagent.hub.store.contract import Db
 def take_imei(db: Db, imei: str, device: int, *, now: float) -> None:
     """Take an IMEI from whoever has it: the operator has decided that it is this device's: no other
     has it any more."""
-    if (found := imei_claims.holder(db, imei, device)) is not None:
-        db.execute("UPDATE device SET imei = NULL WHERE id = ?", found.device)
-        detail = f"{found.device} taken away"
-        note(db, found.workspace, ADMINISTRATION, "device imei", detail, now)
+    if (holder := imei_claims.holder(db, imei, device)) is not None:
+        db.execute("UPDATE device SET imei = NULL WHERE id = ?", holder.device)
+        detail = f"{holder.device} taken away"
+        note(db, holder.workspace, ADMINISTRATION, "device imei", detail, now)
 
 
 def set_imei(db: Db, device: int, imei: str, *, now: float, by: str = ADMINISTRATION) -> None:

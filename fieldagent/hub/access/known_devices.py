@@ -54,9 +54,9 @@ class KnownDevices:
     def named_in(self, head: Request) -> dict[int, str]:
         """Return the name of the device for each member who has signed in from it; none before
         `load`."""
-        found: dict[int, str] = {}
+        devices: dict[int, str] = {}
         if self._key is None:
-            return found
+            return devices
         for mark in (cookie_of(head, COOKIE) or "").split("~")[:MARKS_MAX]:
             parts = _MARK.fullmatch(mark)
             if parts is None:
@@ -64,8 +64,8 @@ class KnownDevices:
             device, member, signed, signature = parts.groups()
             right = self._signature(device, int(member), int(signed))
             if hmac.compare_digest(signature, right) and self._clock() < int(signed) + LASTS:
-                found.setdefault(int(member), device)
-        return found
+                devices.setdefault(int(member), device)
+        return devices
 
     def voucher(self, head: Request) -> str:
         """Return who pays for a browser in which nobody is signed in now; empty for a stranger's.

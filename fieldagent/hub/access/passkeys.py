@@ -56,10 +56,11 @@ class Passkeys:
 
     async def owner(self, credential: Any) -> int:
         """Return the member whose passkey has answered. Raises Problem 401."""
-        given = self._credential_id(credential)
+        credential_id = self._credential_id(credential)
         rows = await self._store.read(
             lambda db: db.execute(
-                "SELECT id, member, public_key, used_times FROM passkey WHERE credential = ?", given
+                "SELECT id, member, public_key, used_times FROM passkey WHERE credential = ?",
+                credential_id,
             )
         )
         if not rows:
@@ -173,24 +174,24 @@ class Passkeys:
 
     async def _challenge(self, member: int) -> bytes:
         """Random, and signed with its time and whom it is for."""
-        told = secrets.token_bytes(16) + int(self._clock()).to_bytes(6, "big")
-        return told + await self._signature(told, member)
+        nonce = secrets.token_bytes(16) + int(self._clock()).to_bytes(6, "big")
+        return nonce + await self._signature(nonce, member)
 
     async def _challenge_in(self, credential: Any, member: int) -> bytes:
         """Return the challenge that was answered, if it is ours. Raises ValueError and the like."""
         client_data = webauthn.base64url_to_bytes(credential["response"]["clientDataJSON"])
         challenge = webauthn.base64url_to_bytes(json.loads(client_data)["challenge"])
-        told, signature = challenge[:22], challenge[22:]
-        made = int.from_bytes(told[16:], "big")
+        nonce, signature = challenge[:22], challenge[22:]
+        made = int.from_bytes(nonce[16:], "big")
         in_time = 0 <= self._clock() - made < CHALLENGE_LASTS
-        if not in_time or not hmac.compare_digest(signature, await self._signature(told, member)):
+        if not in_time or not hmac.compare_digest(signature, await self._signature(nonce, member)):
             raise ValueError("the challenge is none of ours, or old")
         return challenge
 
-    async def _signature(self, told: bytes, member: int) -> bytes:
+    async def _signature(self, nonce: bytes, member: int) -> bytes:
         if not self._key:
             self._key = await self._store.commit(lambda db: signing_key(db, KEY))
-        return hmac.new(self._key, told + str(member).encode(), hashlib.sha256).digest()[:16]
+        return hmac.new(self._key, nonce + str(member).encode(), hashlib.sha256).digest()[:16]
 
     def _credential_id(self, credential: Any) -> bytes:
         try:

@@ -58,8 +58,8 @@ def resolve(db: Db, workspace: int, named: Person) -> Recipient:
             team=NOBODY_HERE, address=address, words=json.dumps({"name": text, "type": what})
         )
     for look in (_user, _group, _device):
-        if kind in ("", look.__name__[1:]) and (found := look(db, workspace, number, text)):
-            return found
+        if kind in ("", look.__name__[1:]) and (recipient := look(db, workspace, number, text)):
+            return recipient
     who = text or f"{kind} {number}"
     called = {"": "nobody", "device": "no kit"}.get(kind, f"no {kind}")
     why = (

@@ -85,10 +85,10 @@ def done_before(db: Db, asked: Repeatable | None) -> str | None:
     if asked is None:
         return None
     db.execute(f"SELECT 1 FROM credential WHERE id = ?{db.for_update()}", asked.name[0])
-    found = earlier(db, [asked.name]).get(asked.name)
-    if found is None:
+    entry = earlier(db, [asked.name]).get(asked.name)
+    if entry is None:
         return None
-    before, answer = found
+    before, answer = entry
     if problem := refuse_another(asked.name, before, asked.digest):
         raise problem
     return answer

@@ -65,8 +65,8 @@ def caller(db: Db, token: str, now: float) -> Caller | None:
     if not rows:
         return None
     id_, workspace, member, type_, name, role, may_push = rows[0]
-    told = (id_, NAME, workspace, SCOPES, member, type_, name, role, bool(may_push))
-    return Caller(*told, signed_in=True)
+    fields = (id_, NAME, workspace, SCOPES, member, type_, name, role, bool(may_push))
+    return Caller(*fields, signed_in=True)
 
 
 def workspaces_of(db: Db, member: int) -> list[int]:

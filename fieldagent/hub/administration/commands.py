@@ -62,9 +62,9 @@ class CommandsApi:
             now = self._acts.clock()
             return commands.listing(db, device, now, limit=limit + 1, before=before)
 
-        found = await self._acts.store.read(find)
-        following = found[limit - 1]["number"] if len(found) > limit else None
-        return page(request, {"commands": found[:limit]}, "before", following)
+        rows = await self._acts.store.read(find)
+        following = rows[limit - 1]["number"] if len(rows) > limit else None
+        return page(request, {"commands": rows[:limit]}, "before", following)
 
     async def cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Tell what command and answer would take, and give nothing."""
@@ -77,47 +77,47 @@ class CommandsApi:
             at = commands.next_number(db, device, now)
             return cost(db, device, at, prove(at, asked, b""), now)
 
-        found = await self._acts.store.read(find)
+        quote = await self._acts.store.read(find)
         return json_response(
             {
-                "linked": found.linked,
-                "reached": found.reached,
-                "fits": found.fits,
-                "down": found.down,
-                "up": found.up,
-                "credits": found.credits,
-                "creditsLeft": found.credits_left,
+                "linked": quote.linked,
+                "reached": quote.reached,
+                "fits": quote.fits,
+                "down": quote.down,
+                "up": quote.up,
+                "credits": quote.credits,
+                "creditsLeft": quote.credits_left,
             }
         )
 
     async def order(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Give it, where what it costs is agreed to; once under one Idempotency-Key."""
         refuse_others(request, ())
-        given = read_body(request, ORDER)
-        asked = _asked(given["words"])
-        bearer, agreed = given.get("by", ""), given.get("credits", 0)
+        body = read_body(request, ORDER)
+        asked = _asked(body["words"])
+        bearer, agreed = body.get("by", ""), body.get("credits", 0)
         repeat = repeatable(request, caller)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             done = done_before(db, repeat)
             device = device_of(db, caller, id)
             at = commands.next_number(db, device, now)
-            found = cost(db, device, at, prove(at, asked, b""), now)
+            quote = cost(db, device, at, prove(at, asked, b""), now)
             if done is not None:
-                return {**_row(db, device, int(done), now), "credits": found.credits}
-            if costs_something(found, bearer) and found.credits > agreed:
+                return {**_row(db, device, int(done), now), "credits": quote.credits}
+            if costs_something(quote, bearer) and quote.credits > agreed:
                 raise Refused(
                     sentence(
                         "command and answer take {credits} credits over satellite: agree to"
                         ' that with "credits": {credits}, or wait for the link with "by": "ip"',
-                        credits=found.credits,
+                        credits=quote.credits,
                     )
                 )
-            grace = self._grace if found.linked else 0.0
+            grace = self._grace if quote.linked else 0.0
             order = GivenCommand(caller.workspace, device, at, asked, bearer, str(caller.member))
             at = give(db, order, grace, now)
             remember(db, repeat, str(at), now)
-            return {**_row(db, device, at, now), "credits": found.credits}
+            return {**_row(db, device, at, now), "credits": quote.credits}
 
         return json_response(await self._acts.carry_out(caller, act), 202)
 

@@ -121,24 +121,24 @@ class ContactsApi:
         it would not be."""
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
-        found = await self._acts.store.read(
+        rows = await self._acts.store.read(
             lambda db: contacts.listing(db, caller.workspace, kinds, own)
         )
-        return json_response({"contacts": found})
+        return json_response({"contacts": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a contact and answer its number, with 201. Raises Problem 422 for an address of no
         kind, or of one that is set up at the hub's machine alone; 409 where there are too many."""
         refuse_others(request, ())
-        given = read_body(request, NEW)
+        body = read_body(request, NEW)
         try:
-            kind = kind_of(given["address"], self._reach.kinds, self._reach.own)
+            kind = kind_of(body["address"], self._reach.kinds, self._reach.own)
         except Refused as refused:
             raise _wrong_address(str(refused)) from None
-        if fault := kind.at_the_machine or kind.fault_of(given["address"]):
+        if fault := kind.at_the_machine or kind.fault_of(body["address"]):
             raise _wrong_address(fault)
 
-        named = {name: value for name, value in given.items() if value is not None}
+        named = {name: value for name, value in body.items() if value is not None}
         new = contacts.NewContact(kind=kind.name, **named)
 
         def act(db: Db, now: float) -> int:
@@ -153,8 +153,10 @@ class ContactsApi:
 
         def act(db: Db, now: float) -> None:
             _refuse_unsound(hours)
-            found = _contact(db, caller, id).id
-            quiet.set_of_contact(db, caller.workspace, found, hours, now, by=str(caller.member))
+            contact_id = _contact(db, caller, id).id
+            quiet.set_of_contact(
+                db, caller.workspace, contact_id, hours, now, by=str(caller.member)
+            )
 
         await self._acts.carry_out(caller, act)
         return Response(204)
@@ -162,14 +164,14 @@ class ContactsApi:
     async def quiet(self, request: Request, caller: Caller) -> Response:
         """Answer with the workspace's quiet hours."""
         refuse_others(request, ())
-        found = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
-        return json_response({"quiet": found or NEVER})
+        hours = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
+        return json_response({"quiet": hours or NEVER})
 
     async def change_quiet(self, request: Request, caller: Caller) -> Response:
         """Change those of all contacts that have none of their own."""
         refuse_others(request, ())
-        given = read_body(request, _QUIET)["quiet"]
-        hours = "" if given == NEVER else given
+        value = read_body(request, _QUIET)["quiet"]
+        hours = "" if value == NEVER else value
 
         def act(db: Db, now: float) -> str:
             _refuse_unsound(hours)
@@ -183,8 +185,8 @@ class ContactsApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            found = _contact(db, caller, id).id
-            contacts.remove(db, caller.workspace, found, now=now, by=str(caller.member))
+            contact_id = _contact(db, caller, id).id
+            contacts.remove(db, caller.workspace, contact_id, now=now, by=str(caller.member))
 
         await self._acts.carry_out(caller, act)
         return Response(204)
@@ -193,8 +195,8 @@ class ContactsApi:
         """Tell the contact; what is sent says that it is a test."""
         refuse_others(request, ())
         contact = await self._acts.carry_out(caller, lambda db, now: _contact(db, caller, id))
-        told = notice.test(contact.name, str(uuid.uuid4()), contact.language)
-        result = await self._reach.tell(contact.kind, contact.address, told)
+        message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
+        result = await self._reach.tell(contact.kind, contact.address, message)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason
         await self._note_end(contact, reason)
@@ -212,20 +214,20 @@ class ContactsApi:
         and whether it works."""
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
-        found = await self._acts.store.read(
+        steps = await self._acts.store.read(
             lambda db: chain.steps(db, caller.workspace, kinds, own)
         )
-        return json_response({"steps": found})
+        return json_response({"steps": steps})
 
     async def test_chain(self, request: Request, caller: Caller) -> Response:
         """Try each contact now. Each text says that it is a test. How each went is in the answer,
         also where none was taken."""
         refuse_others(request, ())
-        told = await self._acts.carry_out(
+        recipients = await self._acts.carry_out(
             caller, lambda db, now: contacts.all_of(db, caller.workspace)
         )
 
-        results = await chain.test(told, self._reach, self._note_end)
+        results = await chain.test(recipients, self._reach, self._note_end)
         return json_response({"results": results})
 
     async def _note_end(self, contact: AlarmContact, reason: str) -> None:

@@ -55,24 +55,24 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
             db, f"SELECT name FROM member WHERE id IN ({_ALONE})", subject.id, subject.id
         )
     stays = [GIVEN, COPIES, "lines of the audit, by number, for keep-audit-days"]
-    told: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": goes}
+    summary: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": goes}
     if subject.kind == "device":
         stays.insert(0, "the items that it sent: they are its user's")
     else:
-        told["items"] = sum(
+        summary["items"] = sum(
             _count(db, f"SELECT count(*) FROM item WHERE {where}", *parameters)
             for where, parameters in subject.counted
         )
     if subject.kind == "user":
-        told["workspaces"] = _names(
+        summary["workspaces"] = _names(
             db,
             "SELECT name FROM workspace WHERE id IN"
             " (SELECT workspace FROM membership WHERE member = ?)",
             subject.id,
         )
         stays.insert(0, "their number in the timelines of others' SOS")
-    told["sos"] = _count(db, f"SELECT count(*) FROM sos WHERE device IN ({subject.devices})")
-    return {**told, "stays": stays}
+    summary["sos"] = _count(db, f"SELECT count(*) FROM sos WHERE device IN ({subject.devices})")
+    return {**summary, "stays": stays}
 
 
 def _names(db: Db, sql: str, *parameters: Any) -> list[str]:

@@ -95,16 +95,16 @@ class DevicesApi:
         """Add a device, and answer 201 with its link token and, if asked for, its satellite-key:
         both are told this once. Raises Problem 409 for a user, a name or an IMEI that cannot be."""
         refuse_others(request, ())
-        given = read_body(request, self._new)
-        air_key = secret.new_air_key() if given.pop("tagged", False) else None
-        member = given.pop("member")
-        rule = Rule(given.pop("every", None), given.pop("by_minute", None))
+        body = read_body(request, self._new)
+        air_key = secret.new_air_key() if body.pop("tagged", False) else None
+        member = body.pop("member")
+        rule = Rule(body.pop("every", None), body.pop("by_minute", None))
         if None not in rule[:2]:
             what = "is in place of checkInEvery: give one of the two"
             raise Problem(
                 422, sentence("checkInBy {what}", what=what), errors=[(what, "/checkInBy")]
             )
-        new = directory.NewDevice(air_key=air_key, **given)
+        new = directory.NewDevice(air_key=air_key, **body)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
@@ -114,12 +114,12 @@ class DevicesApi:
             )
             if rule != Rule():
                 check_in.begin(db, id_, rule, now=now)
-            told: dict[str, Any] = {"id": id_, "hubToken": token}
+            answer: dict[str, Any] = {"id": id_, "hubToken": token}
             if air_key is not None:
-                told["satelliteKey"] = air_key.hex()
+                answer["satelliteKey"] = air_key.hex()
             if new.imei and imei_claims.holder(db, new.imei, id_):
-                told["contested"] = imei_claims.CLAIMS
-            return {**told, "deadLettersTaken": self._take(db, id_)}
+                answer["contested"] = imei_claims.CLAIMS
+            return {**answer, "deadLettersTaken": self._take(db, id_)}
 
         return json_response(await self._acts.carry_out(caller, act), 201)
 
@@ -127,23 +127,23 @@ class DevicesApi:
         """Change what the body names, all of it or nothing, and answer the device as it is then,
         with how many dead letters could be taken in by that. Raises Problem 404, 409, 422."""
         refuse_others(request, ())
-        given = read_body(request, CHANGE)
+        body = read_body(request, CHANGE)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             device, by = device_of(db, caller, id), str(caller.member)
             holders = [device]
-            if "name" in given:
-                directory.rename_device(db, device, given["name"], now=now, by=by)
-            if "imei" in given:
-                imeis.set_imei(db, device, given["imei"], now=now, by=by)
-            if "relay" in given:
-                directory.set_relay(db, device, given["relay"], now=now, by=by)
-            if "disabled" in given:
-                when = now if given["disabled"] else None
+            if "name" in body:
+                directory.rename_device(db, device, body["name"], now=now, by=by)
+            if "imei" in body:
+                imeis.set_imei(db, device, body["imei"], now=now, by=by)
+            if "relay" in body:
+                directory.set_relay(db, device, body["relay"], now=now, by=by)
+            if "disabled" in body:
+                when = now if body["disabled"] else None
                 directory.set_disabled(db, "device", device, when, now=now, by=by)
-            if given.get("revoked"):
-                revocation.revoke(db, device, given.get("why", ""), now=now, by=by)
-            elif "revoked" in given:
+            if body.get("revoked"):
+                revocation.revoke(db, device, body.get("why", ""), now=now, by=by)
+            elif "revoked" in body:
                 revocation.restore(db, device, now=now, by=by)
                 # Others may have brought what it sent.
                 holders = dead_letters.devices_with(db, caller.workspace)
@@ -177,10 +177,10 @@ class DevicesApi:
         """Set a satellite-key: the one that the kit has, where the body tells it, and one that is
         made otherwise."""
         refuse_others(request, ())
-        given = read_body(request, GIVEN_KEY).get("given") if request.body else None
-        key = secret.new_air_key() if given is None else bytes.fromhex(given)
+        text = read_body(request, GIVEN_KEY).get("given") if request.body else None
+        key = secret.new_air_key() if text is None else bytes.fromhex(text)
         taken = await self._set_key(caller, id, key)
-        shown = {"satelliteKey": key.hex()} if given is None else {}
+        shown = {"satelliteKey": key.hex()} if text is None else {}
         return json_response({**shown, "deadLettersTaken": taken})
 
     async def remove_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002

@@ -60,7 +60,7 @@ def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int |
 
 def items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
     """Yield the items, the oldest first, each with what became of it."""
-    found = []
+    entries = []
     for item in reversed(reading.items(db, numbers)):
         row = {
             **item.as_json(),
@@ -72,8 +72,8 @@ def items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
             data = item.item.payload
             del row["event"]["payload"]
             row["event"]["file"] = f"data/{item.request_id}"
-        found.append(ExportedItem(row, data))
-    return found
+        entries.append(ExportedItem(row, data))
+    return entries
 
 
 def _deliveries(db: Db, item: int, now: float) -> list[Row]:
@@ -95,14 +95,14 @@ def _workspaces(subject: Subject) -> str:
 
 
 def _users(db: Db, subject: Subject, now: float) -> list[Row]:
-    found = []
+    rows = []
     for (workspace,) in db.execute(
         f"SELECT id FROM workspace WHERE id IN ({_workspaces(subject)})"
     ):
         for row in directory.users(db, workspace):
             if subject.kind == "workspace" or row["id"] == subject.id:
-                found.append({"workspace": workspace, **row})
-    return found
+                rows.append({"workspace": workspace, **row})
+    return rows
 
 
 def _devices(db: Db, subject: Subject, now: float) -> list[Row]:
@@ -120,10 +120,10 @@ def _sos(db: Db, subject: Subject, now: float) -> list[Row]:
     rows = db.execute(
         f"SELECT id, workspace FROM sos WHERE device IN ({subject.devices}) ORDER BY id"
     )
-    found = [sos.named(db, workspace, id_) for id_, workspace in rows]
+    incidents = [sos.named(db, workspace, id_) for id_, workspace in rows]
     return [
         {**sos_desk.shown(db, each), "timeline": sos_desk.timeline(db, each.id)}
-        for each in found
+        for each in incidents
         if each is not None
     ]
 

@@ -66,13 +66,13 @@ class GroupsApi:
         """Add a group with its first members, and answer it with 201. Raises Problem 409 for a name
         that is taken, or a user of another workspace."""
         refuse_others(request, ())
-        given = read_body(request, NEW)
+        body = read_body(request, NEW)
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            by, rule = str(caller.member), given.get("over_satellite", False)
+            by, rule = str(caller.member), body.get("over_satellite", False)
             add, workspace = people.add_group, caller.workspace
-            group = add(db, workspace, given["name"], over_satellite=rule, now=now, by=by)
-            join = given.get("members", frozenset())
+            group = add(db, workspace, body["name"], over_satellite=rule, now=now, by=by)
+            join = body.get("members", frozenset())
             if join:
                 people.change_group(db, workspace, group, join=join, now=now, by=by)
             return _shown(db, workspace, group)
@@ -83,12 +83,12 @@ class GroupsApi:
         """Let users join and leave a group, or change its rule for satellite, and answer it. Raises
         Problem 404, 409."""
         refuse_others(request, ())
-        given = read_body(request, CHANGE)
+        body = read_body(request, CHANGE)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             group = _group(db, caller, id)
             by, workspace = str(caller.member), caller.workspace
-            people.change_group(db, workspace, group, **given, now=now, by=by)
+            people.change_group(db, workspace, group, **body, now=now, by=by)
             return _shown(db, workspace, group)
 
         return json_response(await self._acts.carry_out(caller, act))

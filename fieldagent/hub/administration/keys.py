@@ -75,13 +75,13 @@ class KeysApi:
         """Make an API key, and answer it with 201: the hub keeps its digest alone. Without `days`
         it does not expire."""
         refuse_others(request, ())
-        given = read_body(request, NEW_KEY)
-        days = given.pop("days", None)
+        body = read_body(request, NEW_KEY)
+        days = body.pop("days", None)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             expires = None if days is None else now + days * DAY
             id_, key = credentials.add_key(
-                db, caller.workspace, **given, expires=expires, now=now, by=str(caller.member)
+                db, caller.workspace, **body, expires=expires, now=now, by=str(caller.member)
             )
             return {"id": id_, "apiKey": key}
 
@@ -91,8 +91,8 @@ class KeysApi:
         """Add a token of what is no person: people have passwords, and nobody speaks for
         another."""
         refuse_others(request, ())
-        given = read_body(request, NEW_TOKEN)
-        member, days = given.pop("member"), given.pop("days", None)
+        body = read_body(request, NEW_TOKEN)
+        member, days = body.pop("member"), body.pop("days", None)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
@@ -102,7 +102,7 @@ class KeysApi:
             directory.must_be_here_alone(db, caller.workspace, member)
             expires = None if days is None else now + days * DAY
             id_, token = credentials.add_token(
-                db, member, **given, expires=expires, now=now, by=str(caller.member)
+                db, member, **body, expires=expires, now=now, by=str(caller.member)
             )
             return {"id": id_, "token": token}
 
@@ -112,11 +112,11 @@ class KeysApi:
         """Set how often a key may call; what the body leaves out stays as it is. Raises Problem
         404, 409 for one that is revoked."""
         refuse_others(request, ())
-        given = {"per_minute": None, "burst": None, **read_body(request, RATE)}
+        rate = {"per_minute": None, "burst": None, **read_body(request, RATE)}
 
         def act(db: Db, now: float) -> dict[str, Any]:
             key, by = _credential(db, "key", caller, id)["id"], str(caller.member)
-            return credentials.set_rate(db, caller.workspace, key, **given, now=now, by=by)
+            return credentials.set_rate(db, caller.workspace, key, **rate, now=now, by=by)
 
         return json_response(await self._acts.carry_out(caller, act))
 
@@ -125,11 +125,11 @@ class KeysApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            found, by = _credential(db, kind, caller, id), str(caller.member)
-            if found["id"] == caller.key:
+            row, by = _credential(db, kind, caller, id), str(caller.member)
+            if row["id"] == caller.key:
                 raise Refused("this call is made with that key: revoke it with another")
-            if found["revoked"] is None:
-                credentials.revoke(db, kind, caller.workspace, found["id"], now=now, by=by)
+            if row["revoked"] is None:
+                credentials.revoke(db, kind, caller.workspace, row["id"], now=now, by=by)
 
         await self._acts.carry_out(caller, act)
         return Response(204)
@@ -137,15 +137,15 @@ class KeysApi:
 
 def _credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, Any]:
     """Raises Problem for one that is not of the caller's workspace."""
-    found = credentials.find(db, kind, caller.workspace, identity(text))
-    if found is None:
+    row = credentials.find(db, kind, caller.workspace, identity(text))
+    if row is None:
         raise unknown(kind, text)
-    return found
+    return row
 
 
 def _shown(kind: str, row: dict[str, Any]) -> dict[str, Any]:
-    told = {name: row[name] for name in ("id", "name", "expires", "revoked")}
+    answer = {name: row[name] for name in ("id", "name", "expires", "revoked")}
     if kind == "token":
-        return {**told, "userId": str(row["user"])}
+        return {**answer, "userId": str(row["user"])}
     scopes = row["kinds"].split()
-    return {**told, "scopes": scopes, "perMinute": row["perMinute"], "burst": row["burst"]}
+    return {**answer, "scopes": scopes, "perMinute": row["perMinute"], "burst": row["burst"]}

@@ -81,9 +81,9 @@ class RadioKeyApi:
         """Begin one with a key that is made here, where what it costs is agreed to; once under one
         Idempotency-Key."""
         refuse_others(request, ())
-        given = read_body(request, ORDER)
-        left_out, bearer = given.get("left_out", frozenset()), given.get("bearer", "")
-        agreed = given.get("credits", 0)
+        body = read_body(request, ORDER)
+        left_out, bearer = body.get("left_out", frozenset()), body.get("bearer", "")
+        agreed = body.get("credits", 0)
         asked = repeatable(request, caller)
 
         def act(db: Db, now: float) -> dict[str, Any] | None:

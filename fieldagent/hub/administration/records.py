@@ -36,10 +36,10 @@ class RecordsApi:
         """Answer a page of the workspace's audit, the newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = place(request)
-        found, following = await self._acts.store.read(
+        lines, following = await self._acts.store.read(
             lambda db: audit.listing(db, caller.workspace, before, limit)
         )
-        return page(request, {"audit": found}, "before", following)
+        return page(request, {"audit": lines}, "before", following)
 
     async def letters(self, request: Request, caller: Caller) -> Response:
         """List them; those of an IMEI that no device has are the operator's, at the hub's
@@ -47,11 +47,11 @@ class RecordsApi:
         refuse_others(request, ("before", "limit"))
         before, _ = place(request)
         limit = number(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))
-        found = await self._acts.store.read(
+        rows = await self._acts.store.read(
             lambda db: dead_letters.of_workspace(db, caller.workspace, before, limit + 1)
         )
-        following = found[limit - 1]["id"] if len(found) > limit else None
-        return page(request, {"deadLetters": found[:limit]}, "before", following)
+        following = rows[limit - 1]["id"] if len(rows) > limit else None
+        return page(request, {"deadLetters": rows[:limit]}, "before", following)
 
     async def discard(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a dead letter for good, and answer 204. Raises Problem 404 for one of another

@@ -42,11 +42,11 @@ class ReportsApi:
             device = device_of(db, caller, id)
             return kit_week.find(db, caller.workspace, device, week, self._prices, now)
 
-        told = await self._acts.store.read(look)
+        week_report = await self._acts.store.read(look)
         if named == "json":
-            return json_response(kit_week.as_json(told))
+            return json_response(kit_week.as_json(week_report))
         kind = FORMATS[named]
-        file = f'filename="kit-{told.device}-{week.name}.{named}"'
+        file = f'filename="kit-{week_report.device}-{week.name}.{named}"'
         where = f"{'inline' if named == 'html' else 'attachment'}; {file}"
         headers = (("Content-Disposition", where), ("Content-Security-Policy", print_page.POLICY))
-        return Response(200, kind.write(told), kind.content_type, headers)
+        return Response(200, kind.write(week_report), kind.content_type, headers)

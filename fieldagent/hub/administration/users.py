@@ -76,16 +76,16 @@ class UsersApi:
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a user, with `signIn` also a password for the first sign-in."""
         refuse_others(request, ())
-        given = read_body(request, NEW)
-        role, password = given.pop("role", "member"), ""
-        if given.pop("sign_in", False):
+        body = read_body(request, NEW)
+        role, password = body.pop("role", "member"), ""
+        if body.pop("sign_in", False):
             password = secret.new_password()
-            given["password"] = await _hashed(password)
+            body["password"] = await _hashed(password)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             by = str(caller.member)
             until = now + ONE_TIME_LASTS if password else None
-            id_ = directory.add_user(db, caller.workspace, **given, until=until, now=now, by=by)
+            id_ = directory.add_user(db, caller.workspace, **body, until=until, now=now, by=by)
             if role != "member":
                 directory.set_role(db, caller.workspace, id_, role, now=now, by=by)
             shown = {"password": password, "until": until} if password else {}
@@ -97,24 +97,24 @@ class UsersApi:
         """Change what the body names, all of it or nothing, and answer the user as they are then.
         Raises Problem 404, 409: nobody changes their own role or disables themselves."""
         refuse_others(request, ())
-        given = read_body(request, CHANGE)
+        body = read_body(request, CHANGE)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             member, by = _member(db, caller, id), str(caller.member)
-            if given.keys() & {"role", "disabled"}:
+            if body.keys() & {"role", "disabled"}:
                 _must_be_another(caller, member)
-            if "role" in given:
-                directory.set_role(db, caller.workspace, member, given["role"], now=now, by=by)
-            if "over_satellite" in given:
-                wanted = given["over_satellite"]
+            if "role" in body:
+                directory.set_role(db, caller.workspace, member, body["role"], now=now, by=by)
+            if "over_satellite" in body:
+                wanted = body["over_satellite"]
                 directory.join(db, caller.workspace, member, over_satellite=wanted, now=now, by=by)
-            if "radios" in given:
-                workspace, radios = caller.workspace, given["radios"]
+            if "radios" in body:
+                workspace, radios = caller.workspace, body["radios"]
                 people.set_radios(db, workspace, member, radios, now=now, by=by)
             taken = 0
-            if "disabled" in given:
+            if "disabled" in body:
                 directory.must_be_here_alone(db, caller.workspace, member)
-                when = now if given["disabled"] else None
+                when = now if body["disabled"] else None
                 devices = directory.set_disabled(db, "member", member, when, now=now, by=by)
                 taken = kept_letters.take_in(db, self._mobile_originated, devices)
             (shown,), _ = reading.users(db, caller, member + 1, 1)

@@ -82,19 +82,19 @@ class WebhooksApi:
     async def list(self, request: Request, caller: Caller) -> Response:
         """Answer with the workspace's webhooks, without their secrets."""
         refuse_others(request, ())
-        found = await self._acts.store.read(
+        rows = await self._acts.store.read(
             lambda db: webhook_directory.listing(db, caller.workspace)
         )
-        return json_response({"webhooks": found})
+        return json_response({"webhooks": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a webhook. It is tried first: one that does not take the test message is not
         added."""
         refuse_others(request, ())
-        given = read_body(request, NEW)
-        untried = given.pop("untried", False)
+        body = read_body(request, NEW)
+        untried = body.pop("untried", False)
         try:
-            webhook = webhook_directory.new(**given)
+            webhook = webhook_directory.new(**body)
         except WrongProperty as error:
             raise _fault(error) from None
         # Who may not any more, or too often, makes no call of ours.
@@ -115,8 +115,10 @@ class WebhooksApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            found = _webhook(db, caller, id).id
-            webhook_directory.remove(db, caller.workspace, found, now=now, by=str(caller.member))
+            webhook_id = _webhook(db, caller, id).id
+            webhook_directory.remove(
+                db, caller.workspace, webhook_id, now=now, by=str(caller.member)
+            )
 
         await self._acts.carry_out(caller, act)
         return Response(204)
@@ -127,8 +129,10 @@ class WebhooksApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            found = _webhook(db, caller, id).id
-            webhook_directory.enable(db, caller.workspace, found, now=now, by=str(caller.member))
+            webhook_id = _webhook(db, caller, id).id
+            webhook_directory.enable(
+                db, caller.workspace, webhook_id, now=now, by=str(caller.member)
+            )
 
         await self._acts.carry_out(caller, act)
         return Response(204)
@@ -138,10 +142,10 @@ class WebhooksApi:
         Idempotency-Key: a second would be one too many for who has that of before. Raises Problem
         404, 422."""
         refuse_others(request, ())
-        given = read_body(request, SECRET) if request.body else {}
+        body = read_body(request, SECRET) if request.body else {}
         asked = repeatable(request, caller)
         try:
-            signing = webhook_directory.new_secrets(given.get("secret") or "")
+            signing = webhook_directory.new_secrets(body.get("secret") or "")
         except WrongProperty as error:
             raise _fault(error) from None
 
@@ -152,7 +156,7 @@ class WebhooksApi:
                 return webhook.secrets[: len(signing)]
             webhook_directory.sign_with(
                 *(db, caller.workspace, webhook.id, signing),
-                only=bool(given.get("only")),
+                only=bool(body.get("only")),
                 now=now,
                 by=str(caller.member),
             )
@@ -172,23 +176,25 @@ class WebhooksApi:
     async def _try(self, webhook: Webhook) -> None:
         result = await test_call(webhook, clock=self._acts.clock, open_stream=self._open_stream)
         if result.outcome is not HandoverOutcome.HANDED:
-            told = sentence("did not take the test message: {reason}", reason=result.reason)
-            raise Problem(422, sentence("the webhook {told}", told=told), errors=[(told, "/url")])
+            detail = sentence("did not take the test message: {reason}", reason=result.reason)
+            raise Problem(
+                422, sentence("the webhook {told}", told=detail), errors=[(detail, "/url")]
+            )
 
     async def failures(self, request: Request, caller: Caller) -> Response:
         """Answer a page of what no webhook will be given again by itself, the newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = place(request)
-        found, following = await self._acts.store.read(
+        rows, following = await self._acts.store.read(
             lambda db: webhook_directory.dead_letters(db, caller.workspace, before, limit)
         )
-        return page(request, {"failures": found}, "before", following)
+        return page(request, {"failures": rows}, "before", following)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
         """Post dead letters again: one item, where the body names it, or all."""
         refuse_others(request, ())
-        given = read_body(request, REPLAY) if request.body else {}
-        request_id = given.get("request_id")
+        body = read_body(request, REPLAY) if request.body else {}
+        request_id = body.get("request_id")
 
         def act(db: Db, now: float) -> int:
             return webhook_directory.replay(
@@ -202,8 +208,8 @@ def _fault(error: WrongProperty) -> Problem:
     # Its text begins with the verb.
     text = str(error)
     member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
-    told = sentence("{member} {text}", member=member, text=text)
-    return Problem(422, told, errors=[(text, f"/{member}")])
+    detail = sentence("{member} {text}", member=member, text=text)
+    return Problem(422, detail, errors=[(text, f"/{member}")])
 
 
 def _webhook(db: Db, caller: Caller, text: str) -> Webhook:

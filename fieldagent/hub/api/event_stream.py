@@ -60,7 +60,7 @@ class Follower:
     def fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
         """Return, of the next rows behind the place, with their dates, those to be told now; each
         with the place to which a listener may come back who has had it and those before it."""
-        found: dict[int, int] = {}
+        places: dict[int, int] = {}
         settled = True
         for number, at in rows:
             settled = settled and (not self.unsettled or at <= now - self.unsettled)
@@ -71,8 +71,8 @@ class Follower:
             else:
                 self._told.add(number)
             if not known:
-                found[number] = self.place
-        return found
+                places[number] = self.place
+        return places
 
     @property
     def room(self) -> int:
@@ -112,8 +112,8 @@ class EventStreams:
         rings = caller.rings and "sos" in asked.topics
         console = self._leases.console(caller.workspace, caller.member) if rings else nullcontext()
         try:
-            async with console, aclosing(self._told(caller, asked)) as told:
-                async for events in told:
+            async with console, aclosing(self._told(caller, asked)) as pieces:
+                async for events in pieces:
                     yield events
         except NOT_STORED:
             return
@@ -132,12 +132,12 @@ class EventStreams:
             listener = _listener(caller)
             if not await self._store.read_together(_may_listen, listener):
                 return
-            found = False
+            any_sent = False
             async with aclosing(self._since(caller, asked.topics, items, happened)) as pieces:
                 async for events in pieces:
-                    found = True
+                    any_sent = True
                     yield events
-            if found:
+            if any_sent:
                 deadline = trio.current_time() + asked.quiet
                 await trio.sleep(REST)
                 continue
@@ -155,15 +155,15 @@ class EventStreams:
         if "item" in topics:
             look = _Look(caller.workspace, viewer, items.place, items.room)
             async with aclosing(self._fresh(_items_behind, _items, look, items)) as rows:
-                async for told in rows:
+                async for batch in rows:
                     at = happened.place
-                    yield b"".join(_event(place, at, "item", text) for text, place in told)
+                    yield b"".join(_event(place, at, "item", text) for text, place in batch)
         if "sos" in topics:
             look = _Look(caller.workspace, None, happened.place, happened.room)
             async with aclosing(self._fresh(_happened_behind, _happened, look, happened)) as rows:
-                async for told in rows:
+                async for batch in rows:
                     at = items.place
-                    yield b"".join(_event(at, place, "sos", text) for text, place in told)
+                    yield b"".join(_event(at, place, "sos", text) for text, place in batch)
 
     async def _fresh(
         self, behind: _Behind, texts: _Texts, look: _Look, follower: Follower
@@ -175,9 +175,9 @@ class EventStreams:
         numbers = tuple(fresh)
         for begin in range(0, len(numbers), HELD):
             few = numbers[begin : begin + HELD]
-            told = await self._store.read_together(texts, few)
-            if told:
-                yield [(told[number], fresh[number]) for number in few if number in told]
+            documents = await self._store.read_together(texts, few)
+            if documents:
+                yield [(documents[number], fresh[number]) for number in few if number in documents]
 
 
 class _Listener(NamedTuple):
@@ -248,10 +248,10 @@ def _items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
 
 def _happened(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
     def tell(numbers: tuple[int, ...]) -> dict[int, str]:
-        found = {number: sos.of_event(db, number) for number in numbers}
+        incidents = {number: sos.of_event(db, number) for number in numbers}
         return {
             number: json.dumps({**sos_desk.shown(db, each), "event": sos_desk.event_of(db, number)})
-            for number, each in found.items()
+            for number, each in incidents.items()
             if each is not None
         }
 
@@ -283,5 +283,5 @@ def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
     return None if places[0] > newest[0] or places[1] > newest[1] else places
 
 
-def _event(item: int, happened: int, topic: str, told: str) -> bytes:
-    return event(f"{item}.{happened}", topic, told)
+def _event(item: int, happened: int, topic: str, text: str) -> bytes:
+    return event(f"{item}.{happened}", topic, text)

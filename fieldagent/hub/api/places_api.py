@@ -128,23 +128,23 @@ class PlacesApi:
     async def fences(self, request: Request, caller: Caller) -> Response:
         """Answer with all fences: a workspace has few."""
         refuse_others(request, ())
-        found = await self._store.read(lambda db: fences.listing(db, caller.workspace))
-        return json_response({"fences": found})
+        rows = await self._store.read(lambda db: fences.listing(db, caller.workspace))
+        return json_response({"fences": rows})
 
     async def add_fence(self, request: Request, caller: Caller) -> Response:
         """Add a fence from a circle or a polygon, and answer it with 201. Raises Problem 422 for
         both or none."""
         refuse_others(request, ())
-        given = read_body(request, NEW_FENCE, _load_drawing)
-        if ("circle" in given) == ("polygon" in given):
+        body = read_body(request, NEW_FENCE, _load_drawing)
+        if ("circle" in body) == ("polygon" in body):
             raise Problem(
                 422, "nothing was changed: a fence has a circle or a polygon, one of both"
             )
-        drawn = given["circle"] if "circle" in given else _polygon(given["polygon"])
-        kits = WhichKits(given.get("devices", ()), given.get("group", ""))
+        drawn = body["circle"] if "circle" in body else _polygon(body["polygon"])
+        kits = WhichKits(body.get("devices", ()), body.get("group", ""))
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            name, tells, by = given["name"], given.get("tells", TELLS[0]), str(caller.member)
+            name, tells, by = body["name"], body.get("tells", TELLS[0]), str(caller.member)
             fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, by=by)
             return _of(fences.listing(db, caller.workspace), fence)
 
@@ -168,17 +168,17 @@ class PlacesApi:
     async def routes_listed(self, request: Request, caller: Caller) -> Response:
         """Answer with the workspace's routes, those that people walk."""
         refuse_others(request, ())
-        found = await self._store.read(lambda db: routes.listing(db, caller.workspace))
-        return json_response({"routes": found})
+        rows = await self._store.read(lambda db: routes.listing(db, caller.workspace))
+        return json_response({"routes": rows})
 
     async def add_route(self, request: Request, caller: Caller) -> Response:
         """Add where a kit is to be by when, and answer it with 201, once under one Idempotency-Key;
         without a name it is called by its place. Raises Problem 409 for a device of another
         workspace."""
         refuse_others(request, ())
-        given, asked = read_body(request, NEW_ROUTE), repeatable(request, caller)
-        place: Circle = given["circle"]
-        name = given.get("name", f"{place.latitude:g} {place.longitude:g}")
+        body, asked = read_body(request, NEW_ROUTE), repeatable(request, caller)
+        place: Circle = body["circle"]
+        name = body.get("name", f"{place.latitude:g} {place.longitude:g}")
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if done := done_before(db, asked):
@@ -186,11 +186,11 @@ class PlacesApi:
                 if not any(each["id"] == int(done) for each in listed):
                     raise unknown("route", done)
                 return _of(listed, int(done))
-            device = given["device"]
+            device = body["device"]
             if not device_known(db, caller, device):
                 raise wrong(sentence("{device} is not in this workspace", device=device), "device")
-            margin = given.get("margin", MARGIN)
-            plan = RoutePlan(device, name, place, given["due"].timestamp(), margin)
+            margin = body.get("margin", MARGIN)
+            plan = RoutePlan(device, name, place, body["due"].timestamp(), margin)
             route = routes.add(db, caller.workspace, plan, now, by=str(caller.member))
             remember(db, asked, str(route), now)
             return _of(routes.listing(db, caller.workspace), route)
@@ -200,18 +200,18 @@ class PlacesApi:
     async def end_route(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """End a route by the caller, who says why."""
         refuse_others(request, ())
-        given = read_body(request, ENDING)
+        body = read_body(request, ENDING)
         route, who = identity(id), Who(caller.member, caller.name)
 
         def act(db: Db, now: float) -> dict[str, Any] | None:
             if not any(each["id"] == route for each in routes.listing(db, caller.workspace)):
                 return None
-            routes.end(db, caller.workspace, route, who, given["why"], now)
+            routes.end(db, caller.workspace, route, who, body["why"], now)
             return _of(routes.listing(db, caller.workspace), route)
 
-        if (told := await self._commit(act)) is None:
+        if (answer := await self._commit(act)) is None:
             raise unknown("route", id)
-        return json_response(told)
+        return json_response(answer)
 
     async def _commit(self, act: Callable[[Db, float], T]) -> T:
         """Raises Problem 409 for what cannot be: nothing is changed then."""

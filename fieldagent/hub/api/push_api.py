@@ -127,17 +127,17 @@ class HubApi:
             posting = problem or posting_of(db, parsed, members, now, self._time_to_live)
             return posting if isinstance(posting, Problem) else costs_and_expected(db, posting, now)
 
-        found = await self._store.read(look)
-        if isinstance(found, Problem):
-            raise found
-        return json_response({"devices": found})
+        answer = await self._store.read(look)
+        if isinstance(answer, Problem):
+            raise answer
+        return json_response({"devices": answer})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return how a push stands with each device."""
-        found = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
-        if found is None:
+        standing = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
+        if standing is None:
             raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")
-        return json_response(found)
+        return json_response(standing)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -186,16 +186,16 @@ class HubApi:
         far: dict[PushRequest, FarKits] = {}
         for at, each in enumerate(asked):
             if refusals[at] is None and each.name not in known:
-                found = posting_of(db, each.push, members, now, self._time_to_live)
-                if isinstance(found, Problem):
-                    refusals[at] = found
+                posting = posting_of(db, each.push, members, now, self._time_to_live)
+                if isinstance(posting, Problem):
+                    refusals[at] = posting
                     continue
-                far[each] = far_kits(db, found, now)
+                far[each] = far_kits(db, posting, now)
                 if why := far[each].refusal():
                     problem = Problem(422, why, errors=[(why, "/data/payload")])
                     refusals[at] = _refused(db, each, problem, now)
                 else:
-                    postings[each] = found
+                    postings[each] = posting
         taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
         # Of those under one Idempotency-Key the first is entered, and the others are its repeats.
         fresh: dict[Name | PushRequest, PushRequest] = {}
@@ -251,18 +251,18 @@ def posting_of(
     if push.group is None:
         return posting
     named = -push.group if isinstance(push.group, int) else f"group:{push.group}"
-    found = people.resolve(db, push.workspace, named)
-    if found.why:
-        return Problem(403, sentence("targetGroup: {why}", why=found.why))
+    recipient = people.resolve(db, push.workspace, named)
+    if recipient.why:
+        return Problem(403, sentence("targetGroup: {why}", why=recipient.why))
     # Its kits are told for whom it is: a person there may be in several groups.
-    assert found.team is not None
+    assert recipient.team is not None
     return replace(
         posting,
-        team=found.team,
-        audience=found.audience | ({push.target} if push.target is not None else set()),
-        over_satellite=found.over_satellite,
-        addressee=found.words,
-        to=-found.team,
+        team=recipient.team,
+        audience=recipient.audience | ({push.target} if push.target is not None else set()),
+        over_satellite=recipient.over_satellite,
+        addressee=recipient.words,
+        to=-recipient.team,
     )
 
 

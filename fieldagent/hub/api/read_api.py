@@ -80,8 +80,8 @@ class ReadApi:
             sos=None if sos is None else sos == "true",
             text=dict(request.query).get("text", ""),
         )
-        found, following = await self._page(request, caller, wanted)
-        listed = {"items": [each.as_json() for each in found]}
+        matches, following = await self._page(request, caller, wanted)
+        listed = {"items": [each.as_json() for each in matches]}
         return page(request, listed, "before", following)
 
     async def pushes(self, request: Request, caller: Caller) -> Response:
@@ -91,8 +91,10 @@ class ReadApi:
         # As with one of them: a User sees their own.
         sender = None if caller.sees_all else caller.member
         wanted = _wanted(request, pushed=True, sender=sender)
-        found, following = await self._page(request, caller, wanted)
-        listed = [{**each.as_json(), "standing": f"/api/push/{each.request_id}"} for each in found]
+        matches, following = await self._page(request, caller, wanted)
+        listed = [
+            {**each.as_json(), "standing": f"/api/push/{each.request_id}"} for each in matches
+        ]
         return page(request, {"pushes": listed}, "before", following)
 
     async def positions(self, request: Request, caller: Caller) -> Response:
@@ -103,14 +105,16 @@ class ReadApi:
         accepted = [name for name in tracks.DOCUMENTS if tracks.CONTENT_TYPES[name] in accepts]
         named = one_of(request, "format", tuple(tracks.CONTENT_TYPES))
         named = named or (accepted[0] if accepted else "geojson")
-        found, following = await self._page(request, caller, _wanted(request, kind="location"))
-        placed = [each.as_placed() for each in found]
+        matches, following = await self._page(request, caller, _wanted(request, kind="location"))
+        placed = [each.as_placed() for each in matches]
         # A document has no place for where to go on: the header Link has it in all of them.
-        told = page(request, tracks.geojson(placed), "before", following)
+        response = page(request, tracks.geojson(placed), "before", following)
         if named in tracks.DOCUMENTS:
-            told = told._replace(body=tracks.DOCUMENTS[named](placed).encode("utf-8", "replace"))
-        headers = (*told.headers, ("Vary", "Accept"))
-        return told._replace(content_type=tracks.CONTENT_TYPES[named], headers=headers)
+            response = response._replace(
+                body=tracks.DOCUMENTS[named](placed).encode("utf-8", "replace")
+            )
+        headers = (*response.headers, ("Vary", "Accept"))
+        return response._replace(content_type=tracks.CONTENT_TYPES[named], headers=headers)
 
     async def item(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Answer with an item and its deliveries to devices and webhooks."""
@@ -118,8 +122,8 @@ class ReadApi:
 
         def look(db: Db) -> dict[str, Any] | None:
             wanted = ItemFilter(request_id=id)
-            (found, _) = reading.find(db, caller, wanted, END, 1)
-            for each in reading.items(db, found):
+            (numbers, _) = reading.find(db, caller, wanted, END, 1)
+            for each in reading.items(db, numbers):
                 return {
                     **each.as_json(),
                     "devices": device_standings(db, each.number, self._clock()),
@@ -127,16 +131,16 @@ class ReadApi:
                 }
             return None
 
-        found = await self._store.read(look) if is_request_id(id) else None
-        if found is None:
+        answer = await self._store.read(look) if is_request_id(id) else None
+        if answer is None:
             raise Problem(404, "no item that you may see has this id, or it was forgotten")
-        return json_response(found)
+        return json_response(answer)
 
     async def groups(self, request: Request, caller: Caller) -> Response:
         """Answer with the workspace's groups and who is in them."""
         refuse_others(request, ())
-        found = await self._store.read(lambda db: people.listed(db, caller.workspace))
-        return json_response({"groups": found})
+        rows = await self._store.read(lambda db: people.listed(db, caller.workspace))
+        return json_response({"groups": rows})
 
     async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Note that a person has read an item: its sender is told so, in their name."""
@@ -150,8 +154,8 @@ class ReadApi:
             )
 
         def note(db: Db) -> list[dict[str, Any]] | None:
-            (found, _) = reading.find(db, caller, ItemFilter(request_id=id), END, 1)
-            for item in found:
+            (numbers, _) = reading.find(db, caller, ItemFilter(request_id=id), END, 1)
+            for item in numbers:
                 now = self._clock()
                 ledger.note_rung(db, item, caller.member, Rung.READ, caller.name, now)
                 return reached(db, [item])[item]
@@ -180,30 +184,30 @@ class ReadApi:
                 return None
             return reading.deliveries(db, caller, device, state, before, limit, self._clock())
 
-        found = await self._store.read(look)
-        if found is None:
+        result = await self._store.read(look)
+        if result is None:
             raise Problem(
                 404, sentence("no device of this workspace has the number {device}", device=device)
             )
-        return page(request, {"deliveries": found[0]}, "before", found[1])
+        return page(request, {"deliveries": result[0]}, "before", result[1])
 
     async def devices(self, request: Request, caller: Caller) -> Response:
         """Answer a page of the workspace's devices, the newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = _place(request)
-        found, following = await self._store.read(
+        rows, following = await self._store.read(
             lambda db: reading.devices(db, caller, before, limit, self._clock())
         )
-        return page(request, {"devices": found}, "before", following)
+        return page(request, {"devices": rows}, "before", following)
 
     async def users(self, request: Request, caller: Caller) -> Response:
         """Answer a page of the workspace's users, the newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = _place(request)
-        found, following = await self._store.read(
+        rows, following = await self._store.read(
             lambda db: reading.users(db, caller, before, limit)
         )
-        return page(request, {"users": found}, "before", following)
+        return page(request, {"users": rows}, "before", following)
 
     async def _page(
         self, request: Request, caller: Caller, wanted: ItemFilter
@@ -211,24 +215,24 @@ class ReadApi:
         """Of what there is little of, a page may be short and yet not the last."""
         place, limit = _place(request)
         following: int | None = place
-        found: list[int] = []
+        numbers: list[int] = []
         for _ in range(LOOKS):
             look = partial(
-                reading.find, caller=caller, wanted=wanted, before=place, limit=limit - len(found)
+                reading.find, caller=caller, wanted=wanted, before=place, limit=limit - len(numbers)
             )
             more, following = await self._store.read(look)
-            found += more
-            if following is None or len(found) >= limit or more:
+            numbers += more
+            if following is None or len(numbers) >= limit or more:
                 break
             place = following
-        return await self._read(found), following
+        return await self._read(numbers), following
 
     async def _read(self, numbers: Sequence[int]) -> list[ReadItem]:
-        found: list[ReadItem] = []
+        items: list[ReadItem] = []
         for first in range(0, len(numbers), READ_AT_ONCE):
             some = numbers[first : first + READ_AT_ONCE]
-            found += await self._store.read(partial(reading.items, numbers=some))
-        return found
+            items += await self._store.read(partial(reading.items, numbers=some))
+        return items
 
 
 def _wanted(request: Request, **more: Any) -> ItemFilter:

@@ -99,17 +99,17 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
         *which.parameters,
         limit + 1,
     )
-    found: list[int] = []
+    matches: list[int] = []
     size = 0
     for id_, bytes_ in rows:
         size += bytes_
-        if len(found) == limit or (found and size > BYTES_MAX):
-            return Look(found, found[-1])
-        found.append(id_)
+        if len(matches) == limit or (matches and size > BYTES_MAX):
+            return Look(matches, matches[-1])
+        matches.append(id_)
     if wanted.device is not None:
-        return Look(found, edge)
+        return Look(matches, edge)
     return Look(
-        found, _last(db, f"SELECT id FROM item WHERE {index} ORDER BY id", index.parameters)
+        matches, _last(db, f"SELECT id FROM item WHERE {index} ORDER BY id", index.parameters)
     )
 
 
@@ -122,16 +122,16 @@ def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[i
         f" ORDER BY id DESC LIMIT {LOOKED_AT}",
         *(workspace, before, device, workspace),
     )
-    given = db.execute(
+    incoming = db.execute(
         "SELECT item, target IS NOT NULL OR team IS NOT NULL OR source_device IS NULL FROM delivery"
         " JOIN item ON item.id = delivery.item WHERE device = ? AND item < ? AND from_log = 0"
         f" ORDER BY item DESC LIMIT {LOOKED_AT}",
         *(device, before),
     )
-    ends = [min(row[0] for row in rows) for rows in (sent, given) if len(rows) == LOOKED_AT]
+    ends = [min(row[0] for row in rows) for rows in (sent, incoming) if len(rows) == LOOKED_AT]
     edge = max(ends, default=None)
     numbers = [id_ for id_, source in sent if source == device] + [
-        id_ for id_, meant in given if meant
+        id_ for id_, meant in incoming if meant
     ]
     numbers = sorted((each for each in numbers if edge is None or each >= edge), reverse=True)
     # Of both together there may be more than one look passes over.
@@ -171,8 +171,8 @@ def _bound(db: Db, moment: float, *, up: bool) -> int | None:
         f" UNION ALL SELECT {edge}(id) FROM item WHERE restored IS NOT NULL",
         moment,
     )
-    found = [int(id_) for (id_,) in rows if id_ is not None]
-    return (min(found) if up else max(found)) if found else None
+    bounds = [int(id_) for (id_,) in rows if id_ is not None]
+    return (min(bounds) if up else max(bounds)) if bounds else None
 
 
 IS_SEEN_BY = (
@@ -379,25 +379,25 @@ def deliveries(
     end = _last(db, passed, (device, before))
     if end is not None:  # between it and what has rows there may be more
         rows = [row for row in rows if row[0] >= end]
-    found = [
+    entries = [
         {
             "item": request_id,
             "kind": kind or None,
             "sos": bool(sos),
             "accepted": float(accepted),
-            "state": STATES[given],
+            "state": STATES[stored_state],
             "over": way,
             "ended": None if ended is None else float(ended),
             "reason": reason,
         }
-        for _, request_id, kind, sos, accepted, given, way, ended, reason in rows[:limit]
+        for _, request_id, kind, sos, accepted, stored_state, way, ended, reason in rows[:limit]
     ]
     if len(rows) > limit:
-        return found, rows[limit - 1][0]
+        return entries, rows[limit - 1][0]
     if end is not None:
-        return found, end
+        return entries, end
     passed = "SELECT sequence FROM delivery WHERE device = ? AND sequence < ? ORDER BY sequence"
-    return found, _last(db, passed, (device, before))
+    return entries, _last(db, passed, (device, before))
 
 
 WAITING_SHOWN = 1_000
@@ -457,8 +457,8 @@ def devices(
         *(now, now, day_of(now)),
         *(caller.workspace, before, limit + 1),
     )
-    found = [_device(row, caller, now) for row in rows[:limit]]
-    return found, rows[limit - 1]["id"] if len(rows) > limit else None
+    entries = [_device(row, caller, now) for row in rows[:limit]]
+    return entries, rows[limit - 1]["id"] if len(rows) > limit else None
 
 
 def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any]:
@@ -512,7 +512,7 @@ def users(
         before,
         limit + 1,
     )
-    found = [
+    entries = [
         {
             "id": str(id_),
             "name": name,
@@ -525,7 +525,7 @@ def users(
         }
         for id_, name, type_, role, email, over_satellite, disabled, devices in rows[:limit]
     ]
-    return found, rows[limit - 1][0] if len(rows) > limit else None
+    return entries, rows[limit - 1][0] if len(rows) > limit else None
 
 
 def device_known(db: Db, caller: Caller, device: int) -> bool:

@@ -80,9 +80,9 @@ class SosApi:
         limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
         def look(db: Db) -> tuple[list[dict[str, Any]], int | None]:
-            found = sos.listing(db, caller.workspace, state, before, limit + 1, text)
-            last = found[limit - 1].id if len(found) > limit else None
-            return [sos_desk.shown(db, each) for each in found[:limit]], last
+            incidents = sos.listing(db, caller.workspace, state, before, limit + 1, text)
+            last = incidents[limit - 1].id if len(incidents) > limit else None
+            return [sos_desk.shown(db, each) for each in incidents[:limit]], last
 
         listed, last = await self._store.read(look)
         return page(request, {"sos": listed}, "before", last)
@@ -94,22 +94,22 @@ class SosApi:
         state = one_of(request, "state", tuple(SosState))
         form = one_of(request, "format", ("csv", "json")) or "json"
         text, before = _searched(request), END
-        told: list[dict[str, Any]] = []
-        while len(told) < EXPORTED_MAX:
+        history: list[dict[str, Any]] = []
+        while len(history) < EXPORTED_MAX:
 
             def look(db: Db, before: int = before) -> list[dict[str, Any]]:
-                found = sos.listing(db, caller.workspace, state, before, EXPORTED_AT_ONCE, text)
-                return [_with_timeline(db, each) for each in found]
+                incidents = sos.listing(db, caller.workspace, state, before, EXPORTED_AT_ONCE, text)
+                return [_with_timeline(db, each) for each in incidents]
 
             some = await self._store.read(look)
             if not some:
                 break
-            told += some
+            history += some
             before = some[-1]["id"]
         name = ("Content-Disposition", f'attachment; filename="sos.{form}"')
         if form == "csv":
-            return Response(200, sos_table.write(told), "text/csv; charset=utf-8", (name,))
-        return json_response({"sos": told}, headers=(name,))
+            return Response(200, sos_table.write(history), "text/csv; charset=utf-8", (name,))
+        return json_response({"sos": history}, headers=(name,))
 
     async def words(self, request: Request, caller: Caller) -> Response:
         """Return what a dispatcher says often, which takes one or two bytes on the air."""
@@ -122,13 +122,13 @@ class SosApi:
         number_ = _number(id)
 
         def read(db: Db) -> dict[str, Any] | None:
-            found = sos.named(db, caller.workspace, number_)
-            return None if found is None else _with_timeline(db, found)
+            incident = sos.named(db, caller.workspace, number_)
+            return None if incident is None else _with_timeline(db, incident)
 
-        told = await self._store.read(read)
-        if told is None:
+        answer = await self._store.read(read)
+        if answer is None:
             raise _unknown(id)
-        return json_response(told)
+        return json_response(answer)
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Note that the caller has seen an SOS, with a note if they give one."""
@@ -141,11 +141,11 @@ class SosApi:
     async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Ask another dispatcher, `to`, to take an SOS over, and answer it. Raises Problem 404, 409
         where that cannot be, 422."""
-        given = read_body(request, HANDING)
-        heir, text = given["to"], note_of(given)
+        body = read_body(request, HANDING)
+        heir, text = body["to"], note_of(body)
 
-        def deed(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
-            return sos_desk.hand_over(db, found, member, int(heir), text, now)
+        def deed(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
+            return sos_desk.hand_over(db, incident, member, int(heir), text, now)
 
         return await self._carry_out(request, id, caller, deed, text)
 
@@ -179,41 +179,41 @@ class SosApi:
 
         def carry_out(db: Db) -> dict[str, Any] | Problem | None:
             done = done_before(db, asked)
-            found = sos.named(db, caller.workspace, number_, locked=True)
-            if found is None:
+            incident = sos.named(db, caller.workspace, number_, locked=True)
+            if incident is None:
                 return None
             if done is None:
                 now = self._clock()
                 try:
-                    found = deed(db, found, caller.member, text, now)
+                    incident = deed(db, incident, caller.member, text, now)
                 except Refused as refused:
-                    return Problem(409, str(refused), members={"sos": _with_timeline(db, found)})
+                    return Problem(409, str(refused), members={"sos": _with_timeline(db, incident)})
                 remember(db, asked, id_, now)
-            return _with_timeline(db, found)
+            return _with_timeline(db, incident)
 
         try:
-            told = await self._store.commit(carry_out)
+            answer = await self._store.commit(carry_out)
         except StoreFull as full:
             raise Problem(
                 507, sentence("nothing was written down: {full}; try again later", full=full)
             ) from None
         except (StoreFailed, StoreUnavailable):
             raise not_now("nobody knows whether it was written down: do it again") from None
-        if told is None:
+        if answer is None:
             raise _unknown(id_)
-        if isinstance(told, Problem):
-            raise told
-        return json_response(told)
+        if isinstance(answer, Problem):
+            raise answer
+        return json_response(answer)
 
 
-def _with_timeline(db: Db, found: Sos) -> dict[str, Any]:
-    return {**sos_desk.shown(db, found), "timeline": sos_desk.timeline(db, found.id)}
+def _with_timeline(db: Db, incident: Sos) -> dict[str, Any]:
+    return {**sos_desk.shown(db, incident), "timeline": sos_desk.timeline(db, incident.id)}
 
 
-def note_of(given: Mapping[str, Any]) -> str:
+def note_of(body: Mapping[str, Any]) -> str:
     """Return the note of a body, as text that any database takes. Raises Problem where it is too
     long."""
-    text = str(given.get("note", "")).replace("\0", " ")
+    text = str(body.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:
         raise Problem(422, sentence("note has at most {most} characters", most=sos_desk.TEXT_MAX))
     return text

@@ -33,124 +33,126 @@ TEXT_MAX = 2_000
 """Characters of a note or reason."""
 
 
-def acknowledge(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
+def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """Note that a person has seen an SOS; once more by the same person changes nothing. Raises
     Refused."""
-    if found.state == SosState.SEEN and found.seen_by == member:
-        return found
-    return acknowledge_as(db, found, Who(member, _name(db, member)), text, now)
+    if incident.state == SosState.SEEN and incident.seen_by == member:
+        return incident
+    return acknowledge_as(db, incident, Who(member, _name(db, member)), text, now)
 
 
-def acknowledge_as(db: Db, found: Sos, who: Who, text: str, now: float) -> Sos:
+def acknowledge_as(db: Db, incident: Sos, who: Who, text: str, now: float) -> Sos:
     """Let somebody have it who may be no member. Raises Refused where it is seen or closed."""
-    if found.state != SosState.OPEN:
-        raise Refused(why_over(db, found))
-    _see(db, found, who, now)
+    if incident.state != SosState.OPEN:
+        raise Refused(why_over(db, incident))
+    _see(db, incident, who, now)
     member, name = who.member, "" if who.member else who.name
-    sos.note_event(db, found.id, "seen", now, member=member, name=name, detail=text)
-    owed.owe_word(db, found, Said.SEEN, who.name, text, now)
+    sos.note_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
+    owed.owe_word(db, incident, Said.SEEN, who.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {who.name}")
-    note(db, found.workspace, actor, "sos acknowledge", f"{found.id}{whose}", now)
-    return _again(db, found)
+    note(db, incident.workspace, actor, "sos acknowledge", f"{incident.id}{whose}", now)
+    return _again(db, incident)
 
 
-def take_over(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
+def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """Let somebody have it whom another has it from: who fell asleep or went home keeps nobody
     from it. Its kit is told whom to reckon with. Raises Refused where it is closed."""
-    if found.state != SosState.SEEN or found.seen_by == member:
-        return acknowledge(db, found, member, text, now)
+    if incident.state != SosState.SEEN or incident.seen_by == member:
+        return acknowledge(db, incident, member, text, now)
     name = _name(db, member)
-    before = found.seen_as or _name(db, found.seen_by)
-    alarm.end(db, found.id)
-    sos.set_seen(db, found.id, Who(member, name), now)
+    before = incident.seen_as or _name(db, incident.seen_by)
+    alarm.end(db, incident.id)
+    sos.set_seen(db, incident.id, Who(member, name), now)
     detail = f"from {before}{f': {text}' if text else ''}"
-    sos.note_event(db, found.id, "taken over", now, member=member, detail=detail)
-    owed.owe_word(db, found, Said.SEEN, name, text, now)
-    note(db, found.workspace, str(member), "sos take over", f"{found.id} from {before}", now)
-    return _again(db, found)
+    sos.note_event(db, incident.id, "taken over", now, member=member, detail=detail)
+    owed.owe_word(db, incident, Said.SEEN, name, text, now)
+    note(db, incident.workspace, str(member), "sos take over", f"{incident.id} from {before}", now)
+    return _again(db, incident)
 
 
-def hand_over(db: Db, found: Sos, member: int, heir: int, text: str, now: float) -> Sos:
+def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: float) -> Sos:
     """Let who has it ask another dispatcher to take it over: until they do, it stays theirs. Raises
     Refused where they do not have it, or the other answers none."""
-    if found.state != SosState.SEEN or found.seen_by != member:
-        raise Refused(sentence("only who has SOS {id} hands it over", id=found.id))
-    if heir == member or heir not in dispatchers(db, found.workspace):
+    if incident.state != SosState.SEEN or incident.seen_by != member:
+        raise Refused(sentence("only who has SOS {id} hands it over", id=incident.id))
+    if heir == member or heir not in dispatchers(db, incident.workspace):
         raise Refused(sentence("user {heir} is no other dispatcher of this workspace", heir=heir))
     detail = f"to {_name(db, heir)}, once they take it{f': {text}' if text else ''}"
-    sos.note_event(db, found.id, "handed over", now, member=member, detail=detail)
-    sos.set_asked(db, found.id, heir)
+    sos.note_event(db, incident.id, "handed over", now, member=member, detail=detail)
+    sos.set_asked(db, incident.id, heir)
     words = f"{_name(db, member)}{f': {text}' if text else ''}"
-    alarm.end(db, found.id)
-    alarm.ask(db, found.id, heir, words, now)
-    note(db, found.workspace, str(member), "sos hand over", f"{found.id} to {heir}", now)
-    return _again(db, found)
+    alarm.end(db, incident.id)
+    alarm.ask(db, incident.id, heir, words, now)
+    note(db, incident.workspace, str(member), "sos hand over", f"{incident.id} to {heir}", now)
+    return _again(db, incident)
 
 
-def close(db: Db, found: Sos, member: int, reason: str, now: float) -> Sos:
+def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
     """Close an SOS. Raises Refused where it is closed already."""
-    if found.state == SosState.CLOSED:
-        raise Refused(why_over(db, found))
-    if found.state == SosState.OPEN:
-        _see(db, found, Who(member, _name(db, member)), now)
-    alarm.end(db, found.id)  # also for who was asked to take it over
-    sos.set_closed(db, found.id, now)
-    sos.note_event(db, found.id, "closed", now, member=member, detail=reason)
-    owed.owe_word(db, found, Said.CLOSED, _name(db, member), reason, now)
-    note(db, found.workspace, str(member), "sos close", str(found.id), now)
-    return _again(db, found)
+    if incident.state == SosState.CLOSED:
+        raise Refused(why_over(db, incident))
+    if incident.state == SosState.OPEN:
+        _see(db, incident, Who(member, _name(db, member)), now)
+    alarm.end(db, incident.id)  # also for who was asked to take it over
+    sos.set_closed(db, incident.id, now)
+    sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
+    owed.owe_word(db, incident, Said.CLOSED, _name(db, member), reason, now)
+    note(db, incident.workspace, str(member), "sos close", str(incident.id), now)
+    return _again(db, incident)
 
 
-def write_down(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
+def write_down(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """Write a note into the timeline of an SOS, also of one that is closed."""
-    sos.note_event(db, found.id, "note", now, member=member, detail=text)
-    return found
+    sos.note_event(db, incident.id, "note", now, member=member, detail=text)
+    return incident
 
 
-def write_to(db: Db, found: Sos, member: int, text: str, now: float) -> Sos:
+def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """Send words of a person here down to its kit: they stand in its thread, also once it is
     closed. Raises Refused where nobody can be written to."""
-    ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", found.device)
-    if not is_kit_told(db, found):
+    ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
+    if not is_kit_told(db, incident):
         raise Refused("its kit is out of use: nothing goes to it")
     posting = Posting(
-        found.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
+        incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
     )
     entered = ledger.enter(db, posting, now=now, grace=GRACE)
-    sos.belongs(db, entered.item, found.id)
-    sos.note_event(db, found.id, "answered", now, member=member, detail=text)
-    return found
+    sos.belongs(db, entered.item, incident.id)
+    sos.note_event(db, incident.id, "answered", now, member=member, detail=text)
+    return incident
 
 
-def is_kit_told(db: Db, found: Sos) -> bool:
+def is_kit_told(db: Db, incident: Sos) -> bool:
     """Return whether anything goes to its kit: nothing does to one that is revoked, or out of
     use."""
-    return bool(db.execute("SELECT 1 FROM device WHERE id = ? AND disabled IS NULL", found.device))
+    return bool(
+        db.execute("SELECT 1 FROM device WHERE id = ? AND disabled IS NULL", incident.device)
+    )
 
 
-def _see(db: Db, found: Sos, who: Who, now: float) -> None:
-    sos.set_seen(db, found.id, who, now)
-    alarm.end(db, found.id)
-    if found.item is not None:
-        ledger.end_escalation(db, found.item)
+def _see(db: Db, incident: Sos, who: Who, now: float) -> None:
+    sos.set_seen(db, incident.id, who, now)
+    alarm.end(db, incident.id)
+    if incident.item is not None:
+        ledger.end_escalation(db, incident.item)
 
 
-def _again(db: Db, found: Sos) -> Sos:
-    changed = sos.named(db, found.workspace, found.id)
+def _again(db: Db, incident: Sos) -> Sos:
+    changed = sos.named(db, incident.workspace, incident.id)
     assert changed is not None, "nothing removes one meanwhile"
     return changed
 
 
-def why_over(db: Db, found: Sos) -> str:
+def why_over(db: Db, incident: Sos) -> str:
     """Return why nobody else can answer it."""
-    if found.state == SosState.CLOSED:
-        return sentence("SOS {id} is closed", id=found.id)
-    return sentence("{who} has SOS {id} already", who=who_has(db, found), id=found.id)
+    if incident.state == SosState.CLOSED:
+        return sentence("SOS {id} is closed", id=incident.id)
+    return sentence("{who} has SOS {id} already", who=who_has(db, incident), id=incident.id)
 
 
-def who_has(db: Db, found: Sos) -> str:
+def who_has(db: Db, incident: Sos) -> str:
     """Return the name of who acknowledged it."""
-    return found.seen_as or _name(db, found.seen_by)
+    return incident.seen_as or _name(db, incident.seen_by)
 
 
 def dispatchers(db: Db, workspace: int) -> list[int]:
@@ -170,11 +172,11 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
     of that."""
     rows = db.execute("SELECT after FROM webhook WHERE id = ?", webhook)
     event = "escalated" if rows and rows[0][0] else "webhook"
-    for found in sos.of_item(db, item):
-        if found.item == item:
-            sos.note_event(db, found.id, event, now, detail=f"webhook {webhook}")
+    for incident in sos.of_item(db, item):
+        if incident.item == item:
+            sos.note_event(db, incident.id, event, now, detail=f"webhook {webhook}")
             if event == "escalated":
-                alarm.escalate(db, found.id, now)
+                alarm.escalate(db, incident.id, now)
 
 
 def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
@@ -188,12 +190,12 @@ def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
         " WHERE sos.id = ?",
         id_,
     )
-    told: dict[str, Any] = {"id": id_, "number": number, "device": device, "state": state}
+    facts: dict[str, Any] = {"id": id_, "number": number, "device": device, "state": state}
     if revoked is not None:
-        told["revokedSince"] = float(revoked)
+        facts["revokedSince"] = float(revoked)
     if at is not None:
         place = f"mlat={latitude:.5f}&mlon={longitude:.5f}"
-        told["position"] = {
+        facts["position"] = {
             "latitude": latitude,
             "longitude": longitude,
             "at": float(at),
@@ -201,9 +203,9 @@ def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
             "geo": f"geo:{latitude:.5f},{longitude:.5f}",
         }
     if desk:
-        told["desk"] = f"{desk}/console/sos/{id_}"
-        told |= {"acknowledge": f"{desk}{link}"} if link else {}
-    return told
+        facts["desk"] = f"{desk}/console/sos/{id_}"
+        facts |= {"acknowledge": f"{desk}{link}"} if link else {}
+    return facts
 
 
 def _name(db: Db, member: int | None) -> str:
@@ -211,45 +213,45 @@ def _name(db: Db, member: int | None) -> str:
     return str(rows[0][0]) if rows else f"user {member}"
 
 
-def shown(db: Db, found: Sos) -> dict[str, Any]:
+def shown(db: Db, incident: Sos) -> dict[str, Any]:
     """Return an SOS as a dispatcher is told of it, with what was sent, and where the device was
     last."""
-    numbers = sos.items_of(db, found.id, SHOWN_ITEMS)
-    first = [] if found.item is None else reading.items(db, [found.item])
+    numbers = sos.items_of(db, incident.id, SHOWN_ITEMS)
+    first = [] if incident.item is None else reading.items(db, [incident.item])
     thread = reading.items(db, numbers)[::-1]
     said = [each for each in thread if each.device is not None]
     ((name, revoked, why, latitude, longitude, at),) = db.execute(
         "SELECT name, revoked, revoked_why, latitude, longitude, position_at FROM device"
         " LEFT JOIN contact ON contact.device = device.id WHERE device.id = ?",
-        found.device,
+        incident.device,
     )
     known = at is not None
     return {
-        "id": found.id,
-        "kind": found.kind,
-        "state": found.state,
-        "raised": float(found.raised),
-        "device": {"id": found.device, "name": name},
-        "number": found.number,
+        "id": incident.id,
+        "kind": incident.kind,
+        "state": incident.state,
+        "raised": float(incident.raised),
+        "device": {"id": incident.device, "name": name},
+        "number": incident.number,
         "item": first[0].as_json() if first else None,
         "items": [each.as_json() for each in said],
-        "thread": _thread(db, found, thread),
+        "thread": _thread(db, incident, thread),
         "unauthenticated": bool(said) and all(each.marks.unauthenticated for each in said),
         "revoked": None if revoked is None else {"since": float(revoked), "why": why},
-        "calledOff": sos.called_off(db, found.id),
+        "calledOff": sos.called_off(db, incident.id),
         "position": {"latitude": latitude, "longitude": longitude, "at": at} if known else None,
         "seen": None
-        if found.seen is None
+        if incident.seen is None
         else {
-            "at": float(found.seen),
-            "by": {"id": None, "name": found.seen_as}
-            if found.seen_as
-            else {"id": str(found.seen_by), "name": _name(db, found.seen_by)},
+            "at": float(incident.seen),
+            "by": {"id": None, "name": incident.seen_as}
+            if incident.seen_as
+            else {"id": str(incident.seen_by), "name": _name(db, incident.seen_by)},
         },
         "askedToTakeOver": None
-        if found.asked is None
-        else {"id": str(found.asked), "name": _name(db, found.asked)},
-        "closed": None if found.closed is None else float(found.closed),
+        if incident.asked is None
+        else {"id": str(incident.asked), "name": _name(db, incident.asked)},
+        "closed": None if incident.closed is None else float(incident.closed),
     }
 
 
@@ -260,13 +262,13 @@ _EVENT = (
 )
 
 
-def _thread(db: Db, found: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any]]:
+def _thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any]]:
     """Return what was said, both ways, and who did what, in its order, the newest last: each with
     the item that it is, and how far that has come."""
     rows = db.execute(
         _EVENT + "sos = ? AND event NOT IN ('item', 'answered', 'answer on the kit')"
         " ORDER BY sos_event.id DESC LIMIT ?",
-        *(found.id, THREAD_MAX),
+        *(incident.id, THREAD_MAX),
     )
     steps = [{**_event(*row), "item": None, "reached": []} for row in rows[::-1]]
     reached = _reached(db, [each.number for each in items if each.device is None])
@@ -287,7 +289,7 @@ def _thread(db: Db, found: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any
 
 def _reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Return how far words to a kit have come, for each device that is to have them."""
-    found: dict[int, list[dict[str, Any]]] = {}
+    standings: dict[int, list[dict[str, Any]]] = {}
     if items:
         rows = db.execute(
             "SELECT item, device.name, state, ended FROM delivery JOIN device"
@@ -295,9 +297,9 @@ def _reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
             *items,
         )
         for item, name, state, ended in rows:
-            told = {"device": name, "state": STATES[state], "ended": ended and float(ended)}
-            found.setdefault(item, []).append(told)
-    return found
+            standing = {"device": name, "state": STATES[state], "ended": ended and float(ended)}
+            standings.setdefault(item, []).append(standing)
+    return standings
 
 
 def timeline(db: Db, id_: int) -> list[dict[str, Any]]:

@@ -17,30 +17,36 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What makes a spreadsheet carry out a cell that strangers wrote."""
 
 
-def write(told: Sequence[dict[str, Any]]) -> bytes:
+def write(incidents: Sequence[dict[str, Any]]) -> bytes:
     """Return it in UTF-8, with a mark at its head by which spreadsheets know that."""
     text = io.StringIO()
     table = csv.writer(text)
     table.writerow(COLUMNS)
-    for each in told:
+    for each in incidents:
         table.writerow([cell(value) for value in row(each)])
     return text.getvalue().encode("utf-8-sig", "replace")
 
 
-def row(told: dict[str, Any]) -> list[Any]:
+def row(incident: dict[str, Any]) -> list[Any]:
     """Return one incident, by COLUMNS."""
-    seen, place, item = told["seen"], told["position"], told["item"]
-    ends = [step for step in told["timeline"] if step["event"] == "closed"]
-    end = ends[-1] if ends and told["closed"] is not None else None
-    said = [each["event"].get("content", "") for each in told["items"]]
+    seen, place, item = incident["seen"], incident["position"], incident["item"]
+    ends = [step for step in incident["timeline"] if step["event"] == "closed"]
+    end = ends[-1] if ends and incident["closed"] is not None else None
+    said = [each["event"].get("content", "") for each in incident["items"]]
     return [
-        *(told["id"], told["kind"], told["state"], told["device"]["name"], told["number"]),
+        *(
+            incident["id"],
+            incident["kind"],
+            incident["state"],
+            incident["device"]["name"],
+            incident["number"],
+        ),
         item and item["sender"]["name"],
-        told["raised"] and clock_time(told["raised"]),
+        incident["raised"] and clock_time(incident["raised"]),
         seen and clock_time(seen["at"]),
         seen and seen["by"]["name"],
-        told["calledOff"] and clock_time(told["calledOff"]),
-        told["closed"] and clock_time(told["closed"]),
+        incident["calledOff"] and clock_time(incident["calledOff"]),
+        incident["closed"] and clock_time(incident["closed"]),
         end and end["by"] and end["by"]["name"],
         end and end["detail"],
         " | ".join(filter(None, said)),

@@ -62,9 +62,9 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
 def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Return for each item how far it has come with whom, in the words of `package.reach`, from the
     lowest rung to the highest."""
-    found: dict[int, list[dict[str, Any]]] = {item: [] for item in items}
+    steps: dict[int, list[dict[str, Any]]] = {item: [] for item in items}
     if not items:
-        return found
+        return steps
     rows = db.execute(
         "SELECT item, at, rung, member.name, member, text FROM reached LEFT JOIN member"
         f" ON member.id = member WHERE item IN ({marks(items)}) UNION ALL"
@@ -79,7 +79,7 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         who = name or (f"user {member}" if member else "")
         step = Rung(rung)
         words = in_words(step, who or "the addressee", text)
-        found[item].append(
+        steps[item].append(
             {
                 "at": float(at or 0),
                 "rung": step.name.lower(),
@@ -88,7 +88,7 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
                 "text": words,
             }
         )
-    return found
+    return steps
 
 
 def _height(row: tuple[Any, ...]) -> int:

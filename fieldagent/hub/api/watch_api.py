@@ -50,39 +50,39 @@ class WatchApi:
 
     async def look(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ())
-        told = await self._store.read(
+        answer = await self._store.read(
             lambda db: shifts.standing(db, caller.workspace, self._clock())
         )
-        return json_response(told)
+        return json_response(answer)
 
     async def act(
         self, members: dict[str, Field], deed: Deed, request: Request, caller: Caller
     ) -> Response:
         """Answer how it stands then; 409 where it cannot be."""
-        given = read_body(request, members)
-        given["note"] = note_of(given)
+        body = read_body(request, members)
+        body["note"] = note_of(body)
 
         def carry_out(db: Db) -> dict[str, Any] | Problem:
             now = self._clock()
             try:
-                deed(db, caller, given, now)
+                deed(db, caller, body, now)
             except Refused as refused:
                 return Problem(409, str(refused))
             return shifts.standing(db, caller.workspace, now)
 
-        told = await self._store.commit(carry_out)
-        if isinstance(told, Problem):
-            raise told
-        return json_response(told)
+        answer = await self._store.commit(carry_out)
+        if isinstance(answer, Problem):
+            raise answer
+        return json_response(answer)
 
 
-def _take(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
-    watch_desk.take(db, caller.workspace, caller.member, given["seconds"], now)
+def _take(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
+    watch_desk.take(db, caller.workspace, caller.member, body["seconds"], now)
 
 
-def _hand_over(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
-    watch_desk.hand_over(db, caller.workspace, caller.member, int(given["to"]), given["note"], now)
+def _hand_over(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
+    watch_desk.hand_over(db, caller.workspace, caller.member, int(body["to"]), body["note"], now)
 
 
-def _end(db: Db, caller: Caller, given: dict[str, Any], now: float) -> None:
-    watch_desk.end(db, caller.workspace, caller.member, given["note"], now)
+def _end(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
+    watch_desk.end(db, caller.workspace, caller.member, body["note"], now)

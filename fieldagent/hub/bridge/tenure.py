@@ -158,8 +158,8 @@ def let_go(db: Db, name: str, holder: str) -> None:
 
 def place(db: Db, name: str) -> int:
     """Return up to which item all have been looked at."""
-    ((found,),) = db.execute("SELECT place FROM bridge WHERE name = ?", name)
-    return int(found)
+    ((number,),) = db.execute("SELECT place FROM bridge WHERE name = ?", name)
+    return int(number)
 
 
 def keep_place(db: Db, name: str, up_to: int) -> None:

@@ -141,17 +141,17 @@ class Console:
         and where a password for one sign-in comes without a new one."""
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
-        told = _members(request)
+        members = _members(request)
         member = await self._authentication.password_owner(
-            request, told["username"], told["password"]
+            request, members["username"], members["password"]
         )
-        chosen, now = told["newPassword"], self._clock()
-        hashed = await _chosen(chosen, told["password"]) if chosen else None
+        chosen, now = members["newPassword"], self._clock()
+        hashed = await _chosen(chosen, members["password"]) if chosen else None
 
         def begin(db: Db) -> str | Problem:
             if hashed is not None:
                 # What is returned undoes nothing: who is not let in has the password of before.
-                where = self._workspace(db, member, told["workspace"])
+                where = self._workspace(db, member, members["workspace"])
                 if isinstance(where, Problem):
                     return where
                 directory.set_password(db, member, hashed, now=now, by=str(member))
@@ -161,7 +161,7 @@ class Console:
                     "this password is for one sign-in: choose your own, as newPassword",
                     members={"choose": True},
                 )
-            return self._begin(db, member, told["workspace"])
+            return self._begin(db, member, members["workspace"])
 
         return await self._entered(request, member, begin)
 
@@ -220,12 +220,12 @@ async def _chosen(password: str, before: str) -> str:
             least=PASSWORD_LEAST,
             most=PASSWORD_MOST,
         )
-        told = {"choose": True}
+        members = {"choose": True}
         raise Problem(
             422,
             sentence("the new password {what}", what=what),
             errors=[(what, "/newPassword")],
-            members=told,
+            members=members,
         )
     return await trio.to_thread.run_sync(scrypt.hash_password, password)
 
@@ -239,7 +239,7 @@ def _members(request: Request) -> dict[str, str]:
         raise Problem(
             422, sentence("the body is an object with {members}", members=", ".join(MEMBERS))
         )
-    told = {name: body.get(name, "") for name in MEMBERS}
-    if not all(isinstance(value, str) and value.isprintable() for value in told.values()):
+    members = {name: body.get(name, "") for name in MEMBERS}
+    if not all(isinstance(value, str) and value.isprintable() for value in members.values()):
         raise Problem(422, sentence("{members} are text in one line", members=", ".join(MEMBERS)))
-    return told
+    return members

@@ -74,9 +74,9 @@ class PasskeyRoutes:
         """Begin a session for who has proven to hold a passkey. Raises Problem 401, 403."""
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
-        told = _document(request)
-        member = await self._passkeys.owner(told.get("credential"))
-        return await self._enter(request, member, str(told.get("workspace", "")))
+        document = _document(request)
+        member = await self._passkeys.owner(document.get("credential"))
+        return await self._enter(request, member, str(document.get("workspace", "")))
 
     async def list(self, request: Request, caller: Caller) -> Response:
         """Answer with the caller's own passkeys."""
@@ -91,11 +91,11 @@ class PasskeyRoutes:
         """Keep a passkey that a browser has made, and answer its number with 201. Raises Problem
         422 without a name in one line."""
         _by_the_console(caller)
-        told = _document(request)
-        name = str(told.get("name", ""))
+        document = _document(request)
+        name = str(document.get("name", ""))
         if not name.isprintable() or not name.strip():
             raise Problem(422, "name says which device it is on, in one line")
-        number = await self._passkeys.add(caller.member, name, told.get("credential"))
+        number = await self._passkeys.add(caller.member, name, document.get("credential"))
         return json_response({"id": number}, 201)
 
     async def remove(self, request: Request, caller: Caller, number: str) -> Response:

@@ -49,13 +49,13 @@ class PushRoutes:
     async def subscribe(self, request: Request, caller: Caller) -> Response:
         """Keep a browser's push subscription as a contact of its dispatcher's, and answer its
         number with 201. Raises Problem 422."""
-        told = _members(request, _MEMBERS, ("language",))
-        language = told.pop("language", ENGLISH)
+        members = _members(request, _MEMBERS, ("language",))
+        language = members.pop("language", ENGLISH)
         if language not in LANGUAGES:
             raise Problem(
                 422, sentence("language is one of {languages}", languages=", ".join(LANGUAGES))
             )
-        subscription = _library().Subscription(**told)
+        subscription = _library().Subscription(**members)
         if fault := subscription.fault():
             raise Problem(422, sentence("this is no push subscription: {fault}", fault=fault))
 

@@ -103,10 +103,10 @@ def told(db: Db, contact: int, now: float) -> list[AlarmLink]:
         f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND expires > ? ORDER BY id DESC",
         *(contact, now),
     )
-    found: dict[int, AlarmLink] = {}
+    links: dict[int, AlarmLink] = {}
     for link in (AlarmLink(*row) for row in rows):
-        found.setdefault(link.sos, link)
-    return [*found.values()]
+        links.setdefault(link.sos, link)
+    return [*links.values()]
 
 
 def note_used(db: Db, link: AlarmLink, now: float) -> None:

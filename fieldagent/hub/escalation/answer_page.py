@@ -90,8 +90,8 @@ class AnswerPage:
             link = alarm_link.find(db, token)
             if link is None:
                 return _forged(language)
-            found = _incident(db, link)
-            return self._over(db, link, found, language) or _asking(db, link, found, language)
+            incident = _incident(db, link)
+            return self._over(db, link, incident, language) or _asking(db, link, incident, language)
 
         return await self._store.read(read)
 
@@ -105,17 +105,17 @@ class AnswerPage:
             link = alarm_link.find(db, token, locked=True)
             if link is None:
                 return _forged(language)
-            found = _incident(db, link, locked=True)
-            over = self._over(db, link, found, language)
+            incident = _incident(db, link, locked=True)
+            over = self._over(db, link, incident, language)
             if over is not None:
                 return over
             now = self._clock()
             try:
-                sos_desk.acknowledge_as(db, found, Who(None, link.name), text, now)
+                sos_desk.acknowledge_as(db, incident, Who(None, link.name), text, now)
             except Refused:
-                return _answered_before(db, found, language)
+                return _answered_before(db, incident, language)
             alarm_link.note_used(db, link, now)
-            return _answered(db, link, found, language)
+            return _answered(db, link, incident, language)
 
         try:
             return await self._store.commit(carry_out)
@@ -123,18 +123,18 @@ class AnswerPage:
             why = "The hub cannot write it down now. Nobody knows that you have it: try again."
             return _shown(503, language, say(language, "Not answered"), say(language, why))
 
-    def _over(self, db: Db, link: AlarmLink, found: Sos, language: str) -> Response | None:
+    def _over(self, db: Db, link: AlarmLink, incident: Sos, language: str) -> Response | None:
         """Return why the link answers nothing any more, or None where it does."""
-        standing = _standing(db, found, language)
+        standing = _standing(db, incident, language)
         if link.used is not None:
-            told = "It was used at {time}, and works once."
-            used = say(language, told, time=clock_time(link.used))
+            text = "It was used at {time}, and works once."
+            used = say(language, text, time=clock_time(link.used))
             return _shown(410, language, say(language, "This link was used"), used, standing)
-        if found.state != SosState.OPEN:
-            return _answered_before(db, found, language)
+        if incident.state != SosState.OPEN:
+            return _answered_before(db, incident, language)
         if link.expires <= self._clock():
-            told = say(language, "A link works for three days, and until the SOS is raised again.")
-            return _shown(410, language, say(language, "This link has expired"), told, standing)
+            text = say(language, "A link works for three days, and until the SOS is raised again.")
+            return _shown(410, language, say(language, "This link has expired"), text, standing)
         return None
 
 
@@ -144,31 +144,31 @@ def _language(request: Request) -> str:
 
 def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
     ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", link.sos)
-    found = sos.named(db, workspace, link.sos, locked=locked)
-    assert found is not None, "its links go with it"
-    return found
+    incident = sos.named(db, workspace, link.sos, locked=locked)
+    assert incident is not None, "its links go with it"
+    return incident
 
 
-def _asking(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
-    told = sos_desk.for_a_pager(db, found.id, "")
-    said, time = notice.said_in(db, found, language), clock_time(found.raised)
+def _asking(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
+    facts = sos_desk.for_a_pager(db, incident.id, "")
+    said, time = notice.said_in(db, incident, language), clock_time(incident.raised)
     raised = say(language, "Raised {time}. Nobody has answered yet.", time=time)
     lines = [say(language, "It says: {text}", text=said)] if said else []
     ask = "Press the button if you, {name}, have it from here."
     lines.append(say(language, ask, name=notice.visible(link.name)))
-    if sos_desk.is_kit_told(db, found):
+    if sos_desk.is_kit_told(db, incident):
         tells = say(language, "Its kit is told your name, and nobody else is called.")
     else:
         tells = say(language, "Nothing goes to its kit, and nobody else is called.")
     lines[-1] += f" {tells}"
-    title = notice.of_device(found, notice.device_in_words(told, language), language)
+    title = notice.of_device(incident, notice.device_in_words(facts, language), language)
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
     form = _FORM.format(
         words=escape(say(language, "Words for the kit, if you like")),
         button=escape(say(language, "I have it")),
         most=WORD_MAX,
     )
-    place = f"<p>{_place(told.get('position'), language)}</p>"
+    place = f"<p>{_place(facts.get('position'), language)}</p>"
     parts = [f"<p>{_with_local(raised, time, language)}</p>", *before, place, last, form]
     return _page(200, language, title, "\n      ".join(parts))
 
@@ -192,29 +192,29 @@ def _place(position: Mapping[str, Any] | None, language: str) -> str:
     return f"{_with_local(words, time, language)} ({by_web}, {by_app})"
 
 
-def _answered(db: Db, link: AlarmLink, found: Sos, language: str) -> Response:
-    told = sos_desk.for_a_pager(db, found.id, "")
-    kit, name = notice.visible(told["device"]), notice.visible(link.name)
+def _answered(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
+    facts = sos_desk.for_a_pager(db, incident.id, "")
+    kit, name = notice.visible(facts["device"]), notice.visible(link.name)
     text = "{kit} is told that {name} has it, as soon as it is reached."
     lines = [say(language, text, kit=kit, name=name)]
-    if not sos_desk.is_kit_told(db, found):
+    if not sos_desk.is_kit_told(db, incident):
         lines = [say(language, "Nothing goes to its kit, and nobody else is called.")]
     desk = "Dispatchers see it at the desk, where it is closed when it is over."
     lines.append(say(language, desk))
-    title = say(language, "You have {what}", what=notice.title(found, language))
+    title = say(language, "You have {what}", what=notice.title(incident, language))
     return _shown(200, language, title, *lines)
 
 
-def _answered_before(db: Db, found: Sos, language: str) -> Response:
+def _answered_before(db: Db, incident: Sos, language: str) -> Response:
     title = say(language, "Answered already")
-    return _shown(409, language, title, _standing(db, found, language))
+    return _shown(409, language, title, _standing(db, incident, language))
 
 
-def _standing(db: Db, found: Sos, language: str) -> str:
-    if found.state == SosState.OPEN:
+def _standing(db: Db, incident: Sos, language: str) -> str:
+    if incident.state == SosState.OPEN:
         text = "{what} is open: answer it at the console, or call your desk."
-        return say(language, text, what=notice.title(found, language))
-    return f"{notice.why_over(db, found, language)}."
+        return say(language, text, what=notice.title(incident, language))
+    return f"{notice.why_over(db, incident, language)}."
 
 
 def _forged(language: str) -> Response:

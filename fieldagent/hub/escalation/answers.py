@@ -56,10 +56,10 @@ class Wording(NamedTuple):
 
 def read(text: str) -> Wording:
     """Return what the text says: `OK 471123 on our way`, each part of which may be missing."""
-    found = _TEXT.fullmatch(text)
-    assert found is not None, "every part of it may be missing"
-    words = notice.visible(found[3])
-    return Wording(found[1] is not None, found[2] or "", words)
+    match = _TEXT.fullmatch(text)
+    assert match is not None, "every part of it may be missing"
+    words = notice.visible(match[3])
+    return Wording(match[1] is not None, match[2] or "", words)
 
 
 class ContactInbox:
@@ -97,15 +97,15 @@ def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
     if answer.answers:
         return _proved_by_message(db, answer, said, now)
     whose = _contacts_of(db, answer)
-    told = {each.id: alarm_link.told(db, each.id, now) for each in whose}
-    open_ones = [(each, link) for each in whose for link in told[each.id] if _is_open(db, link)]
+    links = {each.id: alarm_link.told(db, each.id, now) for each in whose}
+    open_ones = [(each, link) for each in whose for link in links[each.id] if _is_open(db, link)]
     if not open_ones and (writings := correspondence.of_address(db, answer.sender, now)):
         return correspondence.take(db, writings, answer, now)
-    if not any(told.values()):
+    if not any(links.values()):
         return "of a stranger" if not whose else "about nothing"
     if said.code:
-        return _by_code(db, answer, whose, told, said, now)
-    contact, link = open_ones[0] if open_ones else _newest(whose, told)
+        return _by_code(db, answer, whose, links, said, now)
+    contact, link = open_ones[0] if open_ones else _newest(whose, links)
     if said.accepts:
         why = say(
             contact.language,
@@ -131,9 +131,9 @@ def _contacts_of(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
 
 
 def _newest(
-    whose: list[AlarmContact], told: dict[int, list[AlarmLink]]
+    whose: list[AlarmContact], links: dict[int, list[AlarmLink]]
 ) -> tuple[AlarmContact, AlarmLink]:
-    pairs = [(each, told[each.id][0]) for each in whose if told[each.id]]
+    pairs = [(each, links[each.id][0]) for each in whose if links[each.id]]
     return max(pairs, key=lambda pair: pair[1].id)
 
 
@@ -145,11 +145,11 @@ def _by_code(
     db: Db,
     answer: ContactAnswer,
     whose: list[AlarmContact],
-    told: dict[int, list[AlarmLink]],
+    links: dict[int, list[AlarmLink]],
     said: Wording,
     now: float,
 ) -> str:
-    contact, last = _newest(whose, told)
+    contact, last = _newest(whose, links)
     ((wrong,),) = db.execute(
         "SELECT count(*) FROM contact_answer WHERE kind = ? AND sender = ? AND at > ?"
         " AND outcome = 'wrong code'",
@@ -194,33 +194,33 @@ def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: 
         return _reply(db, contact, link.sos, "expired", why, now)
     if not said.accepts:
         return _to_kit(db, contact, link, said.words, now, proved=True)
-    found = _incident(db, contact, link)
+    incident = _incident(db, contact, link)
     if link.used is not None:
-        over = notice.why_over(db, found, contact.language)
+        over = notice.why_over(db, incident, contact.language)
         why = say(contact.language, "Not answered: that code was used. {why}.", why=over)
         return _reply(db, contact, link.sos, "used", why, now)
     try:
         who = Who(None, link.name)
         words = unworded(contact.language, said.words)[:WORD_MAX]
-        sos_desk.acknowledge_as(db, found, who, words, now)
+        sos_desk.acknowledge_as(db, incident, who, words, now)
     except Refused:
-        over = notice.why_over(db, found, contact.language)
+        over = notice.why_over(db, incident, contact.language)
         why = say(contact.language, "Not answered: {why}.", why=over)
         return _reply(db, contact, link.sos, "over", why, now)
     alarm_link.note_used(db, link, now)
-    what, language = notice.title(found, contact.language), contact.language
+    what, language = notice.title(incident, contact.language), contact.language
     text = "You have {what}. The kit is told your name as soon as it is reached."
     why = say(language, text, what=what)
-    if not sos_desk.is_kit_told(db, found):
+    if not sos_desk.is_kit_told(db, incident):
         nothing = say(language, "Nothing goes to its kit, and nobody else is called.")
         why = f"{say(language, 'You have {what}', what=what)}. {nothing}"
     return _reply(db, contact, link.sos, "acknowledged", why, now)
 
 
 def _incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
-    found = sos.named(db, contact.workspace, link.sos, locked=True)
-    assert found is not None, "its links go with it"
-    return found
+    incident = sos.named(db, contact.workspace, link.sos, locked=True)
+    assert incident is not None, "its links go with it"
+    return incident
 
 
 def _to_kit(
@@ -230,18 +230,23 @@ def _to_kit(
     if not words:
         why = say(contact.language, "Nothing sent: there were no words.")
         return _reply(db, contact, link.sos, "empty", why, now)
-    found = _incident(db, contact, link)
+    incident = _incident(db, contact, link)
     text = unworded(contact.language, words) if proved else f"(number not proved) {words}"
     member = _voice_of(db, contact, now)
-    ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", found.device)
+    ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     posting = Posting(
-        found.workspace, member, Message(text), int(now), sos_desk.ANSWER_PRIORITY, target=int(to)
+        incident.workspace,
+        member,
+        Message(text),
+        int(now),
+        sos_desk.ANSWER_PRIORITY,
+        target=int(to),
     )
-    if why := words_down.too_much(db, posting, found.device, now, contact.language):
+    if why := words_down.too_much(db, posting, incident.device, now, contact.language):
         _keep(db, contact, link, words, now)
         return _reply(db, contact, link.sos, "not sent", _unsent(contact, why), now)
     try:
-        sos_desk.write_to(db, found, member, text, now)
+        sos_desk.write_to(db, incident, member, text, now)
     except Refused:
         why = say(contact.language, "its kit is out of use: nothing goes to it.")
         return _reply(db, contact, link.sos, "not sent", _unsent(contact, why), now)
@@ -299,8 +304,8 @@ def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -
         if why == alarm.REPLY:
             continue
         if reached:
-            told = f"{name}: the service says delivered to the handset"
-            sos.note_event(db, sos_id, "told", now, detail=told)
+            detail = f"{name}: the service says delivered to the handset"
+            sos.note_event(db, sos_id, "told", now, detail=detail)
         else:
             sos.note_event(db, sos_id, "not told", now, detail=f"{name}: {why_not}")
 

@@ -27,16 +27,16 @@ NoteEnd = Callable[[AlarmContact, str], Awaitable[None]]
 
 def steps(db: Db, workspace: int, kinds: Kinds, own: Own) -> list[Row]:
     """Return the steps in their order: when each is told, who by, and whether it works."""
-    found = contacts.listing(db, workspace, kinds, own)
+    rows = contacts.listing(db, workspace, kinds, own)
     return [
         _step(number, after, [*some])
-        for number, (after, some) in enumerate(groupby(found, lambda each: each["after"]), 1)
+        for number, (after, some) in enumerate(groupby(rows, lambda each: each["after"]), 1)
     ]
 
 
-def _step(number: int, after: str, told: Sequence[Row]) -> Row:
-    works = any(not each["fault"] for each in told)
-    return {"step": number, "after": after, "works": works, "contacts": [*told]}
+def _step(number: int, after: str, rows: Sequence[Row]) -> Row:
+    works = any(not each["fault"] for each in rows)
+    return {"step": number, "after": after, "works": works, "contacts": [*rows]}
 
 
 def broken(db: Db, kinds: Kinds, own: Own) -> int:
@@ -45,11 +45,11 @@ def broken(db: Db, kinds: Kinds, own: Own) -> int:
     return sum(not each["works"] for (one,) in workspaces for each in steps(db, one, kinds, own))
 
 
-async def test(told: Sequence[AlarmContact], reach: Reach, note_end: NoteEnd) -> list[Row]:
+async def test(recipients: Sequence[AlarmContact], reach: Reach, note_end: NoteEnd) -> list[Row]:
     """Tell each contact, step by step, that this is a test, without the waits between. Return how
     that went; it goes on behind a step that failed."""
     results = []
-    for number, (after, some) in enumerate(groupby(told, lambda each: each.after), 1):
+    for number, (after, some) in enumerate(groupby(recipients, lambda each: each.after), 1):
         for contact in some:
             marked = notice.test(contact.name, str(uuid.uuid4()), contact.language)
             result = await reach.tell(contact.kind, contact.address, marked)

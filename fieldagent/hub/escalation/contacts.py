@@ -111,33 +111,33 @@ def listing(
     return [_row(each, known, own) for each in all_of(db, workspace)]
 
 
-def _row(found: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
-    kind = kinds.get(found.kind)
+def _row(contact: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
+    kind = kinds.get(contact.kind)
     return {
-        "id": found.id,
-        "kind": found.kind,
-        "name": found.name,
-        "address": "" if kind is None else kind.shown(found.address),
-        "after": span(found.after),
-        "tries": found.tries,
-        "every": span(found.every),
-        "about": found.about,
-        "language": found.language,
-        "quiet": found.quiet,
-        "failingSince": found.failing_since,
-        "reason": found.reason,
-        "fault": fault_of(found, kinds, own),
+        "id": contact.id,
+        "kind": contact.kind,
+        "name": contact.name,
+        "address": "" if kind is None else kind.shown(contact.address),
+        "after": span(contact.after),
+        "tries": contact.tries,
+        "every": span(contact.every),
+        "about": contact.about,
+        "language": contact.language,
+        "quiet": contact.quiet,
+        "failingSince": contact.failing_since,
+        "reason": contact.reason,
+        "fault": fault_of(contact, kinds, own),
     }
 
 
-def fault_of(found: AlarmContact, kinds: Kinds, own: Own | None) -> str:
+def fault_of(contact: AlarmContact, kinds: Kinds, own: Own | None) -> str:
     """Return why nobody would be told by it now, as far as is known, or nothing. `own`: the
     settings of the kinds."""
-    kind = kinds.get(found.kind)
+    kind = kinds.get(contact.kind)
     if kind is None:
-        return no_kind(found.kind)
+        return no_kind(contact.kind)
     missing = "" if own is None else kind.missing(own)
-    return missing or found.reason
+    return missing or contact.reason
 
 
 def all_of(db: Db, workspace: int) -> list[AlarmContact]:
@@ -166,9 +166,9 @@ def named(db: Db, workspace: int, contact: int) -> AlarmContact:
 
 def remove(db: Db, workspace: int, contact: int, *, now: float, by: str = ADMINISTRATION) -> None:
     """Remove a contact, with what waits for it. Raises Refused."""
-    found = named(db, workspace, contact)
-    forget(db, found.id)
-    note(db, workspace, by, "contact remove", f"{found.id} {found.name}", now)
+    entry = named(db, workspace, contact)
+    forget(db, entry.id)
+    note(db, workspace, by, "contact remove", f"{entry.id} {entry.name}", now)
 
 
 def forget(db: Db, contact: int) -> None:
@@ -224,8 +224,8 @@ def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]
         "SELECT id, address FROM alarm_contact WHERE workspace = ? AND member = ? AND kind = ?",
         *(workspace, member, PUSH),
     )
-    found = [(id_, endpoint_of(address)) for id_, address in rows]
-    return [(id_, endpoint) for id_, endpoint in found if endpoint]
+    browsers = [(id_, endpoint_of(address)) for id_, address in rows]
+    return [(id_, endpoint) for id_, endpoint in browsers if endpoint]
 
 
 def unsubscribe(db: Db, workspace: int, member: int, endpoint: str) -> None:

@@ -64,17 +64,17 @@ def reply_address(address: str, message_id: str) -> str:
 def faults(own: Own) -> list[str]:
     """Return in words what is missing or unsafe among the settings of IMAP; empty where nothing
     is."""
-    found = []
+    problems = []
     if own["imap-host"] is not None and own["imap-user"] is None:
-        found.append("imap-host needs imap-user: set that too, or remove imap-host")
+        problems.append("imap-host needs imap-user: set that too, or remove imap-host")
     if own["imap-host"] is not None and own["mail-from"] is None:
-        found.append("imap-host needs mail-from: set that too, or remove imap-host")
+        problems.append("imap-host needs mail-from: set that too, or remove imap-host")
     if own["imap-tls"] == "none" and own["imap-host"] not in (None, *_LOCAL):
-        found.append(
+        problems.append(
             "imap-tls=none would send the password readable: set tls or starttls, or read a server"
             " on this machine"
         )
-    return found
+    return problems
 
 
 class Fetched(NamedTuple):
@@ -92,22 +92,22 @@ def listen(inward: Inward) -> Callable[[], Awaitable[None]] | None:
 
 async def _run(inward: Inward) -> None:
     """Look until cancelled. What a server refuses is told once, until it is something else."""
-    told = ""
+    last_trouble = ""
     while True:
         try:
             await look(inward)
             trouble = ""
         except StoreUnavailable:
-            trouble = told  # the store says that itself; the mails stay unseen
+            trouble = last_trouble  # the store says that itself; the mails stay unseen
         except Exception as error:
             if not _is_of_the_server(error):
                 raise
             trouble = f"answers by mail: {inward.host.own['imap-host']}: {reason_of(error)}"
-        if trouble != told:
+        if trouble != last_trouble:
             (log.warning if trouble else log.info)(
                 "%s", trouble or "answers by mail are read again"
             )
-        told = trouble
+        last_trouble = trouble
         await waits.sleep(inward.host.own["imap-seconds"])
 
 
@@ -173,8 +173,8 @@ def _open(own: Own) -> imaplib.IMAP4:
 
 
 def _unseen(connection: imaplib.IMAP4) -> list[Fetched]:
-    _, found = connection.uid("SEARCH", "UNSEEN")
-    return [_fetch(connection, uid) for uid in (found[0] or b"").split()[:AT_ONCE]]
+    _, response = connection.uid("SEARCH", "UNSEEN")
+    return [_fetch(connection, uid) for uid in (response[0] or b"").split()[:AT_ONCE]]
 
 
 def _fetch(connection: imaplib.IMAP4, uid: bytes) -> Fetched:
@@ -235,8 +235,8 @@ def _is_automatic(mail: EmailMessage) -> bool:
 
 def _answers(mail: EmailMessage) -> str | None:
     for name in ("To", "Cc", "Delivered-To", "X-Original-To"):
-        if found := _ADDRESSED.search(_header(mail, name)):
-            return found[1].lower()
+        if match := _ADDRESSED.search(_header(mail, name)):
+            return match[1].lower()
     for name in ("In-Reply-To", "References"):
         if ids := _REPLIED.findall(_header(mail, name)):
             return str(ids[-1]).lower()

@@ -35,10 +35,10 @@ def contact_kinds(own: tuple[str, ...] = ()) -> Kinds:
     Raises WrongProperty, in words that follow `contacts`.
     """
     kinds = [named_object(place, ContactKind) for place in (*CONTACTS.values(), *own)]
-    found = {kind.name: kind for kind in kinds}
-    if len(found) < len(kinds):
+    by_name = {kind.name: kind for kind in kinds}
+    if len(by_name) < len(kinds):
         raise WrongProperty("names one that is there already")
-    return found
+    return by_name
 
 
 def kind_of(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:

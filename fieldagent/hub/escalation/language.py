@@ -33,14 +33,14 @@ def worded(language: str, text: str) -> str:
 def unworded(language: str, text: str) -> str:
     """Return what travels of canned words in that language; any other text as it is."""
     said = text.casefold()
-    found = (word for word, own in _words(language).items() if own.casefold() == said)
-    return next(found, text)
+    matches = (word for word, own in _words(language).items() if own.casefold() == said)
+    return next(matches, text)
 
 
 def _words(language: str) -> dict[str, str]:
     """Return those of the console's catalogue: what is read at the desk is read in a mail."""
-    found: dict[str, str] = _loaded("fieldagent.hub.console", language).get("words", {})
-    return found
+    words: dict[str, str] = _loaded("fieldagent.hub.console", language).get("words", {})
+    return words
 
 
 def _catalogue(language: str) -> dict[str, str]:

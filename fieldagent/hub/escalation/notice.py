@@ -33,57 +33,57 @@ class AnswerWays(NamedTuple):
 
 
 def of(
-    db: Db, found: Sos, message_id: str, why: str, ways: AnswerWays, language: str = ENGLISH
+    db: Db, incident: Sos, message_id: str, why: str, ways: AnswerWays, language: str = ENGLISH
 ) -> Notice:
     """Tell somebody of an incident that nobody has answered."""
-    told = for_a_pager(db, found.id, ways.desk, ways.link)
-    device, said = device_in_words(told, language), said_in(db, found, language)
-    subject = of_device(found, device, language)
+    facts = for_a_pager(db, incident.id, ways.desk, ways.link)
+    device, said = device_in_words(facts, language), said_in(db, incident, language)
+    subject = of_device(incident, device, language)
     lines = [
         f"{subject}{': ' + said if said else ''}",
-        _unanswered(why, clock_time(found.raised), language),
-        *_places(told.get("position"), language),
+        _unanswered(why, clock_time(incident.raised), language),
+        *_places(facts.get("position"), language),
     ]
-    if "desk" in told:
-        lines.append(say(language, "At the desk: {link}", link=told["desk"]))
-    if "acknowledge" in told:
-        link = told["acknowledge"]
+    if "desk" in facts:
+        lines.append(say(language, "At the desk: {link}", link=facts["desk"]))
+    if "acknowledge" in facts:
+        link = facts["acknowledge"]
         lines.append(say(language, "To answer it as the one who has it: {link}", link=link))
         lines.append(say(language, "The link is yours, works once, and asks before it answers."))
     return Notice(
         message_id,
         subject,
         "\n".join(lines),
-        found.id,
+        incident.id,
         device,
         said,
-        told.get("desk", ""),
-        told.get("acknowledge", ""),
+        facts.get("desk", ""),
+        facts.get("acknowledge", ""),
         ways.code,
-        _short_map(told.get("position")),
+        _short_map(facts.get("position")),
         language=language,
     )
 
 
 def _unanswered(why: str, time: str, language: str) -> str:
     if why == ESCALATED:
-        told = "Raised {time}, and nobody has answered: somebody else is told now."
-        return say(language, told, time=time)
+        text = "Raised {time}, and nobody has answered: somebody else is told now."
+        return say(language, text, time=time)
     if why == AGAIN:
-        told = "Raised {time}, and nobody has answered yet: you are told again."
-        return say(language, told, time=time)
+        text = "Raised {time}, and nobody has answered yet: you are told again."
+        return say(language, text, time=time)
     return say(language, "Raised {time}, and nobody has answered yet.", time=time)
 
 
-def together(found: Sequence[Notice]) -> Notice:
+def together(notices: Sequence[Notice]) -> Notice:
     """Tell of all that waited for the end of quiet hours: each in a line, then in full."""
-    first = found[0]
-    if len(found) == 1:
+    first = notices[0]
+    if len(notices) == 1:
         return first
-    subject = say(first.language, "{n} alarms in quiet hours", n=len(found))
-    lines = [f"{each.subject}{': ' + each.said if each.said else ''}" for each in found]
-    text = "\n\n".join([f"{subject}:", "\n".join(lines), *(each.text for each in found)])
-    said = "; ".join(each.subject for each in found)
+    subject = say(first.language, "{n} alarms in quiet hours", n=len(notices))
+    lines = [f"{each.subject}{': ' + each.said if each.said else ''}" for each in notices]
+    text = "\n\n".join([f"{subject}:", "\n".join(lines), *(each.text for each in notices)])
+    said = "; ".join(each.subject for each in notices)
     return Notice(
         first.message_id,
         subject,
@@ -96,35 +96,35 @@ def together(found: Sequence[Notice]) -> Notice:
 
 
 def asked(
-    db: Db, found: Sos, message_id: str, text: str, ways: AnswerWays, language: str
+    db: Db, incident: Sos, message_id: str, text: str, ways: AnswerWays, language: str
 ) -> Notice:
     """Tell a dispatcher that they are to take it over; `text` is who asks, and what they say."""
-    told = for_a_pager(db, found.id, ways.desk, "")
-    device, words = device_in_words(told, language), visible(text)[:WORDS]
-    what = of_device(found, device, language)
+    facts = for_a_pager(db, incident.id, ways.desk, "")
+    device, words = device_in_words(facts, language), visible(text)[:WORDS]
+    what = of_device(incident, device, language)
     subject = say(language, "Take over {what}?", what=what)
-    desk, line = told.get("desk", ""), f"{subject} {words}"
-    return Notice(message_id, subject, line, found.id, device, words, desk, language=language)
+    desk, line = facts.get("desk", ""), f"{subject} {words}"
+    return Notice(message_id, subject, line, incident.id, device, words, desk, language=language)
 
 
-def of_device(found: Sos, device: str, language: str) -> str:
+def of_device(incident: Sos, device: str, language: str) -> str:
     """Return which incident of which kit it is; `device` is as people are shown it."""
-    return say(language, "{what} of {device}", what=title(found, language), device=device)
+    return say(language, "{what} of {device}", what=title(incident, language), device=device)
 
 
-def device_in_words(told: Mapping[str, Any], language: str) -> str:
+def device_in_words(facts: Mapping[str, Any], language: str) -> str:
     """Return the name of the kit as `for_a_pager` tells it, and since when it is revoked."""
-    device, since = visible(told["device"]), told.get("revokedSince")
+    device, since = visible(facts["device"]), facts.get("revokedSince")
     if since is None:
         return device
     text = "{device} (revoked since {time}, perhaps a thief)"
     return say(language, text, device=device, time=clock_time(since))
 
 
-def reply(found: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
+def reply(incident: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
     """Tell who answered what became of it."""
-    subject = f"Re: {of_device(found, visible(device), language)}"
-    return Notice(message_id, subject, text, found.id, visible(device), language=language)
+    subject = f"Re: {of_device(incident, visible(device), language)}"
+    return Notice(message_id, subject, text, incident.id, visible(device), language=language)
 
 
 def test(name: str, message_id: str, language: str) -> Notice:
@@ -134,12 +134,12 @@ def test(name: str, message_id: str, language: str) -> Notice:
     return Notice(message_id, say(language, "Test of an SOS contact"), said, language=language)
 
 
-def why_over(db: Db, found: Sos, language: str) -> str:
+def why_over(db: Db, incident: Sos, language: str) -> str:
     """Return why nobody else can answer it, as `sos_desk.why_over` does."""
-    if found.state == SosState.CLOSED:
-        return say(language, "SOS {id} is closed", id=found.id)
-    who = visible(sos_desk.who_has(db, found))
-    return say(language, "{who} has SOS {id} already", who=who, id=found.id)
+    if incident.state == SosState.CLOSED:
+        return say(language, "SOS {id} is closed", id=incident.id)
+    who = visible(sos_desk.who_has(db, incident))
+    return say(language, "{who} has SOS {id} already", who=who, id=incident.id)
 
 
 def _short_map(position: dict[str, Any] | None) -> str:
@@ -149,7 +149,7 @@ def _short_map(position: dict[str, Any] | None) -> str:
     return f"https://osm.org/?mlat={position['latitude']:.5f}&mlon={position['longitude']:.5f}"
 
 
-def title(found: Sos, language: str) -> str:
+def title(incident: Sos, language: str) -> str:
     """Return in a language what an incident is called, such as "SOS 7"."""
     kinds = {
         "sos": "SOS",
@@ -158,7 +158,7 @@ def title(found: Sos, language: str) -> str:
         "watch": say(language, "Watch"),
         "fence": say(language, "Fence"),
     }
-    return f"{kinds.get(found.kind, found.kind)} {found.id}"
+    return f"{kinds.get(incident.kind, incident.kind)} {incident.id}"
 
 
 def _places(position: dict[str, Any] | None, language: str) -> list[str]:
@@ -173,9 +173,9 @@ def _places(position: dict[str, Any] | None, language: str) -> list[str]:
     ]
 
 
-def said_in(db: Db, found: Sos, language: str) -> str:
+def said_in(db: Db, incident: Sos, language: str) -> str:
     """Return the newest words of its kit, canned ones in that language."""
-    for item in reading.items(db, sos.items_of(db, found.id, 10)):
+    for item in reading.items(db, sos.items_of(db, incident.id, 10)):
         said = item.as_json()["event"].get("content")
         if item.device is not None and isinstance(said, str) and said:
             return worded(language, visible(said))[:WORDS]

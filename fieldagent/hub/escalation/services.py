@@ -47,12 +47,12 @@ def _send(address: str, notice: Notice) -> HandoverResult:
     service = apprise.Apprise()
     service.add(address)
     capture: Any = apprise.LogCapture
-    with capture(level=logging.WARNING) as told:
+    with capture(level=logging.WARNING) as output:
         taken = bool(service.notify(title=notice.subject, body=notice.text))
     if taken:
         return HandoverResult(HandoverOutcome.HANDED)
     # Its lines name the service and the status, and no secret of the address.
-    lines = [line.partition(" - ")[2] or line for line in told.getvalue().splitlines()]
+    lines = [line.partition(" - ")[2] or line for line in output.getvalue().splitlines()]
     reason = lines[-1] if lines else "the service did not take it"
     return HandoverResult(HandoverOutcome.FAILED, reason[:300])
 

@@ -118,8 +118,8 @@ def _member_of(reply: Reply, name: str) -> str:
         document = load_document(reply.body)
     except NotJson:
         return ""
-    found = document.get(name) if isinstance(document, dict) else None
-    return found if isinstance(found, str) else ""
+    value = document.get(name) if isinstance(document, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def json_object(request: Request) -> dict[str, Any]:
@@ -136,9 +136,9 @@ def json_object(request: Request) -> dict[str, Any]:
 def needed(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
     """Return the first of these members that is a text. Raises Problem where none is."""
     for name in names:
-        found = document.get(name)
-        if isinstance(found, str) and found:
-            return found[:most]
+        value = document.get(name)
+        if isinstance(value, str) and value:
+            return value[:most]
     raise Problem(422, f"{' or '.join(names)} is missing, or is no text")
 
 

@@ -65,8 +65,8 @@ def _routes(inward: Inward) -> list[Route]:
         return []
 
     async def look(head: Request) -> None:
-        given = head.headers.get("authorization", "")
-        if not hmac.compare_digest(f"Bearer {token}".encode(), given.encode()):
+        header = head.headers.get("authorization", "")
+        if not hmac.compare_digest(f"Bearer {token}".encode(), header.encode()):
             how = (("WWW-Authenticate", "Bearer"),)
             raise Problem(401, "Authorization is not sms-webhook-token as Bearer", headers=how)
 
@@ -78,9 +78,9 @@ def _routes(inward: Inward) -> list[Route]:
             await inward.inbox.take(ContactAnswer(NAME, id_, sms.number_of(sender), words))
         elif document["state"] in ("delivered", "failed"):
             reason = document.get("reason")
-            told = reason[:200] if isinstance(reason, str) else "it gives no reason"
+            explanation = reason[:200] if isinstance(reason, str) else "it gives no reason"
             reached = document["state"] == "delivered"
-            await inward.inbox.report(id_, reached, "" if reached else told)
+            await inward.inbox.report(id_, reached, "" if reached else explanation)
         else:
             raise Problem(422, "state must be delivered or failed")
         return Response(204)

@@ -113,7 +113,7 @@ class _Due(NamedTuple):
 
 def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Telling]:
     """Claim what waited for the morning: all of one contact at a time, by one process."""
-    found = []
+    tellings = []
     for (contact,) in db.execute(
         "SELECT DISTINCT contact FROM alarm_message WHERE state = 'waiting' AND held = 1"
         " AND not_before <= ? AND claimed_until <= ? ORDER BY contact LIMIT ?",
@@ -125,9 +125,9 @@ def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[T
         rows = db.execute(f"{_DUE} AND held = 1 AND contact = ? ORDER BY id", now, now, contact)
         some = [_claimed(db, _Due(*row), now, desk, kinds) for row in rows]
         if some:
-            told = notice.together([each.notice for each in some])
-            found.append(replace(some[0], notice=told, beside=tuple(some[1:])))
-    return found
+            message = notice.together([each.notice for each in some])
+            tellings.append(replace(some[0], notice=message, beside=tuple(some[1:])))
+    return tellings
 
 
 def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Telling:
@@ -139,22 +139,22 @@ def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Telling:
     )
     ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", sos_id)
     contact = contacts.named(db, workspace, contact_id)
-    found = sos.named(db, workspace, sos_id)
-    assert found is not None, "its messages go with it"
+    incident = sos.named(db, workspace, sos_id)
+    assert incident is not None, "its messages go with it"
     link = code = ""
     kind = kinds.get(contact.kind)
     if why == REPLY:
-        ((device,),) = db.execute("SELECT name FROM device WHERE id = ?", found.device)
-        told = notice.reply(found, device, message_id, text, contact.language)
+        ((device,),) = db.execute("SELECT name FROM device WHERE id = ?", incident.device)
+        message = notice.reply(incident, device, message_id, text, contact.language)
     elif why == ASKED:
-        told = notice.asked(db, found, message_id, text, AnswerWays(desk), contact.language)
+        message = notice.asked(db, incident, message_id, text, AnswerWays(desk), contact.language)
     else:
         if kind is None or not kind.signs_in:
             link, code = alarm_link.make(db, sos_id, contact.name, message_id, now, contact.id)
         ways = AnswerWays(desk, link, code)
-        told = notice.of(db, found, message_id, why, ways, contact.language)
+        message = notice.of(db, incident, message_id, why, ways, contact.language)
     escalates = contact.after > 0 or why == ESCALATED
-    return Telling(id_, sos_id, contact, told, attempts, until, escalates, why, round_)
+    return Telling(id_, sos_id, contact, message, attempts, until, escalates, why, round_)
 
 
 def settle(
@@ -163,10 +163,10 @@ def settle(
     """Record how it ended, and return what people should know of it. Where the claim has run out
     meanwhile, another's word counts."""
     chance, known = random.random(), contact_kinds() if kinds is None else kinds
-    told = [
+    reports = [
         _settle(db, each, result, now, known, chance=chance) for each in (telling, *telling.beside)
     ]
-    return next(filter(None, told), "")
+    return next(filter(None, reports), "")
 
 
 def _settle(

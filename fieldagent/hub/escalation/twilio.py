@@ -94,8 +94,8 @@ def _routes(inward: Inward) -> list[Route]:
         form = _form(asked)
         query = f"?{urlencode(asked.query)}" if asked.query else ""
         expected = signature(token, f"{desk}{PATH}{query}", form)
-        given = asked.headers["x-twilio-signature"]
-        if not hmac.compare_digest(expected.encode(), given.encode()):
+        header = asked.headers["x-twilio-signature"]
+        if not hmac.compare_digest(expected.encode(), header.encode()):
             raise sms.unsigned("X-Twilio-Signature is not made with twilio-token for this address")
         message_id = dict(asked.query).get(ASKED)
         if message_id is not None:

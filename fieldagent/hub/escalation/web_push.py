@@ -135,12 +135,12 @@ async def send(
 
 def _written(notice: Notice) -> bytes:
     """Return what the console's service worker shows. A test has no SOS to open."""
-    told: dict[str, Any] = {"title": notice.subject, "body": notice.said[:WORDS]}
+    payload: dict[str, Any] = {"title": notice.subject, "body": notice.said[:WORDS]}
     if notice.sos:
-        told |= {"sos": notice.sos, "device": notice.device}
+        payload |= {"sos": notice.sos, "device": notice.device}
     else:
-        told["body"] = notice.text
-    return json.dumps(told).encode()
+        payload["body"] = notice.text
+    return json.dumps(payload).encode()
 
 
 def vapid_token(key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, now: float) -> str:

@@ -16,7 +16,7 @@ class KitMessage:
 
     device: Device
     """Whose items these are."""
-    way: Bearer
+    bearer: Bearer
     now: float
     relaying: Device | None = None
     """Whose link brought them, where that is another's."""

@@ -84,8 +84,8 @@ def claim(db: Db, now: float) -> list[OperatorCall]:
     One that another process took and never settled may have left: it is called in again.
     """
     until = now + CALL_SECONDS
-    found = (OperatorCall(*row) for row in _callable(db, now, lock=True))
-    calls = [replace(call, claimed_until=until) for call in found]
+    candidates = (OperatorCall(*row) for row in _callable(db, now, lock=True))
+    calls = [replace(call, claimed_until=until) for call in candidates]
     for call in calls:
         db.execute(
             "UPDATE mobile_terminated SET state = 'calling', claimed_until = ?, claimed_by = ?,"

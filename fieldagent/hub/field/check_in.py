@@ -156,20 +156,20 @@ def look(db: Db, now: float) -> list[str]:
         now,
         now - PATIENCE,
     )
-    told = []
-    for device, name, workspace, member, *found in rows:
-        *rule, warned, latitude, longitude, position_at, contact = found
+    lines = []
+    for device, name, workspace, member, *fields in rows:
+        *rule, warned, latitude, longitude, position_at, contact = fields
         text = _words(name, Rule(*rule), latitude, longitude, position_at, contact)
         if warned is None:
             db.execute("UPDATE check_in SET warned = ? WHERE device = ?", now, device)
-            told.append(f"{text}; the alarm is raised in {PATIENCE / 60:g} min")
+            lines.append(f"{text}; the alarm is raised in {PATIENCE / 60:g} min")
             continue
         item = Message(text)
         posting = Posting(workspace, member, item, int(now), SOS_PRIORITY, sos=True)
         alarm = ledger.raise_alarm(db, posting, device, now, "overdue")
         db.execute("UPDATE check_in SET sos = ? WHERE device = ?", alarm, device)
-        told.append(f"{text}: alarm {alarm}; `fieldagent hub sos show {alarm}`")
-    return told
+        lines.append(f"{text}: alarm {alarm}; `fieldagent hub sos show {alarm}`")
+    return lines
 
 
 def next_late(db: Db) -> float:

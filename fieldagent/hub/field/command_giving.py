@@ -17,18 +17,18 @@ from fieldagent.wire.command_proof import command_key, prove
 SET = BY_NAME["set"]
 
 
-def costs_something(found: CommandCost, bearer: str) -> bool:
+def costs_something(quote: CommandCost, bearer: str) -> bool:
     """Return whether it goes over satellite by that bearer, as things stand. Raises Refused where
     it cannot go so."""
-    if bearer == "ip" or (not bearer and not found.reached):
+    if bearer == "ip" or (not bearer and not quote.reached):
         return False
-    if not found.reached:
+    if not quote.reached:
         raise Refused("it has no satellite modem here: `fieldagent hub device imei`, or --by ip")
-    if not found.fits:
+    if not quote.fits:
         raise Refused(
-            sentence("its modem takes no message of {down} bytes: --by ip", down=found.down)
+            sentence("its modem takes no message of {down} bytes: --by ip", down=quote.down)
         )
-    return bool(bearer) or not found.linked
+    return bool(bearer) or not quote.linked
 
 
 def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:

@@ -36,13 +36,13 @@ def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
         *(now, posting.sender, posting.workspace, *members),
     )
     digest, name = named(db, posting.sender, posting.workspace)
-    found = []
+    entries = []
     for sequence, operator, linked, known, *row in rows:
         account = account_of(row)
         names = [] if known is not None and bytes(known) == digest else [name]
         reached = account.device.imei is not None and operator is not None
         over = _over_satellite(db, posting, account, sequence, names, now) if reached else None
-        found.append(
+        entries.append(
             {
                 "id": account.device.id,
                 "name": account.device.name,
@@ -51,17 +51,17 @@ def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
                 "satellite": over,
             }
         )
-    return found
+    return entries
 
 
 def costs_and_expected(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     """Return these costs; where one device alone is to have it, with when what is accepted now is
     likely to be on its disk."""
-    found = costs(db, posting, now)
+    entries = costs(db, posting, now)
     expected = None
-    if len(found) == 1:
-        expected = forecast(past_deliveries(db, found[0]["id"], PAST), now)
-    return [{**each, "expected": expected and expected._asdict()} for each in found]
+    if len(entries) == 1:
+        expected = forecast(past_deliveries(db, entries[0]["id"], PAST), now)
+    return [{**each, "expected": expected and expected._asdict()} for each in entries]
 
 
 def _whom(posting: Posting) -> tuple[str, list[int]]:
@@ -83,14 +83,14 @@ def _over_satellite(
     how = posting.sos, posting.back, posting.to, posting.asks
     entry = Entry(sequence, posting.item, posting.time, *how)
     try:
-        told = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
+        part_sizes = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
     except LocalProtocolError:
         return None  # too large for its modem
-    if len(told) > most_parts(posting.item):
+    if len(part_sizes) > most_parts(posting.item):
         return None
     return {
-        "parts": len(told),
-        "bytes": sum(told),
-        "credits": 0 if account.by_bytes else sum(map(credits_for, told)),
+        "parts": len(part_sizes),
+        "bytes": sum(part_sizes),
+        "credits": 0 if account.by_bytes else sum(map(credits_for, part_sizes)),
         "creditsLeft": allowance(db, account, now, urgent=posting.sos),
     }

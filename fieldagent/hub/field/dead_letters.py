@@ -32,11 +32,18 @@ _OLDEST = (
 class Letter(NamedTuple):
     id: int
     body: bytes
-    way: Bearer
+    bearer: Bearer
 
 
 def keep(
-    db: Db, body: bytes, reason: str, *, imei: str = "", device: int | None, way: Bearer, now: float
+    db: Db,
+    body: bytes,
+    reason: str,
+    *,
+    imei: str = "",
+    device: int | None,
+    bearer: Bearer,
+    now: float,
 ) -> int:
     """Return how many older ones had to go for it. `device` is None where nobody has the IMEI."""
     db.execute(
@@ -44,7 +51,7 @@ def keep(
         " VALUES (?, ?, ?, ?, ?, ?)",
         imei,
         device,
-        way.value,
+        bearer.value,
         body,
         reason,
         now,
@@ -68,7 +75,7 @@ def keep_once(db: Db, body: bytes, reason: str, imei: str, now: float) -> None:
     if not db.execute(there, imei, body):
         rows = db.execute("SELECT id FROM device WHERE imei = ? AND imei <> ''", imei)
         device = rows[0][0] if rows else None
-        keep(db, body, reason, imei=imei, device=device, way=Bearer.SATELLITE, now=now)
+        keep(db, body, reason, imei=imei, device=device, bearer=Bearer.SATELLITE, now=now)
 
 
 def assign(db: Db, device: int) -> None:
@@ -89,7 +96,7 @@ def of_device(db: Db, device: Device) -> list[Letter]:
     rows = db.execute(
         "SELECT id, body, way FROM dead_letter WHERE device = ? ORDER BY id", device.id
     )
-    return [Letter(id_, bytes(body), Bearer(way)) for id_, body, way in rows]
+    return [Letter(id_, bytes(body), Bearer(bearer)) for id_, body, bearer in rows]
 
 
 def stays(db: Db, letter: int, device: int, reason: str) -> None:
@@ -177,11 +184,11 @@ def _listed(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
             "received": float(received),
             "imei": imei,
             "device": name,
-            "way": way,
+            "way": bearer,
             "payload": base64.b64encode(bytes(body)).decode(),
             "reason": reason,
         }
-        for id_, received, imei, name, way, body, reason in rows
+        for id_, received, imei, name, bearer, body, reason in rows
     ]
 
 

@@ -69,8 +69,8 @@ def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -
 def cost_of(db: Db, posting: Posting, now: float) -> DeltaCost | None:
     """Return what it takes over satellite; None where the kit's modem cannot take it, or there is
     none."""
-    found = next(each for each in costs(db, posting, now) if each["id"] == posting.device)
-    over = found["satellite"]
+    cost = next(each for each in costs(db, posting, now) if each["id"] == posting.device)
+    over = cost["satellite"]
     return None if over is None else DeltaCost(over["parts"], over["bytes"], over["credits"])
 
 

@@ -57,8 +57,8 @@ class Waiting:
     @property
     def entries(self) -> list[Entry]:
         """Return the entries: the item, and beside it what its receiver is to know of it."""
-        told: list[Content | None] = [self.source, self.contact, self.seen_at]
-        beside = [each for each in told if each is not None]
+        facts: list[Content | None] = [self.source, self.contact, self.seen_at]
+        beside = [each for each in facts if each is not None]
         if self.unauthenticated:
             beside.append(Unproved())
         return [self.entry, *(Entry(self.entry.sequence, each) for each in beside)]
@@ -166,17 +166,17 @@ def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
         device,
         limit,
     )
-    found = []
+    receipts = []
     for id_, sequence, member, at, digest, urgent, says, by, text, rung, about in rows:
         if says:
             said_of = IncidentWord(sequence, Said(says), about, by, text)
             word = _proved(db, about or device, said_of)
-            found.append(WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent)))
+            receipts.append(WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent)))
         else:
             said = Receipt(member, bytes(digest or b""), Rung(rung), text)
             receipt = Entry(sequence, said, int(at))
-            found.append(WaitingReceipt(id_, receipt, bool(urgent), member))
-    return found
+            receipts.append(WaitingReceipt(id_, receipt, bool(urgent), member))
+    return receipts
 
 
 def _proved(db: Db, device: int, word: IncidentWord) -> IncidentWord:

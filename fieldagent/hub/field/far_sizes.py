@@ -62,9 +62,9 @@ def far_kits(db: Db, posting: Posting, now: float) -> FarKits:
     whom, members = _whom(posting)
     rows = db.execute(_KITS.format(whom=whom), now, posting.workspace, *members)
     cannot, others = [], 0
-    for linked, way, *row in rows:
+    for linked, bearer, *row in rows:
         account = account_of(row)
-        far = not linked and way not in ("ip", "sms") and account.device.imei is not None
+        far = not linked and bearer not in ("ip", "sms") and account.device.imei is not None
         why = _too_large(posting.item, account) if far else ""
         if why:
             cannot.append(UnfitKit(account.device.id, account.device.name, why))

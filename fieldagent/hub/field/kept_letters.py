@@ -15,8 +15,8 @@ def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int
     taken = 0
     for device in devices:
         try:
-            found = directory.device_of(db, device)
+            kit = directory.device_of(db, device)
         except Unknown:  # it is disabled
             continue
-        taken += mobile_originated.replay(db, found, directory.mo_keys_of(db, device))
+        taken += mobile_originated.replay(db, kit, directory.mo_keys_of(db, device))
     return taken

@@ -92,8 +92,8 @@ def take_in_all(
     for first in range(0, len(good), TOGETHER):
         some = good[first : first + TOGETHER]
         taken += take_in(db, some, now=now, grace=grace, time_to_live=time_to_live)
-    found = iter(taken)
-    return [None if each.device.id in revoked else next(found) for each in messages]
+    results = iter(taken)
+    return [None if each.device.id in revoked else next(results) for each in messages]
 
 
 def take_in(
@@ -121,10 +121,12 @@ def take_in(
             assert isinstance(content, Item)
             postings.append(posting_of(device, entry, content, now + time_to_live))
             if isinstance(content, Location):
-                found = Position(content.latitude, content.longitude, min(float(entry.time), now))
+                position = Position(
+                    content.latitude, content.longitude, min(float(entry.time), now)
+                )
                 before = positions[device.id]
-                if before is None or before.at <= found.at:
-                    positions[device.id] = found
+                if before is None or before.at <= position.at:
+                    positions[device.id] = position
                 if places.says_where(content):
                     places_seen.append(places.kit_position(device, content, entry.time, now))
     enter_from_kits(db, postings, now=now, grace=grace)
@@ -137,5 +139,7 @@ def take_in(
 def _new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
     """Return those that have not come before. From now on they have."""
     rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
-    found = insert(db, "arrived", _ARRIVED, rows, "device, sequence, digest", conflict="DO NOTHING")
-    return {(device, sequence, bytes(digest)) for device, sequence, digest in found}
+    arrivals = insert(
+        db, "arrived", _ARRIVED, rows, "device, sequence, digest", conflict="DO NOTHING"
+    )
+    return {(device, sequence, bytes(digest)) for device, sequence, digest in arrivals}

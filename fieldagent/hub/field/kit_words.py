@@ -28,13 +28,13 @@ def take_open(db: Db, word: IncidentWord, brought: KitMessage) -> None:
     if brought.doubt or brought.relaying is not None:
         return
     device = brought.device
-    found = sos.of_kit(db, device.id, word.incident, locked=True)
-    if found is None:
+    incident = sos.of_kit(db, device.id, word.incident, locked=True)
+    if incident is None:
         whose = device.workspace, device.id, word.incident
         if (raised := sos.raise_numbered(db, *whose, None, brought.now)) is not None:
             alarm.begin(db, raised, brought.now)
-    elif found.state != sos.SosState.OPEN:
-        say_again(db, found, brought.now)
+    elif incident.state != sos.SosState.OPEN:
+        say_again(db, incident, brought.now)
 
 
 def take_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: KitMessage) -> None:
@@ -74,14 +74,16 @@ def take_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage
         brought.duplicates += 1
     else:
         brought.items += 1
-        way = brought.way.value if brought.proved else f"{brought.way.value}, not authenticated"
-        note_answer(db, answer, brought, way)
+        came_by = (
+            brought.bearer.value if brought.proved else f"{brought.bearer.value}, not authenticated"
+        )
+        note_answer(db, answer, brought, came_by)
 
 
-def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, way: str) -> None:
-    """Note it with the command that it answers; `way` is how it came, in words."""
+def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str) -> None:
+    """Note it with the command that it answers; `came_by` is how it came, in words."""
     device = brought.device.id
-    if commands.note_answer(db, device, answer, way, brought.now):
+    if commands.note_answer(db, device, answer, came_by, brought.now):
         radio_key.note_answer(db, device, answer, brought.now)
     elif not commands.is_answered(db, device, answer.number):
         text = f"an answer to command {answer.number}, which waits for none here"
@@ -104,7 +106,7 @@ def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) ->
     for item, body, urgent in rows:
         digest = digest_of(replace(stored_entry(body), sequence=entry.sequence))
         if receipt.digest == digest:
-            confirm(db, item, brought.device.id, brought.way, brought.now)
+            confirm(db, item, brought.device.id, brought.bearer, brought.now)
             if not urgent:
                 brought.confirmed.append(item)
         else:

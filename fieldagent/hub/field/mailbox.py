@@ -210,10 +210,10 @@ class IpMailbox:
                     self._offered.add(offer)
                     return offer.encode()
             if self._directory_there is not None:
-                told = await self._store.read(self._new_directory)
-                if told is not None:
-                    self._directory_there = told.version
-                    return told.encode()
+                directory = await self._store.read(self._new_directory)
+                if directory is not None:
+                    self._directory_there = directory.version
+                    return directory.encode()
             question = await self._rebuilding.question()
             if question is not None:
                 return question.encode()
@@ -240,8 +240,8 @@ class IpMailbox:
             for text in await self._store.commit(lambda db: self._note(db, report)):
                 log.warning("%s", text)
 
-    def _note_earshot(self, db: Db, told: Earshot) -> None:
-        self._brings_to = earshot.note(db, self.device.id, told.hops)
+    def _note_earshot(self, db: Db, report: Earshot) -> None:
+        self._brings_to = earshot.note(db, self.device.id, report.hops)
         if self._brings_to and not earshot.may_bring(db, self.device.id):
             log.warning(
                 "%s would bring to its neighbours what the hub has for them, and may not speak for"
@@ -301,8 +301,8 @@ def _have_sos(db: Db, devices: Sequence[int]) -> list[bool]:
         " AND rank <= ?",
         *(*numbers, -SOS_PRIORITY),
     )
-    found = {device for (device,) in rows}
-    return [device in found for device in devices]
+    addressees = {device for (device,) in rows}
+    return [device in addressees for device in devices]
 
 
 def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
@@ -311,4 +311,4 @@ def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
         {**kit_report.offers(db, devices)},
         {**update_offers.offers(db, devices)},
     ]
-    return [[found[device] for found in kinds if device in found] for device in devices]
+    return [[offers[device] for offers in kinds if device in offers] for device in devices]

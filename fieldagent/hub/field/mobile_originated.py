@@ -162,13 +162,13 @@ class MobileOriginated:
         try:
             device_of_imei(db, imei)
         except Unknown:
-            way, now, whose = Bearer.SATELLITE, self._clock(), disabled_device(db, imei)
-            dead_letters.keep(db, body, NOBODY, imei=imei, device=whose, way=way, now=now)
+            bearer, now, whose = Bearer.SATELLITE, self._clock(), disabled_device(db, imei)
+            dead_letters.keep(db, body, NOBODY, imei=imei, device=whose, bearer=bearer, now=now)
             return True
         return False
 
     async def take_in(
-        self, device: Device, body: bytes, way: Bearer, estimate: Estimate | None = None
+        self, device: Device, body: bytes, bearer: Bearer, estimate: Estimate | None = None
     ) -> None:
         """Take in a message. Whatever of it cannot be used is kept as a dead letter. `estimate` is
         where the operator saw it come from.
@@ -176,7 +176,7 @@ class MobileOriginated:
         What fails by a mistake of ours raises once, and is brought again. Then it is kept too, or
         it would be brought for ever."""
         try:
-            await self._take_in(device, body, way, estimate)
+            await self._take_in(device, body, bearer, estimate)
         except NOT_STORED:
             raise
         except Exception as error:
@@ -186,13 +186,13 @@ class MobileOriginated:
                 raise
             log.exception("a message from %s could not be taken in, twice", device.name)
             reason = f"the hub failed to take it in, twice: {brief(error)}"
-            await self._store.commit(lambda db: self._bury(db, device, body, way, reason))
+            await self._store.commit(lambda db: self._bury(db, device, body, bearer, reason))
 
     async def _take_in(
-        self, device: Device, body: bytes, way: Bearer, estimate: Estimate | None
+        self, device: Device, body: bytes, bearer: Bearer, estimate: Estimate | None
     ) -> None:
         """Over IP the link has proved who sends, by SMS the frame; over satellite the tag does."""
-        keys = await self._keys(device) if way is Bearer.SATELLITE else ()
+        keys = await self._keys(device) if bearer is Bearer.SATELLITE else ()
         try:
             envelope = decode(body, keys=keys)
         except RemoteProtocolError as error:
@@ -200,28 +200,28 @@ class MobileOriginated:
             log.error("%d bytes from %s are kept: %s", len(body), device.name, reason)
 
             def bury(db: Db) -> None:
-                self._bury(db, device, body, way, reason)
+                self._bury(db, device, body, bearer, reason)
                 _note_key(db, device, trouble)
 
             await self._store.commit(bury)
             return
-        alone = only_items(device, envelope) if way is Bearer.IP else None
+        alone = only_items(device, envelope) if bearer is Bearer.IP else None
         if alone is not None:
             plain = await self._store.commit_together(self._take_items, alone)
             if plain is not None:
-                _tell(device, plain.items, plain.duplicates, way)
+                _tell(device, plain.items, plain.duplicates, bearer)
                 return
-        unchecked = way is Bearer.SATELLITE and envelope.tagged and not keys
+        unchecked = bearer is Bearer.SATELLITE and envelope.tagged and not keys
 
         def take(db: Db) -> KitMessage:
             # A transaction may be carried out anew: each time it begins with nothing.
-            proved = way is not Bearer.SATELLITE or bool(keys)
-            brought = KitMessage(device, way, self._clock(), estimate=estimate, proved=proved)
+            proved = bearer is not Bearer.SATELLITE or bool(keys)
+            brought = KitMessage(device, bearer, self._clock(), estimate=estimate, proved=proved)
             self._take(db, envelope, brought)
             brought.troubles += envelope.not_understood
             if brought.troubles:
-                self._bury(db, device, body, way, "; ".join(brought.troubles))
-            if way is Bearer.SATELLITE:
+                self._bury(db, device, body, bearer, "; ".join(brought.troubles))
+            if bearer is Bearer.SATELLITE:
                 _note_key(db, device, UNCHECKED if unchecked else "")
             return brought
 
@@ -236,21 +236,21 @@ class MobileOriginated:
             )
         for trouble in (*brought.troubles, *brought.buried):
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
-        _tell(device, brought.items, brought.duplicates, way)
+        _tell(device, brought.items, brought.duplicates, bearer)
 
     def _take_items(self, db: Db, messages: Sequence[KitItems]) -> list[TakenIn | None]:
         limits = self._clock(), self._grace, self._time_to_live
         return take_in_all(db, messages, *limits)
 
-    def _bury(self, db: Db, device: Device, body: bytes, way: Bearer, reason: str) -> None:
-        imei = (device.imei or "") if way is Bearer.SATELLITE else ""
+    def _bury(self, db: Db, device: Device, body: bytes, bearer: Bearer, reason: str) -> None:
+        imei = (device.imei or "") if bearer is Bearer.SATELLITE else ""
         now = self._clock()
-        dead_letters.keep(db, body, reason, imei=imei, device=device.id, way=way, now=now)
+        dead_letters.keep(db, body, reason, imei=imei, device=device.id, bearer=bearer, now=now)
 
     def replay(self, db: Db, device: Device, keys: Sequence[bytes]) -> int:
         """Take in the dead letters of a device that can be used by now, each once; how many."""
         return sum(
-            self._replay_one(db, device, letter, keys if letter.way is Bearer.SATELLITE else ())
+            self._replay_one(db, device, letter, keys if letter.bearer is Bearer.SATELLITE else ())
             for letter in dead_letters.of_device(db, device)
         )
 
@@ -262,8 +262,8 @@ class MobileOriginated:
         except RemoteProtocolError as error:
             dead_letters.stays(db, letter.id, device.id, _in_words(error)[1])
             return False
-        proved = letter.way is not Bearer.SATELLITE or bool(keys)
-        brought = KitMessage(device, letter.way, self._clock(), proved=proved)
+        proved = letter.bearer is not Bearer.SATELLITE or bool(keys)
+        brought = KitMessage(device, letter.bearer, self._clock(), proved=proved)
         # What fails by a mistake of ours undoes nothing else.
         db.execute("SAVEPOINT dead_letter")
         try:
@@ -287,15 +287,19 @@ class MobileOriginated:
                 return brought
             brought.relaying, brought.device = brought.device, neighbour
             brought.doubt = doubt_of(db, brought.relaying, neighbour, brought.proved)
-            contact.note(db, brought.relaying.id, brought.way, brought.now)
+            contact.note(db, brought.relaying.id, brought.bearer, brought.now)
         brought.revoked, why = revocation.doubt_of(db, brought.relaying, brought.device)
         brought.doubt = why or brought.doubt
         if not brought.doubt:
-            way = brought.way if brought.relaying is None else Bearer.RADIO
-            contact.note(db, brought.device.id, way, brought.now)
+            bearer = brought.bearer if brought.relaying is None else Bearer.RADIO
+            contact.note(db, brought.device.id, bearer, brought.now)
         for entry in envelope.entries:
             self._take_entry(db, entry, brought)
-        if brought.way is Bearer.SATELLITE and brought.relaying is None and brought.revoked is None:
+        if (
+            brought.bearer is Bearer.SATELLITE
+            and brought.relaying is None
+            and brought.revoked is None
+        ):
             again = mt_copies.note_heard(db, brought.device.id, brought.confirmed, brought.now)
             if again:
                 log.warning(
@@ -356,11 +360,11 @@ class MobileOriginated:
             check_in.heard(db, device.id, brought.now)
             if self._take_tracker(db, device.workspace, entry, brought.now):
                 return
-        posting, found = addressed(db, self._posting(db, entry, content, brought))
+        posting, recipient = addressed(db, self._posting(db, entry, content, brought))
         item, _ = enter(db, posting, now=brought.now, grace=self._grace)
-        nobody = found.why
-        if found.address:
-            nobody = outward.enter(db, item, found.address, brought.now)
+        nobody = recipient.why
+        if recipient.address:
+            nobody = outward.enter(db, item, recipient.address, brought.now)
         if nobody:
             note_rung(db, item, THE_HUB, Rung.NOBODY, nobody, brought.now)
         # Where a person of the kit's is, who has a radio of their own, the kit need not be.
@@ -371,7 +375,7 @@ class MobileOriginated:
             owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
         if brought.relaying is not None:
             # Who carried it has it.
-            confirm(db, item, brought.relaying.id, brought.way, brought.now)
+            confirm(db, item, brought.relaying.id, brought.bearer, brought.now)
             if entry.sos and not brought.doubt:
                 _note_carrier(db, entry, brought)
 
@@ -386,7 +390,7 @@ class MobileOriginated:
         except RemoteProtocolError as error:
             brought.troubles.append(f"a parcel of {device.name}: {error}")
             return
-        by_radio = brought.way if brought.relaying is None else Bearer.RADIO
+        by_radio = brought.bearer if brought.relaying is None else Bearer.RADIO
         said = KitMessage(device, by_radio, brought.now)
         # Whoever carried it may bring it again when nobody has heard of the kit any more.
         if mark_arrived(db, Entry(0, parcel), said):
@@ -445,10 +449,10 @@ class MobileOriginated:
             brought.buried.append(reason)
 
 
-def _tell(device: Device, items: int, duplicates: int, way: Bearer) -> None:
+def _tell(device: Device, items: int, duplicates: int, bearer: Bearer) -> None:
     if items or duplicates:
         known = f", {duplicates} of them known" if duplicates else ""
-        log.info("%s sent %s over %s%s", device.name, counted(items, "item"), way, known)
+        log.info("%s sent %s over %s%s", device.name, counted(items, "item"), bearer, known)
 
 
 def _in_words(error: RemoteProtocolError) -> tuple[str, str]:
@@ -490,17 +494,17 @@ def addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
         posting = replace(posting, sender=author, carried=author != posting.sender)
     if posting.to is None or posting.sos:
         return posting, people.Recipient()
-    found = people.resolve(db, posting.workspace, posting.to)
+    recipient = people.resolve(db, posting.workspace, posting.to)
     addressed = replace(
         posting,
-        target=found.member,
-        team=found.team,
-        audience=found.audience,
-        device=found.device,
-        over_satellite=found.over_satellite,
-        addressee=found.words,
+        target=recipient.member,
+        team=recipient.team,
+        audience=recipient.audience,
+        device=recipient.device,
+        over_satellite=recipient.over_satellite,
+        addressee=recipient.words,
     )
-    return addressed, found
+    return addressed, recipient
 
 
 def _not_theirs(entry: Entry, brought: KitMessage) -> str:
@@ -522,20 +526,20 @@ def _is_about_sos(entry: Entry) -> bool:
 
 def _tells_itself(brought: KitMessage) -> bool:
     """Over IP and by SMS an acknowledgement tells its kit that the hub has it."""
-    return brought.way is not Bearer.SATELLITE and brought.relaying is None
+    return brought.bearer is not Bearer.SATELLITE and brought.relaying is None
 
 
 def _note_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
     """What is said of an incident goes down by the kit that brought it up."""
     if brought.relaying is None:
         return
-    found = sos.of_kit(db, brought.device.id, entry.sequence - entry.back)
-    if found is not None:
-        note_carrier(db, found, brought.relaying.id, brought.now)
+    incident = sos.of_kit(db, brought.device.id, entry.sequence - entry.back)
+    if incident is not None:
+        note_carrier(db, incident, brought.relaying.id, brought.now)
 
 
 def _say_again(db: Db, device: int, entry: Entry, now: float) -> None:
     """Its kit goes on with an item of an incident that a person has."""
-    found = sos.of_kit(db, device, entry.sequence - entry.back)
-    if found is not None and found.state != sos.SosState.OPEN:
-        say_again(db, found, now)
+    incident = sos.of_kit(db, device, entry.sequence - entry.back)
+    if incident is not None and incident.state != sos.SosState.OPEN:
+        say_again(db, incident, now)

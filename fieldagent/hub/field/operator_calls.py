@@ -57,13 +57,13 @@ async def run(
         rings: list[RingAlert] = []
         soonest = 0.0
         with told_once():
-            found = await store.read(lambda db: _look(db, clock()))
-            if found.calls:
+            work = await store.read(lambda db: _look(db, clock()))
+            if work.calls:
                 await store.commit(lambda db: pack(db, clock()))
                 calls = await claims.take(store, lambda db: claim(db, clock()), give_back)
-            if found.rings:
+            if work.rings:
                 rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
-            soonest = found.soonest
+            soonest = work.soonest
         async with trio.open_nursery() as nursery:
             for call in calls:
                 carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)

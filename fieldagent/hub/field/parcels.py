@@ -41,7 +41,7 @@ def due(
     """Return what a linked kit is to bring to those that it hears, and is not among `but`."""
     if not earshot.may_bring(db, carrier.id):
         return []
-    found = []
+    parcels = []
     for device, hops in earshot.without_link(db, carrier.id, now):
         secrets = secrets_of(db, device)
         if not secrets:
@@ -51,8 +51,8 @@ def due(
             addressee = Device(device, carrier.workspace, 0, "")
             parcel = _parcel(db, addressee, each, secrets[0], now)
             if parcel is not None and (each.item, device) not in but:
-                found.append(Due(each.item, device, parcel))
-    return found
+                parcels.append(Due(each.item, device, parcel))
+    return parcels
 
 
 def due_commands(
@@ -62,7 +62,7 @@ def due_commands(
     number."""
     if not earshot.may_bring(db, carrier.id):
         return []
-    found = []
+    parcels = []
     for each in commands.to_carry(db, carrier.id, journal, now):
         device, number = each.device, each.entry.sequence
         secrets = secrets_of(db, device)
@@ -70,8 +70,8 @@ def due_commands(
             body = wrap([each.entry], secrets[0], DOWN)
             minutes = max(1, min(MINUTES, int((each.expires - now) / 60)))
             parcel = Entry(0, Parcel(body, device, minutes), int(each.given))
-            found.append(DueCommand(device, number, parcel))
-    return found
+            parcels.append(DueCommand(device, number, parcel))
+    return parcels
 
 
 def _parcel(db: Db, device: Device, each: Waiting, secret: bytes, now: float) -> Entry | None:

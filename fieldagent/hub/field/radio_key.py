@@ -131,11 +131,11 @@ def price(
     kits = [each for each in kits_of(db, workspace, now) if each.device not in but]
     if not kits:
         raise Refused("no kit of this workspace is in use")
-    found = [cost(db, each.device, int(now), _UNSEALED, now) for each in kits]
-    paid = [each for each in found if costs_something(each, bearer)]
+    quotes = [cost(db, each.device, int(now), _UNSEALED, now) for each in kits]
+    paid = [each for each in quotes if costs_something(each, bearer)]
     return KeyPrice(
         len(kits),
-        sum(each.linked for each in found),
+        sum(each.linked for each in quotes),
         len(paid),
         steps * sum(each.credits for each in paid),
         frozenset(each.operator for each in paid if each.operator),

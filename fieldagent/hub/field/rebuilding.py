@@ -87,11 +87,11 @@ class Rebuilding:
         if self.page is not None:
             self.is_asked = True
             return Fetch(self.page.direction, tuple(self.rows))
-        found = await self.store.read_together(_read, self.device.id)
-        if found is None or not found.is_open:
+        progress = await self.store.read_together(_read, self.device.id)
+        if progress is None or not progress.is_open:
             return None
         self.is_asked = True
-        return Ask(found.direction, found.place)
+        return Ask(progress.direction, progress.place)
 
     async def take(self, said: BackupNote, now: float) -> None:
         """Take in what the kit says; what was not asked for counts for nothing."""
@@ -130,13 +130,13 @@ class Rebuilding:
     async def _take_copies(self, said: Copies, now: float) -> None:
         page = self.page
         assert page is not None
-        told = [each for each in said.copies if each.place in self.rows]
+        copies = [each for each in said.copies if each.place in self.rows]
         # Who names nothing has nothing.
-        told = told or [Copy(place, b"") for place in self.rows]
-        left = self.rows.keys() - {each.place for each in told}
+        copies = copies or [Copy(place, b"") for place in self.rows]
+        left = self.rows.keys() - {each.place for each in copies}
 
         def enter(db: Db) -> str:
-            came = [take_back(db, self, each, now) for each in told]
+            came = [take_back(db, self, each, now) for each in copies]
             rebuild.note_copies(db, self.device.id, came.count(True), came.count(False))
             db.announce(kit_report.topic(self.device.id))
             return "" if left else self._end_page(db, page, now)
@@ -210,8 +210,8 @@ def _was_given(db: Db, device: int, got: Held) -> bool:
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if got.number >= following:
         return False
-    given = _given(db, device, [got.number])
-    return got.number not in given or given[got.number] == got.digest
+    digests = _given(db, device, [got.number])
+    return got.number not in digests or digests[got.number] == got.digest
 
 
 def _given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
@@ -231,10 +231,10 @@ def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[
     if not rows:
         return []
     if listed.direction is Direction.GOT:
-        given = _given(db, device.id, [row.number for row in rows])
+        digests = _given(db, device.id, [row.number for row in rows])
         # Whose account was deleted stays deleted.
         there = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
-        return [r for r in rows if there[r.origin] and given.get(r.number) != r.digest]
+        return [r for r in rows if there[r.origin] and digests.get(r.number) != r.digest]
     whose = {row.origin: _device(db, device, row.origin) for row in rows}
     among, devices = one_of(db, {each.id for each in whose.values() if each is not None} or {0})
     numbered, numbers = one_of(db, [row.number for row in rows])
@@ -363,9 +363,9 @@ def _sent_by(
     own = replace(entry, sequence=source.sequence)
     content = entry.content
     assert isinstance(content, Item)
-    found = _item_of(db, whose, own)
-    if found is not None:
-        return found
+    item = _item_of(db, whose, own)
+    if item is not None:
+        return item
     # Its own kit has not said so: that proves it, once it does.
     if not _note_arrived(db, whose.id, own, row.at, doubt=True):
         return None
@@ -391,13 +391,13 @@ def _pushed(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: floa
     """Enter what was pushed; whom it was for beside this kit's user is lost."""
     device, content = link.device, entry.content
     assert isinstance(content, Item)
-    found = db.execute(
+    rows = db.execute(
         "SELECT id FROM item WHERE workspace = ? AND sender = ? AND source_device IS NULL"
         " AND target = ? AND body = ? AND restored IS NOT NULL",
         *(device.workspace, row.origin, device.member, encode([replace(entry, sequence=0)])),
     )
-    if found:
-        return int(found[0][0])
+    if rows:
+        return int(rows[0][0])
     posting = Posting(
         device.workspace,
         row.origin,

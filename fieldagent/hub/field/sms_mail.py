@@ -118,11 +118,11 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
 
 def _confirm(db: Db, device: Device, load: str, now: float) -> None:
     """The kit has what went to it last."""
-    told = json.loads(load)
-    confirm_all(db, [(item, device.id) for item in told["items"]], Bearer.SMS, now)
-    mark_receipts_sent(db, told["receipts"], now)
-    if told["journal"] == journal_of(db, device.id):
-        named = [(member, bytes.fromhex(digest)) for member, digest in told["introduced"]]
+    contents = json.loads(load)
+    confirm_all(db, [(item, device.id) for item in contents["items"]], Bearer.SMS, now)
+    mark_receipts_sent(db, contents["receipts"], now)
+    if contents["journal"] == journal_of(db, device.id):
+        named = [(member, bytes.fromhex(digest)) for member, digest in contents["introduced"]]
         mark_introduced(db, device.id, named)
     db.execute(
         "UPDATE kit_sms SET tag = '', load = '', text = '', copies = 0 WHERE device = ?", device.id
@@ -229,12 +229,12 @@ def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | Non
     if not rows or not rows[0][0]:
         return None
     digest = bytes.fromhex(rows[0][0])
-    told = owed.split()[:OWED_MAX]
+    tags = owed.split()[:OWED_MAX]
     load = _load(db, device, left, now)
-    if not told and not load.entries:
+    if not tags and not load.entries:
         return None
     envelope = load.encode() if load.entries else b""
-    acknowledged = tuple(bytes.fromhex(each) for each in told)
+    acknowledged = tuple(bytes.fromhex(each) for each in tags)
     frame = SmsFrame(sms_frame.name_of(digest), envelope, acknowledged)
     key = sms_frame.key_down(digest)
     text = frame.text(key)
@@ -308,8 +308,8 @@ def settle(db: Db, sent: SmsToKit, reason: str, now: float, *, untaken: bool = F
         )
         log.warning("an SMS to device %d waits %.0f s: %s", sent.device, wait, reason)
         return
-    told = {each.hex() for each in sms_frame.read(sent.text).acknowledged}
-    left = " ".join(each for each in owed.split() if each not in told)
+    tags = {each.hex() for each in sms_frame.read(sent.text).acknowledged}
+    left = " ".join(each for each in owed.split() if each not in tags)
     wait = ANSWER_WITHIN * 2.0 ** max(0, copies - 1) if load else 0.0
     db.execute(
         "UPDATE kit_sms SET claimed_until = 0, attempts = 0, owed = ?, not_before = ?"

@@ -107,8 +107,8 @@ def offer(
     insert(db, "update_offer", columns, [row])
     rows = [(number, *kit) for kit in kits]
     insert(db, "update_offer_kit", ("offer", "device", "wave", "state", "why"), rows)
-    told = f"{number}: {version} for {counted(len(kits), 'kit')}, from {url}"
-    audit.note(db, workspace, audit.ADMINISTRATION, "update offer", told, now)
+    detail = f"{number}: {version} for {counted(len(kits), 'kit')}, from {url}"
+    audit.note(db, workspace, audit.ADMINISTRATION, "update offer", detail, now)
     look(db, now)
     return number
 
@@ -145,7 +145,7 @@ def offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
         *devices,
         UNDER_WAY,
     )
-    return {device: ProgramOffer(*found) for device, *found in rows}
+    return {device: ProgramOffer(*fields) for device, *fields in rows}
 
 
 def note(db: Db, device: int, report: OfferReport, now: float) -> None:
@@ -165,8 +165,8 @@ def note(db: Db, device: int, report: OfferReport, now: float) -> None:
 
 def next_due(db: Db) -> float:
     """Return when `look` may find something: at once while one is under way."""
-    found = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
-    return 0.0 if found else inf
+    rows = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
+    return 0.0 if rows else inf
 
 
 def look(db: Db, now: float) -> list[str]:
@@ -176,8 +176,8 @@ def look(db: Db, now: float) -> list[str]:
         f" ORDER BY number{db.skip_locked()}",
         UNDER_WAY,
     )
-    told = [_go_on(db, _UnderWay(*row), now) for row in rows]
-    return [text for text in told if text]
+    lines = [_go_on(db, _UnderWay(*row), now) for row in rows]
+    return [text for text in lines if text]
 
 
 def _go_on(db: Db, offer: _UnderWay, now: float) -> str:
@@ -254,8 +254,8 @@ def _begin(db: Db, offer: _UnderWay, now: float) -> None:
     )
     for (device,) in rows:
         db.announce(kit_report.topic(device))
-    told = f"{offer.number}: wave {offer.wave}, {counted(len(rows), 'kit')}"
-    audit.note(db, offer.workspace, audit.HUB, "update wave", told, now)
+    detail = f"{offer.number}: wave {offer.wave}, {counted(len(rows), 'kit')}"
+    audit.note(db, offer.workspace, audit.HUB, "update wave", detail, now)
 
 
 def _stop(db: Db, offer: _UnderWay, kit: _Row, now: float) -> str:
@@ -270,8 +270,8 @@ def _end(db: Db, offer: _UnderWay, state: str, why: str, now: float) -> None:
         "UPDATE update_offer SET state = ?, why = ? WHERE number = ?", state, why, offer.number
     )
     action = "update stop" if state == STOPPED else "update done"
-    told = f"{offer.number}: {why}" if why else str(offer.number)
-    audit.note(db, offer.workspace, audit.HUB, action, told, now)
+    detail = f"{offer.number}: {why}" if why else str(offer.number)
+    audit.note(db, offer.workspace, audit.HUB, action, detail, now)
 
 
 _KITS = "FROM update_offer_kit AS kit WHERE kit.offer = number"
@@ -307,7 +307,7 @@ def kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
     if not rows:
         return []
     ((offered, version),) = rows
-    found = db.execute(
+    kit_rows = db.execute(
         "SELECT kit.wave, device.name, kit.state, kit.why, coalesce(contact.version, ''),"
         " contact.at FROM update_offer_kit AS kit JOIN device ON device.id = kit.device"
         " LEFT JOIN contact ON contact.device = device.id WHERE kit.offer = ?"
@@ -315,4 +315,4 @@ def kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
         offered,
     )
     names = ("wave", "kit", "state", "why", "runs", "lastContact")
-    return [{"offer": version, **dict(zip(names, row, strict=True))} for row in found]
+    return [{"offer": version, **dict(zip(names, row, strict=True))} for row in kit_rows]

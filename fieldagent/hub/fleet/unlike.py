@@ -142,15 +142,15 @@ def unlike(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
     middles = {what: _middle_of(fleet, number) for what, number in NUMBERS.items()}
     versions = _majority(kit.version for kit in fleet)
     systems = _majority(kit.system for kit in fleet)
-    found = []
+    differences = []
     for kit in fleet:
         those = [*_fixed(kit)]
         for what, number in NUMBERS.items():
             those += _of_number(kit, what, number, middles[what])
         those += _of_text("version", kit.version, versions)
         those += _of_text("system", kit.system, systems)
-        found.append(sorted(those, key=lambda each: (not each.bad, _RANKS[each.what])))
-    return found
+        differences.append(sorted(those, key=lambda each: (not each.bad, _RANKS[each.what])))
+    return differences
 
 
 def _fixed(kit: KitFigures) -> Iterable[Unlike]:

@@ -68,11 +68,11 @@ def view(db: Db, workspace: int, now: float) -> dict[str, Any]:
     ((count,),) = db.execute("SELECT count(*) FROM device WHERE workspace = ?", workspace)
     kits = [_kit(row, now) for row in rows]
     inside = [kit for kit in kits if not kit.is_out]
-    found = unlike([kit.figures for kit in inside])
-    ordered = sorted(zip(inside, found, strict=True), key=lambda each: _rank(*each))
-    told = [{**kit.row, "unlike": [_told(each) for each in those]} for kit, those in ordered]
-    told += [{**kit.row, "unlike": []} for kit in kits if kit.is_out]
-    return {"kits": told, "more": count - len(kits)}
+    differences = unlike([kit.figures for kit in inside])
+    ordered = sorted(zip(inside, differences, strict=True), key=lambda each: _rank(*each))
+    entries = [{**kit.row, "unlike": [_told(each) for each in those]} for kit, those in ordered]
+    entries += [{**kit.row, "unlike": []} for kit in kits if kit.is_out]
+    return {"kits": entries, "more": count - len(kits)}
 
 
 def _rank(kit: FleetRow, those: Sequence[Unlike]) -> tuple[Any, ...]:
@@ -86,23 +86,23 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if at % 2 else (0, part) for at, part in enumerate(parts)]
 
 
-def _told(found: Unlike) -> dict[str, Any]:
+def _told(difference: Unlike) -> dict[str, Any]:
     return {
-        "what": found.what,
-        "bad": found.bad,
-        "text": in_words(found),
-        "values": dict(found.values),
+        "what": difference.what,
+        "bad": difference.bad,
+        "text": in_words(difference),
+        "values": dict(difference.values),
     }
 
 
-def in_words(found: Unlike) -> str:
+def in_words(difference: Unlike) -> str:
     """Return the sentence for people."""
-    values = dict(found.values)
+    values = dict(difference.values)
     if "age" in values:
         values["age"] = f"{values['age']} s" if values["age"] < 120 else span(values["age"])
     if "time" in values:
         values["time"] = clock_time(values["time"])
-    return TEXTS[found.what].format_map(values)
+    return TEXTS[difference.what].format_map(values)
 
 
 def _kit(row: Mapping[str, Any], now: float) -> FleetRow:
@@ -156,9 +156,9 @@ def _status(known: KnownCondition) -> dict[str, Any]:
 
 
 def _links(status: KitStatus) -> dict[str, dict[str, Any]]:
-    found = zip(LINKS, status.links, status.signals, strict=True)
+    links = zip(LINKS, status.links, status.signals, strict=True)
     return {
-        name: {"state": state, "signal": bars} for name, state, bars in found if state != STATES[0]
+        name: {"state": state, "signal": bars} for name, state, bars in links if state != STATES[0]
     }
 
 

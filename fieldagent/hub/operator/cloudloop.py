@@ -233,8 +233,8 @@ class _Webhook:
 
     async def judge(self, head: Request) -> str:
         """Refuse a stranger by the head: nothing of the body is read."""
-        given = head.path.rpartition("/")[2].encode()
-        known = [hmac.compare_digest(given, each) for each in self._secrets]
+        secret = head.path.rpartition("/")[2].encode()
+        known = [hmac.compare_digest(secret, each) for each in self._secrets]
         if not any(known):
             raise Problem(404, "there is nothing here")
         return "cloudloop"
@@ -243,30 +243,30 @@ class _Webhook:
         """Answer 200 once it is on disk; whatever else they get, they bring it again."""
         body = required_body(asked)
         try:
-            found = cloudloop.read_lingo(load_document(body))
+            message = cloudloop.read_lingo(load_document(body))
         except (NotJson, RemoteProtocolError) as fault:
             await self._host.take_in("", body, None, unusable=f"from Cloudloop: {fault}")
             return Response(200)
-        await take_lingo(found, self._topic, self._host)
+        await take_lingo(message, self._topic, self._host)
         return Response(200)
 
 
-async def take_lingo(found: cloudloop.Lingo, topic: str, host: OperatorHost) -> None:
+async def take_lingo(message: cloudloop.Lingo, topic: str, host: OperatorHost) -> None:
     """Store one MO message, unless it was brought before."""
     assert host.book is not None
-    if found.id and await host.book.has(found.id):
+    if message.id and await host.book.has(message.id):
         return
-    fault = found.fault
-    if found.kind == cloudloop.IMT and found.topic not in ("", topic):
-        fault = f"it went by the topic {found.topic}, and cloudloop-topic is {topic}"
-    await host.book.learn(found.imei, found.kind, found.thing)
-    if found.body:
-        where = None if found.location is None else Estimate(*found.location)
-        await host.take_in(found.imei, found.body, where, unusable=fault)
-    await host.note_session(found.imei, fetched=False)
-    if found.id:
-        await host.count_session(found.imei, found.id, len(found.body))
-        await host.book.note(found.id)
+    fault = message.fault
+    if message.kind == cloudloop.IMT and message.topic not in ("", topic):
+        fault = f"it went by the topic {message.topic}, and cloudloop-topic is {topic}"
+    await host.book.learn(message.imei, message.kind, message.thing)
+    if message.body:
+        where = None if message.location is None else Estimate(*message.location)
+        await host.take_in(message.imei, message.body, where, unusable=fault)
+    await host.note_session(message.imei, fetched=False)
+    if message.id:
+        await host.count_session(message.imei, message.id, len(message.body))
+        await host.book.note(message.id)
 
 
 class _Fetch:
@@ -287,19 +287,19 @@ class _Fetch:
             await self._again(self._look, self._every, "history")
 
     async def _again(self, act: Callable[[], Awaitable[None]], every: float, what: str) -> None:
-        told = ""
+        last_trouble = ""
         while True:
             try:
                 await act()
-                told = ""
+                last_trouble = ""
             except StoreUnavailable:
                 pass  # the store logs that itself
             except (StoreFailed, StoreFull):
                 raise
             except (_Refused, RequestFailed, RemoteProtocolError) as trouble:
-                if str(trouble) != told:
+                if str(trouble) != last_trouble:
                     log.error("Cloudloop's %s cannot be asked: %s", what, trouble)
-                told = str(trouble)
+                last_trouble = str(trouble)
             await waits.sleep(every)
 
     async def _look(self) -> None:
@@ -366,14 +366,14 @@ class _Fetch:
 
 
 def _secrets(value: str) -> tuple[str, ...]:
-    found = tuple(value.split())
-    fits = all(re.fullmatch(rf"[A-Za-z0-9_-]{{{SECRET_LEAST},128}}", each) for each in found)
-    if not 1 <= len(found) <= 2 or not fits:
+    secrets = tuple(value.split())
+    fits = all(re.fullmatch(rf"[A-Za-z0-9_-]{{{SECRET_LEAST},128}}", each) for each in secrets)
+    if not 1 <= len(secrets) <= 2 or not fits:
         raise WrongProperty(
             f"must be {SECRET_LEAST} or more letters and digits of chance, as `openssl rand -hex`"
             " 16 makes them; two, with a space, to rotate"
         )
-    return found
+    return secrets
 
 
 def _api(own: Own) -> Cloudloop | None:

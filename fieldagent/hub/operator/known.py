@@ -24,7 +24,7 @@ def operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
     Raises WrongProperty, in words that follow `operators`.
     """
     kinds = [named_object(place, OperatorKind) for place in (*OPERATORS.values(), *own)]
-    found = {kind.name: kind for kind in kinds}
-    if len(found) < len(kinds):
+    by_name = {kind.name: kind for kind in kinds}
+    if len(by_name) < len(kinds):
         raise WrongProperty("names one that is there already")
-    return found
+    return by_name

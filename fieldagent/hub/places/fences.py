@@ -113,7 +113,7 @@ def add(
 
 
 def _standing_now(db: Db, workspace: int, fence: int, drawn: Shape) -> list[tuple[Any, ...]]:
-    found = []
+    rows = []
     for device, *place in db.execute(
         "SELECT device, latitude, longitude, position_at FROM contact JOIN device"
         " ON device.id = device WHERE workspace = ? AND position_at IS NOT NULL ORDER BY device",
@@ -121,8 +121,8 @@ def _standing_now(db: Db, workspace: int, fence: int, drawn: Shape) -> list[tupl
     ):
         standing, _ = crossing.judge(drawn, FenceSide(), DatedPlace(*map(float, place)))
         inside = None if standing.inside is None else int(standing.inside)
-        found.append((fence, device, inside, standing.clear, standing.newest))
-    return found
+        rows.append((fence, device, inside, standing.clear, standing.newest))
+    return rows
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
@@ -230,10 +230,10 @@ def _tell(
     """Raise an alarm about it, or let it join the one that nobody has closed; return that."""
     said = Message(in_words(fence.name, seen, crossed, now))
     posting = Posting(seen.workspace, seen.member, said, int(now), SOS_PRIORITY, sos=True)
-    found = None if alarm is None else sos.named(db, seen.workspace, alarm, locked=True)
-    if found is not None and found.state != SosState.CLOSED:
-        ledger.say_more(db, posting, seen.device, found.id, now)
-        return found.id
+    incident = None if alarm is None else sos.named(db, seen.workspace, alarm, locked=True)
+    if incident is not None and incident.state != SosState.CLOSED:
+        ledger.say_more(db, posting, seen.device, incident.id, now)
+        return incident.id
     return ledger.raise_alarm(db, posting, seen.device, now, ALARM)
 
 

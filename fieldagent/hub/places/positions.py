@@ -34,20 +34,20 @@ def note(db: Db, device: Device, place: Location, said: int, now: float) -> None
         take(db, [kit_position(device, place, said, now)], now)
 
 
-def take(db: Db, found: Sequence[KitPosition], now: float) -> None:
+def take(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Judge fences and routes by new positions of kits, each kit's in the order of their own
     times."""
-    if not found or not _anything_is_watched(db, found):
+    if not positions or not _anything_is_watched(db, positions):
         return
-    ordered = sorted(found, key=lambda each: (each.device, each.position.at))
+    ordered = sorted(positions, key=lambda each: (each.device, each.position.at))
     fences.judge(db, ordered, now)
     routes.note_arrivals(db, ordered, now)
 
 
-def _anything_is_watched(db: Db, found: Sequence[KitPosition]) -> bool:
+def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
     """One look, as most positions are of no fence and no route."""
-    workspaces, those = one_of(db, sorted({each.workspace for each in found}))
-    among, devices = one_of(db, sorted({each.device for each in found}))
+    workspaces, those = one_of(db, sorted({each.workspace for each in positions}))
+    among, devices = one_of(db, sorted({each.device for each in positions}))
     return bool(
         db.execute(
             f"SELECT 1 FROM fence WHERE workspace {workspaces} UNION ALL"

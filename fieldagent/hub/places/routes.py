@@ -56,10 +56,11 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINI
     """Let a kit be expected at a place; return the number of the route. Raises Refused."""
     check_name(plan.name)
     if plan.due <= now:
-        told = moment_in_words(plan.due, now)
+        moment = moment_in_words(plan.due, now)
         raise Refused(
             sentence(
-                "{told} has passed: say a time that is to come, in UTC or with an offset", told=told
+                "{told} has passed: say a time that is to come, in UTC or with an offset",
+                told=moment,
             )
         )
     sql = "SELECT count(*) FROM route WHERE workspace = ? AND ended IS NULL"
@@ -163,12 +164,12 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
         )
         if (at := next(within, None)) is None:
             continue
-        told = f"a position within '{name}', of {moment_in_words(at, now)}"
+        detail = f"a position within '{name}', of {moment_in_words(at, now)}"
         db.execute(
-            "UPDATE route SET arrived = ?, ended = ?, why = ? WHERE id = ?", at, now, told, id_
+            "UPDATE route SET arrived = ?, ended = ?, why = ? WHERE id = ?", at, now, detail, id_
         )
         if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
-            sos.note_event(db, alarm, "heard", now, detail=told)
+            sos.note_event(db, alarm, "heard", now, detail=detail)
 
 
 def next_due(db: Db) -> float:
@@ -187,7 +188,7 @@ def look(db: Db, now: float) -> list[str]:
         + db.skip_locked("r"),
         now,
     )
-    told = []
+    lines = []
     for id_, workspace, device, member, kit, name, due, margin, *place in rows:
         text = (
             f"{kit} was to be at '{name}' by {moment_in_words(due, now)}, and is overdue since"
@@ -197,8 +198,8 @@ def look(db: Db, now: float) -> list[str]:
         posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
         alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
         db.execute("UPDATE route SET alarm = ? WHERE id = ?", alarm, id_)
-        told.append(f"{text} Alarm {alarm}; `fieldagent hub sos show {alarm}`")
-    return told
+        lines.append(f"{text} Alarm {alarm}; `fieldagent hub sos show {alarm}`")
+    return lines
 
 
 def _newest(place: Sequence[float | None], now: float) -> str:

@@ -115,13 +115,13 @@ def as_json(shape: Shape) -> dict[str, Any]:
     return {"polygon": {"type": "Polygon", "coordinates": rings}}
 
 
-def from_json(told: dict[str, Any]) -> Shape:
+def from_json(drawing: dict[str, Any]) -> Shape:
     """Return what `as_json` told. It was checked as it was drawn, and is read for each position."""
-    if "circle" in told:
-        return Circle(**told["circle"])
+    if "circle" in drawing:
+        return Circle(**drawing["circle"])
     return _laid_out(
         [(longitude, latitude) for longitude, latitude in ring]
-        for ring in told["polygon"]["coordinates"]
+        for ring in drawing["polygon"]["coordinates"]
     )
 
 
@@ -237,13 +237,13 @@ def _unrolled(ring: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(laid)
 
 
-def _point(found: Any, name: str) -> Point:
-    numbers = isinstance(found, list) and len(found) >= 2
+def _point(value: Any, name: str) -> Point:
+    numbers = isinstance(value, list) and len(value) >= 2
     if not numbers or any(
-        isinstance(each, bool) or not isinstance(each, int | float) for each in found[:2]
+        isinstance(each, bool) or not isinstance(each, int | float) for each in value[:2]
     ):
         raise WrongShape(sentence("{name} must be [longitude, latitude]", name=name))
-    longitude, latitude = found[:2]
+    longitude, latitude = value[:2]
     _check(longitude, latitude, name)
     return float(longitude), float(latitude)
 
@@ -254,14 +254,14 @@ def _check(longitude: float, latitude: float, name: str) -> None:
         (longitude, 180, sentence("longitude")),
     ):
         if not -limit <= value <= limit:
-            told = str(value)[:20]
+            text = str(value)[:20]
             raise WrongShape(
                 sentence(
                     "{axis} of {name} must be from -{limit} to {limit}, not {told}",
                     axis=axis,
                     name=name,
                     limit=limit,
-                    told=told,
+                    told=text,
                 )
             )
 

@@ -130,13 +130,13 @@ def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
 
 def ask(db: Db, sos_id: int, member: int, text: str, now: float) -> None:
     """Let a dispatcher's browsers ring for what they are asked to take over."""
-    found = db.execute(
+    rows = db.execute(
         "SELECT alarm_contact.id FROM alarm_contact JOIN sos ON sos.id = ?"
         " WHERE alarm_contact.workspace = sos.workspace AND alarm_contact.member = ?"
         f" AND alarm_contact.kind = '{PUSH}' ORDER BY 1",
         *(sos_id, member),
     )
-    _say(db, sos_id, [contact for (contact,) in found], ASKED, text, now)
+    _say(db, sos_id, [contact for (contact,) in rows], ASKED, text, now)
 
 
 def _say(db: Db, sos_id: int, contacts: Sequence[int], why: str, text: str, now: float) -> None:
@@ -149,12 +149,12 @@ def _say(db: Db, sos_id: int, contacts: Sequence[int], why: str, text: str, now:
 def reached_until(db: Db, workspace: int, kind: str) -> float:
     """Return the Unix time up to which a dispatcher is known to be reached: infinity where
     somebody is told at once wherever they are, 0 where nobody is there."""
-    told = db.execute(
+    rows = db.execute(
         f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND wait = 0 AND failing_since IS NULL"
         f" AND {_IN_USE} AND {_ABOUT} LIMIT 1",
         *(workspace, kind),
     )
-    if told:
+    if rows:
         return inf
     ((until,),) = db.execute(
         "SELECT max(CASE WHEN console_stream.until IS NULL THEN process.until"
@@ -202,7 +202,7 @@ def _tell_everybody(db: Db, id_: int, now: float) -> None:
         " AND item = (SELECT item FROM sos WHERE id = ?)",
         *(soon, soon, id_),
     )
-    told = f"{len(later)} who would be told later are told now" if later else ""
-    sos.note_event(db, id_, "nobody reached", now, detail=told)
+    detail = f"{len(later)} who would be told later are told now" if later else ""
+    sos.note_event(db, id_, "nobody reached", now, detail=detail)
     for topic in (NEWS, "webhooks"):
         db.announce(topic)

@@ -65,11 +65,11 @@ def listing(
         limit + 1,
     )
     names = _names(db, {number for _, _, actor, _, _ in rows if (number := number_of(actor))})
-    found = [
+    lines = [
         {"id": id_, "at": float(at), "by": _by(actor, names), "action": action, "detail": detail}
         for id_, at, actor, action, detail in rows[:limit]
     ]
-    return found, rows[limit - 1][0] if len(rows) > limit else None
+    return lines, rows[limit - 1][0] if len(rows) > limit else None
 
 
 def _names(db: Db, members: set[int]) -> dict[int, str]:

@@ -62,17 +62,17 @@ async def take(store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, 
     """Commit what claims something for this process, and return it. Where the database goes away
     in the commit nobody knows whether that is stored: it is given back once the database answers,
     and waits for no claim to run out. Raises StoreUnavailable then, and StoreFull."""
-    found: list[T] = []
+    claims: list[T] = []
 
     def note(db: Db) -> T:
-        found[:] = [claim(db)]
-        return found[0]
+        claims[:] = [claim(db)]
+        return claims[0]
 
     try:
         return await store.commit(note)
     except StoreUnavailable:
-        if found:
-            await persist(store, lambda db: give_back(db, found[0]))
+        if claims:
+            await persist(store, lambda db: give_back(db, claims[0]))
         raise
 
 

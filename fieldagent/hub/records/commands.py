@@ -157,8 +157,8 @@ def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
         *(carrier, now, now, carrier, journal, now - AGAIN_AFTER, carrier, now - NEXT_AFTER),
     )
     return [
-        ToCarry(device, given, ends, entry)
-        for device, given, ends, number, body in rows
+        ToCarry(device, given_at, ends, entry)
+        for device, given_at, ends, number, body in rows
         if (entry := _entry(device, number, body)) is not None
     ]
 
@@ -198,18 +198,18 @@ def withdraw(db: Db, device: int, verb: int, now: float) -> None:
     )
 
 
-def note_answer(db: Db, device: int, answer: CommandAnswer, way: str, now: float) -> bool:
+def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: float) -> bool:
     """Write down what the kit answered; False where the hub gave it no such command, or has its
     answer."""
     rows = db.execute(
         "UPDATE command SET state = 'answered', reason = '', outcome = ?, answer = ?, answered = ?,"
         " way = ? WHERE device = ? AND number = ? AND answered IS NULL RETURNING verb",
-        *(int(answer.outcome), answer.body, now, way, device, answer.number),
+        *(int(answer.outcome), answer.body, now, came_by, device, answer.number),
     )
     for (verb,) in rows:
-        kit_condition.note_answer(db, device, verb, answer, way, now)
+        kit_condition.note_answer(db, device, verb, answer, came_by, now)
         ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
-        detail = f"{device}: {answer.number} {answer.outcome.name.lower()} by {way}"
+        detail = f"{device}: {answer.number} {answer.outcome.name.lower()} by {came_by}"
         audit.note(db, workspace, audit.HUB, "command answered", detail, now)
         db.announce(topic(device))
     return bool(rows)
@@ -257,32 +257,45 @@ def listing(
         " ORDER BY number DESC LIMIT ?",
         *(device, before, limit),
     )
-    found = []
-    for number, verb, body, bearer, given, expires, state, reason, outcome, told, at, way in rows:
-        answer = _answer(number, outcome, told)
+    entries = []
+    for (
+        number,
+        verb,
+        body,
+        bearer,
+        given_at,
+        expires,
+        state,
+        reason,
+        outcome,
+        payload,
+        at,
+        came_by,
+    ) in rows:
+        answer = _answer(number, outcome, payload)
         entry = _entry(device, number, body)
         over = expires <= now and state in ("waiting", "packed")
-        found.append(
+        entries.append(
             {
                 "number": number,
                 "command": _in_words(entry, verb),
                 "bearer": bearer or None,
-                "given": given,
+                "given": given_at,
                 "state": "expired" if over else state,
                 "reason": reason or (DAMAGED_ROW if entry is None else None),
                 "outcome": None if answer is None else answer.outcome.name.lower(),
                 "answer": None if answer is None else text_of(verb, answer),
                 "answered": at,
-                "answeredBy": way,
+                "answeredBy": came_by,
             }
         )
-    return found
+    return entries
 
 
-def _answer(number: int, outcome: int | None, told: bytes | None) -> CommandAnswer | None:
+def _answer(number: int, outcome: int | None, payload: bytes | None) -> CommandAnswer | None:
     with suppress(ValueError):
         if outcome is not None:
-            return CommandAnswer(number, CommandOutcome(outcome), bytes(told or b""))
+            return CommandAnswer(number, CommandOutcome(outcome), bytes(payload or b""))
     return None
 
 

@@ -12,13 +12,13 @@ SMS_NEWS = "kit sms"
 """Announced when something may be due by SMS to a kit."""
 
 
-def note(db: Db, device: int, way: str, now: float) -> None:
+def note(db: Db, device: int, bearer: str, now: float) -> None:
     """Write down that a device was heard of; nothing for one that was deleted meanwhile."""
     db.execute(
         "INSERT INTO contact (device, at, way) SELECT id, ?, ? FROM device WHERE id = ?"
         " ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way",
         now,
-        way,
+        bearer,
         device,
     )
 
@@ -37,11 +37,11 @@ _ALL = "(device) DO UPDATE SET at = excluded.at, way = excluded.way, " + ", ".jo
 )
 
 
-def note_all(db: Db, heard: Mapping[int, Position | None], way: str, now: float) -> None:
+def note_all(db: Db, heard: Mapping[int, Position | None], bearer: str, now: float) -> None:
     """Write down that these devices were heard of, and where they were, if they said so. A
     position that took longer on its way does not replace a later one."""
     rows = [
-        (device, now, way, *(position or (None, None, None)))
+        (device, now, bearer, *(position or (None, None, None)))
         for device, position in sorted(heard.items())  # each process locks them in this order
     ]
     columns = ("device", "at", "way", "latitude", "longitude", "position_at")

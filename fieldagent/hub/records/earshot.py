@@ -30,15 +30,15 @@ def forget(db: Db, carrier: int) -> None:
 def note(db: Db, carrier: int, stations: Mapping[int, int]) -> list[int]:
     """Write down whom a kit hears, over how many transmissions; return those of its workspace."""
     forget(db, carrier)
-    found = []
+    rows = []
     for station, hops in sorted(stations.items())[:STATIONS_MAX]:
-        found += db.execute(
+        rows += db.execute(
             "INSERT INTO earshot (carrier, device, hops) SELECT own.id, device.id, ?"
             " FROM device JOIN device AS own ON own.workspace = device.workspace"
             " WHERE own.id = ? AND device.id = ? AND device.id <> own.id RETURNING device",
             *(hops, carrier, station),
         )
-    return [device for (device,) in found]
+    return [device for (device,) in rows]
 
 
 def may_bring(db: Db, carrier: int) -> bool:
@@ -96,10 +96,10 @@ def due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequenc
 
 
 def note_given(
-    db: Db, carrier: int, journal: int, given: Sequence[tuple[int, int]], now: float
+    db: Db, carrier: int, journal: int, items: Sequence[tuple[int, int]], now: float
 ) -> None:
     """Note that a carrier has on disk these items, each for a device."""
-    for item, device in given:
+    for item, device in items:
         db.execute(
             "INSERT INTO parcel (item, device, carrier, journal, given)"
             " SELECT item, device, ?, ?, ? FROM delivery WHERE item = ? AND device = ?"

@@ -51,17 +51,17 @@ class KnownCondition(NamedTuple):
     about: About | None
 
 
-def note(db: Db, device: int, told: KitCondition, now: float) -> None:
+def note(db: Db, device: int, condition: KitCondition, now: float) -> None:
     """Write down what a kit tells by itself; nothing of a device that was deleted meanwhile."""
     about = {
-        "system": told.system,
-        "cause": told.cause,
-        "starts": told.starts,
-        "throttled": told.throttled,
-        "clock": told.clock,
-        "signals": {name: list(hours) for name, hours in (told.signals or {}).items()},
+        "system": condition.system,
+        "cause": condition.cause,
+        "starts": condition.starts,
+        "throttled": condition.throttled,
+        "clock": condition.clock,
+        "signals": {name: list(hours) for name, hours in (condition.signals or {}).items()},
     }
-    _put_status(db, device, told.status, Bearer.IP.value, now)
+    _put_status(db, device, condition.status, Bearer.IP.value, now)
     db.execute(
         "UPDATE kit_condition SET about = ?, about_at = ? WHERE device = ?",
         *(json.dumps(about), now, device),
@@ -69,28 +69,29 @@ def note(db: Db, device: int, told: KitCondition, now: float) -> None:
 
 
 def note_answer(
-    db: Db, device: int, verb: int, answer: CommandAnswer, way: str, now: float
+    db: Db, device: int, verb: int, answer: CommandAnswer, came_by: str, now: float
 ) -> None:
-    """Write down what a kit has answered, where that was to `status`. `way` is as of the answer."""
+    """Write down what a kit has answered, where that was to `status`; `came_by` is how the answer
+    came, in words."""
     if verb != STATUS or answer.outcome is not CommandOutcome.DONE:
         return
     try:
         status = kit_status.decode(answer.body)
     except RemoteProtocolError:
         return  # a later form: people read it as one that cannot be read
-    _put_status(db, device, status, way, now)
+    _put_status(db, device, status, came_by, now)
     rows = db.execute("SELECT version FROM contact WHERE device = ?", device)
     if rows and numbers_of(rows[0][0]) != (status.version, status.since):
         # Its link has told none, or another program runs since.
         contact.note_version(db, device, version_of(status))
 
 
-def _put_status(db: Db, device: int, status: KitStatus, way: str, now: float) -> None:
+def _put_status(db: Db, device: int, status: KitStatus, came_by: str, now: float) -> None:
     db.execute(
         "INSERT INTO kit_condition (device, at, way, status) SELECT id, ?, ?, ? FROM device"
         " WHERE id = ? ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way,"
         " status = excluded.status",
-        *(now, way, kit_status.encode(status), device),
+        *(now, came_by, kit_status.encode(status), device),
     )
 
 
@@ -100,15 +101,15 @@ def known(row: Mapping[str, Any]) -> KnownCondition | None:
     at, about = row["condition at"], row["condition about"]
     if at is None:
         return None
-    told = None
+    details = None
     with suppress(RemoteProtocolError, ValueError, TypeError, LookupError):
         if about:
-            found = json.loads(about)
-            told = About(
-                float(row["condition about_at"]), **{**found, "cause": CAUSES[found["cause"]]}
+            members = json.loads(about)
+            details = About(
+                float(row["condition about_at"]), **{**members, "cause": CAUSES[members["cause"]]}
             )
         status = kit_status.decode(bytes(row["condition status"]))
-        return KnownCondition(float(at), row["condition way"], status, told)
+        return KnownCondition(float(at), row["condition way"], status, details)
     return None
 
 

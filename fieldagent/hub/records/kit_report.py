@@ -33,9 +33,9 @@ def topic(device: int) -> str:
 def note(db: Db, device: int, report: KitReport, now: float) -> None:
     """Note what a device tells of itself that was heard of (`contact.note`)."""
     if report.modems:
-        told = json.dumps([asdict(each) for each in report.modems])
+        text = json.dumps([asdict(each) for each in report.modems])
         db.execute(
-            "UPDATE contact SET modems = ?, modems_at = ? WHERE device = ?", told, now, device
+            "UPDATE contact SET modems = ?, modems_at = ? WHERE device = ?", text, now, device
         )
     installed = report.installed
     db.execute(
@@ -58,10 +58,10 @@ def note(db: Db, device: int, report: KitReport, now: float) -> None:
         )
 
 
-def modems(told: str, at: float | None) -> list[dict[str, Any]]:
+def modems(text: str, at: float | None) -> list[dict[str, Any]]:
     """Return the modems as the API tells them, from the columns of `contact`; none where the kit
     told nothing."""
-    return [{**each, "at": at} for each in json.loads(told or "[]")]
+    return [{**each, "at": at} for each in json.loads(text or "[]")]
 
 
 def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:

@@ -112,12 +112,12 @@ class Leases:
         """Look at those who say that they live for longer than any does, and forget who says
         nothing more; return who is left, and since when each has said the same."""
         now = trio.current_time()
-        found = await self._store.read(lambda db: _far_ahead(db, self._clock() + LEASE))
+        rows = await self._store.read(lambda db: _far_ahead(db, self._clock() + LEASE))
         watched = {
             name: known
             if (known := before.get(name)) is not None and known.until == until
             else _Watched(until, now)
-            for name, until in found
+            for name, until in rows
         }
         for name, known in watched.items():
             if now - known.since > LEASE:

@@ -123,15 +123,15 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
 def _note_word(db: Db, word: IncidentWord, posting: Posting, now: float) -> None:
     """A kit calls its own incident off, or a person there has another kit's."""
     assert posting.source is not None
-    found = sos.of_kit(db, word.station or posting.source.station, word.incident)
-    if found is None or found.workspace != posting.workspace:
+    incident = sos.of_kit(db, word.station or posting.source.station, word.incident)
+    if incident is None or incident.workspace != posting.workspace:
         return
     proved = not posting.unauthenticated
-    if word.says is Said.CALLED_OFF and found.device == posting.source.station:
-        sos.note_called_off(db, found, posting.sender, now, proved=proved)
+    if word.says is Said.CALLED_OFF and incident.device == posting.source.station:
+        sos.note_called_off(db, incident, posting.sender, now, proved=proved)
     elif word.says is Said.SEEN:
         detail = " ".join(filter(None, [word.by, word.text, "" if proved else "(unauthenticated)"]))
-        sos.note_event(db, found.id, "seen at a kit", now, member=posting.sender, detail=detail)
+        sos.note_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=detail)
 
 
 def enter_from_kits(
@@ -476,7 +476,7 @@ def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
     one post tells. Of what was pushed here nothing else is posted."""
     among, numbers = one_of(db, items)
     is_handed = "webhook_delivery.state = 'handed'"
-    told = db.execute(
+    rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, steps, told)"
         " SELECT webhook.id, item.id, CASE WHEN item.sos = 1 THEN -item.id ELSE item.sender END,"
         " 'waiting', 1, 0 FROM item JOIN webhook ON webhook.workspace = item.workspace"
@@ -489,7 +489,7 @@ def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
         " RETURNING item",
         *numbers,
     )
-    if told:
+    if rows:
         db.announce("webhooks")
 
 
@@ -533,26 +533,28 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
         )
 
 
-def confirm(db: Db, item: int, device: int, way: Bearer, now: float) -> None:
+def confirm(db: Db, item: int, device: int, bearer: Bearer, now: float) -> None:
     """Note that the device has the item on disk: its delivery has ended, and a sending agent is
     told so."""
-    confirm_all(db, [(item, device)], way, now)
+    confirm_all(db, [(item, device)], bearer, now)
 
 
-def confirm_all(db: Db, deliveries: Collection[tuple[int, int]], way: Bearer, now: float) -> None:
+def confirm_all(
+    db: Db, deliveries: Collection[tuple[int, int]], bearer: Bearer, now: float
+) -> None:
     """Do as `confirm` does, of items and the devices that have them."""
-    told = sorted(set(deliveries))
-    for first in range(0, len(told), ROWS):
-        _confirm(db, told[first : first + ROWS], way, now)
+    pairs = sorted(set(deliveries))
+    for first in range(0, len(pairs), ROWS):
+        _confirm(db, pairs[first : first + ROWS], bearer, now)
 
 
-def _confirm(db: Db, told: Sequence[tuple[int, int]], way: Bearer, now: float) -> None:
-    table, numbers = few_rows(db, "told", ("item", "device"), told)
+def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: float) -> None:
+    table, numbers = few_rows(db, "told", ("item", "device"), pairs)
     confirmed = db.execute(
         f"{table} UPDATE delivery SET state = 'stored', way = ?, ended = ?, reason = ''"
         " WHERE (item, device) IN (SELECT item, device FROM told) AND state <> 'stored'"
         " RETURNING item, device",
-        *(*numbers, way.value, now),
+        *(*numbers, bearer.value, now),
     )
     if not confirmed:
         return

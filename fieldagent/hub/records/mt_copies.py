@@ -90,9 +90,9 @@ def send_unreadable_again(db: Db, device: int, said: Unreadable, now: float) -> 
         [each for each in there if each.guard == said.guard],
         there if len(there) == 1 else [],
     ]
-    for found in ranked:
-        if found:
-            _again(db, device, found[0], now, now)
+    for matches in ranked:
+        if matches:
+            _again(db, device, matches[0], now, now)
             return True
     return False
 
@@ -121,8 +121,8 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
 def send_words_by_link(db: Db, device: int) -> None:
     """Let what people said to a device, and its modem may not have yet, under a roof or behind a
     ridge, go by the link as well that it has. A kit knows what it was told before."""
-    told = [each for each in _of(db, device) if each.receipts]
-    for each in told:
+    copies = [each for each in _of(db, device) if each.receipts]
+    for each in copies:
         for receipt in each.receipts:
             db.execute(
                 "UPDATE receipt SET state = 'waiting', again = again + 1 WHERE id = ?"

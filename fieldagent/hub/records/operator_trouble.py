@@ -58,8 +58,8 @@ def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) 
     devices = db.execute(
         "SELECT min(id) FROM device WHERE operator = ? GROUP BY workspace ORDER BY 1", operator
     )
-    told = [_raise_once(db, trouble, device, text, now) for (device,) in devices]
-    return [line for line in told if line]
+    lines = [_raise_once(db, trouble, device, text, now) for (device,) in devices]
+    return [line for line in lines if line]
 
 
 def _raise_once(db: Db, trouble: str, device: int, text: str, now: float) -> str:
@@ -105,13 +105,13 @@ def call_again_after_start(db: Db) -> None:
 def figures(db: Db) -> Counter[tuple[str, str, str]]:
     """Return how many messages wait, by operator, scope and code. Codes that an operator may answer
     are there before it does: a graph shows no rise in what was not there."""
-    found = Counter(dict.fromkeys(_KNOWN, 0))
+    counts = Counter(dict.fromkeys(_KNOWN, 0))
     for operator, scope, code, count in db.execute(
         "SELECT operator, trouble, code, count(*) FROM mobile_terminated"
         " JOIN device ON device.id = device WHERE trouble <> '' GROUP BY operator, trouble, code"
     ):
-        found[operator or "", scope, code] += count
-    return found
+        counts[operator or "", scope, code] += count
+    return counts
 
 
 _KNOWN = [

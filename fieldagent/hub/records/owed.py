@@ -63,53 +63,53 @@ WORD_BYTES, NAME_BYTES = 160, 60
 with the rest of the word, its proof and its tag."""
 
 
-def owe_word(db: Db, found: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
+def owe_word(db: Db, incident: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
     """Owe a word: the kit of an incident is to be told what a person here says of it; so are the
     neighbours that brought it, as it may have no other way, and, where that costs nothing, all that
     ring."""
-    if found.number is None:
+    if incident.number is None:
         return
-    urgent = dict.fromkeys([found.device, *sos.carriers(db, found.id)], 1)
-    told = dict.fromkeys(sos.heard_at(db, found.id), 0) | urgent
+    urgent = dict.fromkeys([incident.device, *sos.carriers(db, incident.id)], 1)
+    devices = dict.fromkeys(sos.heard_at(db, incident.id), 0) | urgent
     says_so = (says, _cut(by, NAME_MAX, NAME_BYTES), cut_word(text))
     rows = [
         (
             device,
-            found.number,
+            incident.number,
             THE_HUB,
             now,
             worth,
             "waiting",
             b"",
             *says_so,
-            _about(found, device),
+            _about(incident, device),
         )
-        for device, worth in sorted(told.items())
+        for device, worth in sorted(devices.items())
     ]
     insert(db, "receipt", _WORD, rows)
-    for device in told:
+    for device in devices:
         announce_answer(db, device)
 
 
 _WORD = (*RECEIPT, "says", "by_name", "text", "about")
 
 
-def _about(found: sos.Sos, device: int) -> int:
+def _about(incident: sos.Sos, device: int) -> int:
     """Of its own a kit needs no telling whose it is."""
-    return 0 if device == found.device else found.device
+    return 0 if device == incident.device else incident.device
 
 
-def note_carrier(db: Db, found: sos.Sos, device: int, now: float) -> None:
+def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
     """Note that a neighbour's device has brought something of an incident: what was said of that
     before, it is to bring down."""
-    if not sos.add_carrier(db, found.id, device):
+    if not sos.add_carrier(db, incident.id, device):
         return
     db.execute(
         "INSERT INTO receipt (device, sequence, member, at, urgent, state, digest, says, by_name,"
         " text, about) SELECT ?, sequence, member, ?, 1, 'waiting', digest, says, by_name, text,"
         " device FROM receipt WHERE device = ? AND sequence = ? AND says <> '' AND about = 0"
         " ORDER BY id",
-        *(device, now, found.device, found.number),
+        *(device, now, incident.device, incident.number),
     )
     announce_answer(db, device)
 
@@ -154,7 +154,7 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
         announce_answer(db, device)
 
 
-def say_again(db: Db, found: sos.Sos, now: float) -> None:
+def say_again(db: Db, incident: sos.Sos, now: float) -> None:
     """Say again what became of an SOS: its kit takes it for open, and a person has it, or has
     closed it: that word was lost, and goes again, ever more rarely, by whoever it was to go by."""
     again = db.execute(
@@ -162,11 +162,11 @@ def say_again(db: Db, found: sos.Sos, now: float) -> None:
         " AND device IN (SELECT ? UNION SELECT device FROM sos_carrier WHERE sos = ?)"
         " AND about = CASE device WHEN ? THEN 0 ELSE ? END"
         " AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING device",
-        found.number,
-        found.device,
-        found.id,
-        found.device,
-        found.device,
+        incident.number,
+        incident.device,
+        incident.id,
+        incident.device,
+        incident.device,
         now - ANSWERED_AGAIN,
         now,
     )

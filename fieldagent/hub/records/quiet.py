@@ -63,22 +63,22 @@ class QuietHours(NamedTuple):
 
 def read_hours(text: str) -> QuietHours:
     """Read `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
-    found = HOURS.fullmatch(text)
-    if found is None:
+    match = HOURS.fullmatch(text)
+    if match is None:
         raise WrongHours(
             sentence("{text} are no quiet hours: write 22:00-06:00 and a zone", text=repr(text))
         )
-    begins, ends = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3))
+    begins, ends = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3))
     if begins == ends:
         raise WrongHours("they begin as they end: nobody would ever be told")
     try:
-        return QuietHours(begins, ends, ZoneInfo(found[5]))
+        return QuietHours(begins, ends, ZoneInfo(match[5]))
     except (KeyError, ValueError, OSError):
         raise WrongHours(
             sentence(
                 "this machine knows no time zone {found}: write it as Europe/Zurich or UTC;"
                 " Debian's package tzdata brings them",
-                found=repr(found[5]),
+                found=repr(match[5]),
             )
         ) from None
 
@@ -96,8 +96,8 @@ def set_of_contact(
 ) -> None:
     """Set a contact's own; `NEVER`: it is told at once; empty: as its workspace has them."""
     db.execute("UPDATE alarm_contact SET quiet = ? WHERE id = ?", hours, contact)
-    told = f"contact {contact}: {hours or 'as the workspace'}"
-    audit.note(db, workspace, by, "quiet hours", told, now)
+    detail = f"contact {contact}: {hours or 'as the workspace'}"
+    audit.note(db, workspace, by, "quiet hours", detail, now)
 
 
 def of_workspace(db: Db, workspace: int) -> str:

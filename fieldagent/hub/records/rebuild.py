@@ -110,10 +110,10 @@ def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
     """Finish, as the kit has given all that it has; return what came of it in words, empty where
     nothing was missing."""
     db.execute("UPDATE rebuild SET state = 'done', ended = ? WHERE device = ?", now, device)
-    found = of(db, device)
-    if found is None or not found.missing:
+    progress = of(db, device)
+    if progress is None or not progress.missing:
         return ""
-    words = f"{name}: {found.words}"
+    words = f"{name}: {progress.words}"
     note(db, workspace, HUB, "rebuilt", words, now)
     return words
 

@@ -123,8 +123,8 @@ def claim(db: Db, now: float) -> list[RingAlert]:
         now,
     )
     alerts = []
-    for *told, rung in rows:
-        alert = RingAlert(*told)
+    for *fields, rung in rows:
+        alert = RingAlert(*fields)
         alerts.append(alert)
         db.execute(
             "UPDATE ring_alert SET rung = ?, due = ? WHERE device = ?",

@@ -190,8 +190,8 @@ def look(db: Db, now: float) -> list[str]:
         f"SELECT workspace FROM watch_hours WHERE due <= ? ORDER BY workspace{db.skip_locked()}",
         now,
     )
-    told = [_settle(db, workspace, now) for (workspace,) in due]
-    return [line for line in told if line]
+    lines = [_settle(db, workspace, now) for (workspace,) in due]
+    return [line for line in lines if line]
 
 
 def _look_soon(db: Db, workspace: int) -> None:
@@ -209,7 +209,7 @@ def _settle(db: Db, workspace: int, now: float) -> str:
     if not rows:
         return ""
     begins, ends, alone, alarm, name = rows[0]
-    hours, told = Hours(begins, ends), ""
+    hours, line = Hours(begins, ends), ""
     ((until,),) = db.execute(
         f"SELECT max(until) FROM shift WHERE workspace = ? AND {_ON}", *(workspace, now)
     )
@@ -220,18 +220,18 @@ def _settle(db: Db, workspace: int, now: float) -> str:
         alone = alarm = None
     elif alone is None:
         alone, due = now, min(due, now + PATIENCE)
-        told = f"nobody is on watch in {name}; the alarm is raised in {PATIENCE / 60:g} min"
+        line = f"nobody is on watch in {name}; the alarm is raised in {PATIENCE / 60:g} min"
     elif alarm is None and now < alone + PATIENCE:
         due = min(due, alone + PATIENCE)
     elif alarm is None:
         text = f"Nobody is on watch in {name} since {clock_time(alone)} (hours: {hours})"
         alarm = _raise(db, workspace, text, now)
-        told = text if alarm is None else f"{text}: alarm {alarm}"
+        line = text if alarm is None else f"{text}: alarm {alarm}"
     db.execute(
         "UPDATE watch_hours SET alone = ?, alarm = ?, due = ? WHERE workspace = ?",
         *(alone, alarm, min(due, now + _DAY), workspace),
     )
-    return told
+    return line
 
 
 def _raise(db: Db, workspace: int, text: str, now: float) -> int | None:

@@ -126,28 +126,28 @@ def join(
 ) -> Joined:
     """Let an item that its kit said at `said` (Unix time) join the incident of that number, or
     raise it."""
-    found = of_kit(db, device, number, locked=True)
-    if found is None:
+    incident = of_kit(db, device, number, locked=True)
+    if incident is None:
         raised = raise_numbered(db, workspace, device, number, item, now)
         if raised is not None:
             return Joined(raised, True, True)
-        found = of_kit(db, device, number, locked=True)
-        assert found is not None, "another has raised it"
-    belongs(db, item, found.id)
+        incident = of_kit(db, device, number, locked=True)
+        assert incident is not None, "another has raised it"
+    belongs(db, item, incident.id)
     # What is said is told in whole seconds.
-    if found.closed is None or said < floor(found.closed):
-        if found.item is None:
-            raised_by(db, item, found.id)
-        note_event(db, found.id, "item", now)
-        return Joined(found.id, False, found.item is None and found.state == SosState.OPEN)
+    if incident.closed is None or said < floor(incident.closed):
+        if incident.item is None:
+            raised_by(db, item, incident.id)
+        note_event(db, incident.id, "item", now)
+        return Joined(incident.id, False, incident.item is None and incident.state == SosState.OPEN)
     db.execute(
         "UPDATE sos SET state = 'open', seen = NULL, seen_by = NULL, seen_as = '',"
         " asked = NULL, closed = NULL, item = ? WHERE id = ?",
         item,
-        found.id,
+        incident.id,
     )
-    note_event(db, found.id, "raised", now, detail="again")
-    return Joined(found.id, True, True)
+    note_event(db, incident.id, "raised", now, detail="again")
+    return Joined(incident.id, True, True)
 
 
 def raised_by(db: Db, item: int, sos: int) -> None:
@@ -214,8 +214,8 @@ def heard_at(db: Db, sos: int) -> list[int]:
 
 def note_stored(db: Db, item: int, member: int, now: float) -> None:
     """Write down that the agent of this member has an item of it."""
-    for found in of_item(db, item):
-        note_event(db, found.id, "heard by", now, member=member)
+    for incident in of_item(db, item):
+        note_event(db, incident.id, "heard by", now, member=member)
 
 
 def note_reached(db: Db, item: int, member: int, now: float) -> None:
@@ -227,11 +227,11 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
         note_event(db, id_, "answer on the kit", now, member=member)
 
 
-def note_called_off(db: Db, found: Sos, member: int, now: float, *, proved: bool) -> None:
+def note_called_off(db: Db, incident: Sos, member: int, now: float, *, proved: bool) -> None:
     """Note that its kit says that it is over. Whether that is so, a person finds out: it may have
     been said under duress, or by another who has the kit."""
     doubt = "" if proved else "unauthenticated"
-    note_event(db, found.id, Said.CALLED_OFF, now, member=member, detail=doubt)
+    note_event(db, incident.id, Said.CALLED_OFF, now, member=member, detail=doubt)
 
 
 def note_closed(db: Db, id_: int, now: float) -> None:

@@ -49,8 +49,8 @@ def stored_members(text: str, what: str) -> Mapping[str, Any]:
     """Return a JSON object as the database has it. Of one that is damaged there it has no member,
     and is logged once as `what`: others of its kind are not to stand still for it."""
     with suppress(ValueError):
-        if isinstance(told := json.loads(text), dict):
-            return told
+        if isinstance(members := json.loads(text), dict):
+            return members
     log.error(
         "%s: damaged in the database, and gone on without (%d characters: %s); remove and add it"
         " anew",

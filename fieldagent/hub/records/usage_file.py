@@ -61,9 +61,9 @@ def read_usage(
 ) -> list[CountedDay]:
     """Return what was counted for each modem and day. `named` are columns by what they are about;
     `date_format` is one of `strptime`. Raises WrongUsageFile."""
-    found: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
+    days: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
     for imei, day, paid, size, reference in _rows(lines, named, date_format):
-        found.setdefault((imei, day), []).append((paid, size, reference))
+        days.setdefault((imei, day), []).append((paid, size, reference))
     return [
         CountedDay(
             imei,
@@ -73,7 +73,7 @@ def read_usage(
             sum(size for _, size, _ in rows),
             tuple(reference for _, _, reference in rows if reference),
         )
-        for (imei, day), rows in sorted(found.items())
+        for (imei, day), rows in sorted(days.items())
     ]
 
 
@@ -146,10 +146,10 @@ def _row(
 
 def _whole(text: str, what: str) -> int:
     """Spreadsheets write `2.0` for 2."""
-    found = re.fullmatch(r"([0-9]{1,9})(?:\.0*)?", text, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,9})(?:\.0*)?", text, re.ASCII)
+    if match is None:
         raise ValueError(f"{text!r} is no number of {what}")
-    return int(found[1])
+    return int(match[1])
 
 
 def _day(text: str, date_format: str | None) -> str:

@@ -26,10 +26,10 @@ def look(db: Db, now: float) -> list[str]:
         f" ORDER BY sos.id{db.skip_locked('sos')}",
         *(PATIENCE, now),
     )
-    told = []
+    lines = []
     for incident, device, workspace, member, name in rows:
         text = f"{name} names its SOS as open, and nothing that it said is here: ask it"
         posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
         ledger.speak_for(db, posting, device, incident, now)
-        told.append(f"SOS {incident}: {text}")
-    return told
+        lines.append(f"SOS {incident}: {text}")
+    return lines

@@ -38,11 +38,11 @@ def next_places(db: Db, workspaces: Sequence[int]) -> list[int]:
         ((end,),) = db.execute(sql, items, workspace)
         places[workspace] = end - items
         db.announce(topic(workspace))
-    found = []
+    numbers = []
     for workspace in workspaces:
         places[workspace] += 1
-        found.append(places[workspace])
-    return found
+        numbers.append(places[workspace])
+    return numbers
 
 
 AT_ONCE_TO = (
@@ -107,8 +107,8 @@ def are_behind(db: Db, devices: Sequence[int]) -> list[bool]:
         f" WHERE device.id {among} AND place < posted AND {_MAY_HAVE}",
         *numbers,
     )
-    found = {device for (device,) in behind}
-    return [device in found for device in devices]
+    stragglers = {device for (device,) in behind}
+    return [device in stragglers for device in devices]
 
 
 def catch_up(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:

@@ -22,19 +22,19 @@ COLUMNS = (
 """`what` is position, from kit, to kit, incident or cost; times are UTC."""
 
 
-def table(told: KitWeek) -> bytes:
+def table(report: KitWeek) -> bytes:
     """Return a row for each position, item, incident and day of cost (RFC 4180), in UTF-8 with a
     mark at its head by which spreadsheets know that."""
     text = io.StringIO()
     rows = csv.DictWriter(text, COLUMNS)
     rows.writeheader()
-    for row in _rows(told):
+    for row in _rows(report):
         rows.writerow({name: cell(value) for name, value in row.items()})
     return text.getvalue().encode("utf-8-sig", "replace")
 
 
-def _rows(told: KitWeek) -> Iterator[dict[str, Any]]:
-    for each in told.track:
+def _rows(report: KitWeek) -> Iterator[dict[str, Any]]:
+    for each in report.track:
         assert isinstance(each.place, Location)
         yield {
             "what": "position",
@@ -46,7 +46,7 @@ def _rows(told: KitWeek) -> Iterator[dict[str, Any]]:
             "speed": each.place.speed_over_ground,
             "course": each.place.course_over_ground,
         }
-    for sent in told.sent:
+    for sent in report.sent:
         yield {
             "what": "from kit",
             "time": clock_time(sent.at),
@@ -54,16 +54,16 @@ def _rows(told: KitWeek) -> Iterator[dict[str, Any]]:
             "state": "stored",
             "came": clock_time(sent.came),
         }
-    for given in told.given:
+    for delivery in report.given:
         yield {
             "what": "to kit",
-            "time": clock_time(given.at),
-            "kind": given.kind,
-            "state": given.state,
-            "over": given.over,
-            "text": given.reason,
+            "time": clock_time(delivery.at),
+            "kind": delivery.kind,
+            "state": delivery.state,
+            "over": delivery.over,
+            "text": delivery.reason,
         }
-    for incident in told.incidents:
+    for incident in report.incidents:
         yield {
             "what": "incident",
             "time": clock_time(incident["raised"]),
@@ -72,7 +72,7 @@ def _rows(told: KitWeek) -> Iterator[dict[str, Any]]:
             "number": incident["id"],
             "text": print_page.end_of(incident),
         }
-    for day in told.costs:
+    for day in report.costs:
         names = ("unit", "mo", "mt", "here", "operator")
         yield {
             "what": "cost",
@@ -90,7 +90,7 @@ class ReportFormat(NamedTuple):
 
 
 def _track(write: Callable[..., str]) -> Callable[[KitWeek], bytes]:
-    return lambda told: write(told.track, told.pause).encode("utf-8", "replace")
+    return lambda report: write(report.track, report.pause).encode("utf-8", "replace")
 
 
 FORMATS = {

@@ -120,7 +120,7 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
             if not unauthenticated:
                 track.append(Placed(request_id, whose, name, moment, content, bool(is_sos)))
     track.sort(key=lambda each: each.moment)
-    given = _given(db, workspace, device, week, now)
+    deliveries = _given(db, workspace, device, week, now)
     days = usage.usage(db, workspace, *week.days, device)
     return KitWeek(
         device,
@@ -132,11 +132,11 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         unproved,
         longest_pause([each.moment.timestamp() for each in track]),
         sorted(sent, key=lambda each: each.at),
-        given,
+        deliveries,
         _incidents(db, workspace, device, week),
         [usage.row_of(each, prices) for each in days],
         usage.total_of(days, prices).money,
-        not is_cut and len(given) < ITEMS_MAX,
+        not is_cut and len(deliveries) < ITEMS_MAX,
     )
 
 
@@ -163,11 +163,11 @@ def _sent(
 def _given(db: Db, workspace: int, device: int, week: Week, now: float) -> list[GivenItem]:
     """Return what was to go to it, the oldest first."""
     everything = Caller(0, "", workspace, frozenset(), 0, "Integration", "", "", False)
-    found: list[GivenItem] = []
+    deliveries: list[GivenItem] = []
     before: int | None = END
-    while before is not None and len(found) < ITEMS_MAX:
+    while before is not None and len(deliveries) < ITEMS_MAX:
         some, before = reading.deliveries(db, everything, device, None, before, AT_ONCE, now)
-        found += [
+        deliveries += [
             GivenItem(
                 "SOS" if each["sos"] else each["kind"] or "item",
                 each["accepted"],
@@ -180,7 +180,7 @@ def _given(db: Db, workspace: int, device: int, week: Week, now: float) -> list[
         ]
         if some and max(each["accepted"] for each in some) < week.begins:
             break
-    return found[::-1]
+    return deliveries[::-1]
 
 
 def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str, Any]]:
@@ -190,41 +190,41 @@ def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str
         " ORDER BY id",
         *(device, week.ends, week.begins),
     )
-    found = [sos.named(db, workspace, id_) for (id_,) in rows]
+    incidents = [sos.named(db, workspace, id_) for (id_,) in rows]
     return [
         {**sos_desk.shown(db, each), "timeline": sos_desk.timeline(db, each.id)}
-        for each in found
+        for each in incidents
         if each is not None
     ]
 
 
-def as_json(told: KitWeek) -> Mapping[str, Any]:
+def as_json(report: KitWeek) -> Mapping[str, Any]:
     """Return all of it; times in Unix seconds."""
     return {
-        "kit": {"id": told.device, "name": told.name, "user": told.user},
-        "week": told.week.name,
-        "begins": told.week.begins,
-        "ends": told.week.ends,
-        "made": told.made,
-        "whole": told.whole,
+        "kit": {"id": report.device, "name": report.name, "user": report.user},
+        "week": report.week.name,
+        "begins": report.week.begins,
+        "ends": report.week.ends,
+        "made": report.made,
+        "whole": report.whole,
         "positions": [
             {
                 "at": each.moment.timestamp(),
                 "latitude": each.place.latitude,
                 "longitude": each.place.longitude,
             }
-            for each in told.track
+            for each in report.track
         ],
-        "unproved": told.unproved,
+        "unproved": report.unproved,
         "gaps": [
-            {"from": begins.timestamp(), "to": ends.timestamp()} for begins, ends in told.gaps()
+            {"from": begins.timestamp(), "to": ends.timestamp()} for begins, ends in report.gaps()
         ],
-        "fromKit": dict(sorted(told.sent_counts().items())),
+        "fromKit": dict(sorted(report.sent_counts().items())),
         "toKit": [
             {"kind": kind, "state": state, "over": over or None, "count": count}
-            for (kind, state, over), count in sorted(told.given_counts().items())
+            for (kind, state, over), count in sorted(report.given_counts().items())
         ],
-        "incidents": told.incidents,
-        "costs": told.costs,
-        "money": told.money or None,
+        "incidents": report.incidents,
+        "costs": report.costs,
+        "money": report.money or None,
     }

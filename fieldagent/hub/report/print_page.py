@@ -34,22 +34,22 @@ polyline.gap { stroke: #777; stroke-width: 1; stroke-dasharray: 4 4 } circle { f
 """
 
 
-def page(told: KitWeek) -> bytes:
+def page(report: KitWeek) -> bytes:
     """Return the page of a kit's week, in English, as UTF-8."""
-    first, last = told.week.days
-    title = f"{told.name}, {told.week.name}"
+    first, last = report.week.days
+    title = f"{report.name}, {report.week.name}"
     parts = [
         f"<h1>{escape(title)}</h1>",
         _line(
-            f"Kit {told.name} of {told.user}, {first} to {last} (UTC), as the hub knew it at "
-            f"{clock_time(told.made)}."
+            f"Kit {report.name} of {report.user}, {first} to {last} (UTC), as the hub knew it at "
+            f"{clock_time(report.made)}."
         ),
         '<p class="screen quiet">Print this page, or save it as PDF by your browser\'s print.</p>',
-        *_cut(told),
-        *_positions(told),
-        *_messages(told),
-        *_incidents(told),
-        *_costs(told),
+        *_cut(report),
+        *_positions(report),
+        *_messages(report),
+        *_incidents(report),
+        *_costs(report),
     ]
     text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -70,53 +70,53 @@ def end_of(incident: dict[str, Any]) -> str:
     return ": ".join(filter(None, [by["name"] if by else "", ends[-1]["detail"]]))
 
 
-def _cut(told: KitWeek) -> list[str]:
-    return [] if told.whole else [_line("There is more than a report holds: this is not all.")]
+def _cut(report: KitWeek) -> list[str]:
+    return [] if report.whole else [_line("There is more than a report holds: this is not all.")]
 
 
-def _positions(told: KitWeek) -> list[str]:
-    found = ["<h2>Where it was</h2>"]
-    if told.unproved:
-        found.append(_line(f"Left out: {told.unproved} positions, sender not verified."))
-    if not told.track:
-        return [*found, _line("No position is known of this week.")]
+def _positions(report: KitWeek) -> list[str]:
+    parts = ["<h2>Where it was</h2>"]
+    if report.unproved:
+        parts.append(_line(f"Left out: {report.unproved} positions, sender not verified."))
+    if not report.track:
+        return [*parts, _line("No position is known of this week.")]
     days: dict[str, list[Placed]] = {}
-    for each in told.track:
+    for each in report.track:
         days.setdefault(each.moment.date().isoformat(), []).append(each)
     rows = [
         (day, len(some), _clock(some[0]), _clock(some[-1]), _place(some[-1]))
         for day, some in days.items()
     ]
-    found.append(_sketch(told.track, told.pause))
+    parts.append(_sketch(report.track, report.pause))
     head = ("Day (UTC)", "Positions", "First", "Last", "Last place")
-    found.append(_table(head, rows, numbers=(1,)))
-    usual = minutes_in_words(int(told.pause))
+    parts.append(_table(head, rows, numbers=(1,)))
+    usual = minutes_in_words(int(report.pause))
     gaps = [
         (
             write_timestamp(begins),
             write_timestamp(ends),
             minutes_in_words(int((ends - begins).total_seconds() // 60 * 60)),
         )
-        for begins, ends in told.gaps()
+        for begins, ends in report.gaps()
     ]
     if not gaps:
-        return [*found, _line(f"No gap longer than {usual}.")]
-    found.append(_line(f"Where it was meanwhile is not known (gaps longer than {usual}, dotted):"))
-    return [*found, _table(("From", "To", "Length"), gaps)]
+        return [*parts, _line(f"No gap longer than {usual}.")]
+    parts.append(_line(f"Where it was meanwhile is not known (gaps longer than {usual}, dotted):"))
+    return [*parts, _table(("From", "To", "Length"), gaps)]
 
 
-def _messages(told: KitWeek) -> list[str]:
-    sent = [(kind, count) for kind, count in sorted(told.sent_counts().items())]
-    given = [
+def _messages(report: KitWeek) -> list[str]:
+    sent = [(kind, count) for kind, count in sorted(report.sent_counts().items())]
+    deliveries = [
         (kind, state, over or "-", count)
-        for (kind, state, over), count in sorted(told.given_counts().items())
+        for (kind, state, over), count in sorted(report.given_counts().items())
     ]
     return [
         "<h2>From the kit</h2>",
         _table(("Kind", "Stored at the hub"), sent, numbers=(1,)) if sent else _line("Nothing."),
         "<h2>To the kit</h2>",
-        _table(("Kind", "State", "Over", "Number"), given, numbers=(3,))
-        if given
+        _table(("Kind", "State", "Over", "Number"), deliveries, numbers=(3,))
+        if deliveries
         else _line("Nothing."),
         _line("stored: the kit has confirmed that it is on its disk. waiting, on its way: it has"
               " not. expired, collapsed: it was not delivered, as its time was over or a newer one"
@@ -124,7 +124,7 @@ def _messages(told: KitWeek) -> list[str]:
     ]  # fmt: skip
 
 
-def _incidents(told: KitWeek) -> list[str]:
+def _incidents(report: KitWeek) -> list[str]:
     rows = [
         (
             f"{each['kind']} {each['id']}",
@@ -136,13 +136,13 @@ def _incidents(told: KitWeek) -> list[str]:
             "" if each["closed"] is None else clock_time(each["closed"]),
             end_of(each),
         )
-        for each in told.incidents
+        for each in report.incidents
     ]
     head = ("Incident", "Raised", "State", "Seen by", "Closed", "By whom and why")
     return ["<h2>Incidents</h2>", _table(head, rows) if rows else _line("None.")]
 
 
-def _costs(told: KitWeek) -> list[str]:
+def _costs(report: KitWeek) -> list[str]:
     rows = [
         (
             each["day"],
@@ -154,7 +154,7 @@ def _costs(told: KitWeek) -> list[str]:
             each.get("money") or "",
             "not imported" if each["operator"] is None else each["operator"],
         )
-        for each in told.costs
+        for each in report.costs
     ]
     head = (
         "Day (UTC)",
@@ -166,7 +166,7 @@ def _costs(told: KitWeek) -> list[str]:
         "Money",
         "Operator's count",
     )
-    total = [_line(f"Together: {told.money}, as the hub counts.")] if told.money else []
+    total = [_line(f"Together: {report.money}, as the hub counts.")] if report.money else []
     return [
         "<h2>What it cost</h2>",
         _table(head, rows, numbers=(2, 3, 4)) if rows else _line("Nothing was counted."),
@@ -229,11 +229,11 @@ def _table(
 
     def line(cells: Sequence[Any], tag: str) -> str:
         marks = (' class="number"' if column in numbers else "" for column in range(len(cells)))
-        told = (
+        parts = (
             f"<{tag}{mark}>{escape(str(each))}</{tag}>"
             for mark, each in zip(marks, cells, strict=True)
         )
-        return f"<tr>{''.join(told)}</tr>"
+        return f"<tr>{''.join(parts)}</tr>"
 
     body = "\n".join(line(row, "td") for row in rows)
     return f"<table><thead>{line(head, 'th')}</thead><tbody>\n{body}\n</tbody></table>"

@@ -36,11 +36,11 @@ class Week(NamedTuple):
 
 def read_week(text: str) -> Week:
     """Read a week such as 2026-W48. Raises WrongWeek."""
-    found = _WEEK.fullmatch(text)
+    match = _WEEK.fullmatch(text)
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        monday = date.fromisocalendar(int(found[1]), int(found[2]), 1)
+        monday = date.fromisocalendar(int(match[1]), int(match[2]), 1)
         return _from(monday)
     except (ValueError, OverflowError):
         raise WrongWeek(

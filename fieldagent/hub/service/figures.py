@@ -70,9 +70,9 @@ class Figures:
 
     def measure(self, name: str, seconds: float, **labels: str) -> None:
         """Add a time in seconds to a histogram of `/metrics`."""
-        found = self._times[name].setdefault(tuple(labels.items()), _Histogram())
-        found.counts[bisect_left(BOUNDS, seconds)] += 1
-        found.seconds += seconds
+        histogram = self._times[name].setdefault(tuple(labels.items()), _Histogram())
+        histogram.counts[bisect_left(BOUNDS, seconds)] += 1
+        histogram.seconds += seconds
 
     def families(self) -> Iterator[Family]:
         """Yield what was counted and measured, as families of OpenMetrics."""
@@ -80,13 +80,17 @@ class Figures:
             samples = [Sample(count, dict(key)) for key, count in self._counts[name].items()]
             yield Family(name, "counter", about, samples, "bytes" if "bytes" in name else "")
         for name, about in MEASURED.items():
-            times = [each for key, found in self._times[name].items() for each in _rows(key, found)]
+            times = [
+                each
+                for key, histogram in self._times[name].items()
+                for each in _rows(key, histogram)
+            ]
             yield Family(name, "histogram", about, times, "seconds")
 
 
-def _rows(key: _Labels, found: _Histogram) -> Iterator[Sample]:
+def _rows(key: _Labels, histogram: _Histogram) -> Iterator[Sample]:
     labels = dict(key)
-    for bound, below in zip((*BOUNDS, "+Inf"), accumulate(found.counts), strict=True):
+    for bound, below in zip((*BOUNDS, "+Inf"), accumulate(histogram.counts), strict=True):
         yield Sample(below, {**labels, "le": str(bound)}, "_bucket")
-    yield Sample(sum(found.counts), labels, "_count")
-    yield Sample(round(found.seconds, 3), labels, "_sum")
+    yield Sample(sum(histogram.counts), labels, "_count")
+    yield Sample(round(histogram.seconds, 3), labels, "_sum")

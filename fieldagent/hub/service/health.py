@@ -136,12 +136,12 @@ class Health:
 
     async def _of_database(self) -> dict[str, float]:
         now = self._clock()
-        found = await self._store.read(partial(few, now=now))
+        figures = await self._store.read(partial(few, now=now))
         if self._queues is None or self._queues.rows <= FEW_ROWS:
             self._queues = await count_queues(self._store, now)
         else:
             self._asked.set()
-        return {**found, **_of_queues(self._queues, now)}
+        return {**figures, **_of_queues(self._queues, now)}
 
 
 _FAILING = "MT messages whose last call failed, by operator, what that holds for, and code."
@@ -229,10 +229,10 @@ def _of_queues(queues: Queues, now: float) -> dict[str, float]:
 def few(db: Db, now: float) -> dict[str, float]:
     """Return what is few, however long the hub has worked."""
     (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _FEW.values())}")
-    found = dict(zip(_FEW, row, strict=True))
-    unseen, oldest = found.pop("sos_open_since"), found.pop("satellite_messages_since")
+    figures = dict(zip(_FEW, row, strict=True))
+    unseen, oldest = figures.pop("sos_open_since"), figures.pop("satellite_messages_since")
     return {
-        **{name: float(value) for name, value in found.items()},
+        **{name: float(value) for name, value in figures.items()},
         "oldest_unseen_sos_seconds": _age(unseen, now),
         "oldest_satellite_message_seconds": _age(oldest, now),
         **dead_letters.figures(db),

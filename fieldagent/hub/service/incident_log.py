@@ -77,15 +77,15 @@ _KINDS = {"overdue": "overdue", "watch": "nobody on watch", "fence": "fence"}
 
 
 def _line(db: Db, number: int, device: str) -> str:
-    found, event = sos.of_event(db, number), sos_desk.event_of(db, number)
-    if found is None or event["event"] in SILENT:
+    incident, event = sos.of_event(db, number), sos_desk.event_of(db, number)
+    if incident is None or event["event"] in SILENT:
         return ""
-    what = _KINDS.get(found.kind, "SOS")
-    line = f"{what} {found.id} of {device}: {event['event']}{_by(event)}"
-    if event["event"] == "raised" and not sos_desk.dispatchers(db, found.workspace):
+    what = _KINDS.get(incident.kind, "SOS")
+    line = f"{what} {incident.id} of {device}: {event['event']}{_by(event)}"
+    if event["event"] == "raised" and not sos_desk.dispatchers(db, incident.workspace):
         line += (
             "; nobody here may acknowledge it: make somebody a dispatcher with `fieldagent hub user"
-            f" role`, or `fieldagent hub sos acknowledge {found.id} --by USER`"
+            f" role`, or `fieldagent hub sos acknowledge {incident.id} --by USER`"
         )
     return line
 

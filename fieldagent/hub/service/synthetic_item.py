@@ -185,13 +185,13 @@ class SyntheticItems:
             journey.stage = "hook"
             while True:
                 written = self.store.heard(ANYTHING)
-                found = await self.store.read(lambda db: synthetic_rows.standing(db, own, id_))
-                if found is None:
+                standing = await self.store.read(lambda db: synthetic_rows.standing(db, own, id_))
+                if standing is None:
                     raise NoFurther("store", "it was stored, and is not in the database any more")
-                if found.state == "handed":
+                if standing.state == "handed":
                     return
-                if found.state == "dead":
-                    raise NoFurther("hook", found.reason)
+                if standing.state == "dead":
+                    raise NoFurther("hook", standing.reason)
                 with trio.move_on_after(LOOK):
                     await written.wait()
         except (StoreUnavailable, StoreFull) as error:
@@ -237,21 +237,21 @@ class SyntheticItems:
     async def _why(self, journey: _Journey) -> str:
         """Say why it came no further within OVERDUE seconds."""
         late = f"no further in {OVERDUE:g} s"
-        begun, id_, found = journey.begun, journey.request_id, None
+        begun, id_, standing = journey.begun, journey.request_id, None
         if journey.stage != "hook" or begun is None:
             return late
         with trio.move_on_after(LOOK):
             try:
-                found = await self.store.read(
+                standing = await self.store.read(
                     lambda db: synthetic_rows.standing(db, begun.own, id_)
                 )
             except StoreUnavailable:
                 return late
-        if found is None:
+        if standing is None:
             return late
-        if found.reason:
-            return f"{late}: {found.reason}"
-        if found.claimed_until > self.clock():
+        if standing.reason:
+            return f"{late}: {standing.reason}"
+        if standing.claimed_until > self.clock():
             return f"{late}: a hub has begun to post it"
         return f"{late}: no hub has begun to post it"
 

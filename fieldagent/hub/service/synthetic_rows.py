@@ -119,14 +119,14 @@ def _make(db: Db, url: str, now: float) -> Own | None:
 
 def give_webhook(db: Db, own: Own, request_id: str, now: float) -> bool:
     """Give the item to the webhook, as what kits send is; False where there is no such item."""
-    given = db.execute(
+    rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
         " SELECT ?, id, sender, 'waiting', ? FROM item WHERE request_id = ? AND workspace = ?"
         " RETURNING item",
         *(own.webhook, now, request_id, own.workspace),
     )
     db.announce("webhooks")
-    return bool(given)
+    return bool(rows)
 
 
 def standing(db: Db, own: Own, request_id: str) -> PostState | None:

@@ -163,12 +163,12 @@ class Connections:
     def forget_idle(self) -> bool:
         """Forget those that are idle: the server may have left them, and nobody knows before they
         are used; whether there was one."""
-        found = False
+        any_closed = False
         while self._idle:
             with suppress(IndexError):
                 self._idle.pop().close()
-                found = True
-        return found
+                any_closed = True
+        return any_closed
 
     def end(self, connection: Connection) -> None:
         """End a connection. libpq does not stand to have one closed while a thread waits for it:

@@ -98,7 +98,7 @@ def end_sessions(connections: Connections, stuck: Stuck) -> None:
 
 def still_there(connection: Connection, stuck: Stuck) -> bool:
     """Return whether what it waited for is still held by who held it."""
-    found: list[Any] = []
+    rows: list[Any] = []
     if stuck.behind:
-        found = connection.execute(_THERE, ([*stuck.behind],)).fetchall()
-    return bool(found)
+        rows = connection.execute(_THERE, ([*stuck.behind],)).fetchall()
+    return bool(rows)

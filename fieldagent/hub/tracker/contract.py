@@ -66,12 +66,12 @@ def number_of(value: Any, name: str) -> float | None:
     if value is None or value == "":
         return None
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError):
-        found = float("nan")
-    if isinstance(value, bool) or not isfinite(found):
+        number = float("nan")
+    if isinstance(value, bool) or not isfinite(number):
         raise Problem(400, f"{name} must be a number, not {str(value)[:40]!r}")
-    return found
+    return number
 
 
 def ident_of(value: Any, name: str) -> str:
@@ -94,33 +94,33 @@ def time_of(value: Any, name: str) -> datetime | None:
         return None
     try:
         if isinstance(value, str) and not value.lstrip("-").replace(".", "", 1).isdigit():
-            found = datetime.fromisoformat(value)
-            found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+            moment = datetime.fromisoformat(value)
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         else:
             seconds = number_of(value, name) or 0.0
             seconds = seconds / 1000 if seconds > _MILLISECONDS else seconds
-            found = datetime.fromtimestamp(seconds, UTC)
+            moment = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         raise Problem(400, f"{name} must be Unix seconds or an ISO 8601 time") from None
-    return found if 2000 <= found.year <= 2100 else None
+    return moment if 2000 <= moment.year <= 2100 else None
 
 
 _READ = {name: field.read for name, field in ITEMS["location"].members.items()}
 _NEEDED = ("latitude", "longitude")
 
 
-def place_of(found: Mapping[str, float | None]) -> dict[str, float] | None:
+def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
     """Return the members of a location that are there; None where it has no latitude and longitude,
     or both are 0, as of a receiver that has found nothing yet. Of the others, what is out of bounds
     is left out: a receiver's nonsense about its height must not cost its position.
 
     Raises Problem 400 for a latitude or longitude out of bounds.
     """
-    at = [found.get(name) for name in _NEEDED]
+    at = [values.get(name) for name in _NEEDED]
     if None in at or at == [0, 0]:
         return None
     place = {}
-    for name, value in found.items():
+    for name, value in values.items():
         if value is None:
             continue
         try:

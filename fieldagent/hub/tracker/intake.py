@@ -58,16 +58,16 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: s
     contact.note(db, tracker.device, way, now)
     _note_heard(db, tracker, place, at, report.accuracy, now)
     incident = records.open_incident(db, tracker.device)
-    told = tracker.told
+    told_at = tracker.told
     if report.alarm in ALARMS and tracker.alarm not in ALARMS and incident is None:
         incident = _raise(db, tracker, report.alarm, place, at, now)
     elif report.alarm not in ("", tracker.alarm):
         said = Message(f"{tracker.name}: {report.alarm}")
         _tell(db, tracker, said, at, incident, now)
-    if place is not None and at >= told + tracker.every:
+    if place is not None and at >= told_at + tracker.every:
         _tell(db, tracker, place, at, incident, now)
-        told = at
-    records.note(db, tracker, alarm=report.alarm, at=max(at, tracker.at), told=told)
+        told_at = at
+    records.note(db, tracker, alarm=report.alarm, at=max(at, tracker.at), told_at=told_at)
     return Became.TAKEN
 
 

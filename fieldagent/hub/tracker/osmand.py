@@ -28,37 +28,37 @@ _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&t
 
 def read(request: Request) -> TrackerReport:
     """Return the report of a query, a form or a JSON object. Raises Problem 400."""
-    given = dict(request.query)
+    pairs = dict(request.query)
     if request.body.lstrip()[:1] == b"{":
         return _from_json(document_of(request.body))
-    given |= parse_qsl(request.body.decode("utf-8", "replace"))
-    if not given:
+    pairs |= parse_qsl(request.body.decode("utf-8", "replace"))
+    if not pairs:
         raise Problem(400, _HOW)
-    return _from_pairs(given)
+    return _from_pairs(pairs)
 
 
-def _from_pairs(given: Mapping[str, str]) -> TrackerReport:
-    latitude, longitude = given.get("lat"), given.get("lon")
-    if "location" in given:
-        latitude, _, longitude = given["location"].partition(",")
-    if given.get("valid") in ("0", "false"):
+def _from_pairs(pairs: Mapping[str, str]) -> TrackerReport:
+    latitude, longitude = pairs.get("lat"), pairs.get("lon")
+    if "location" in pairs:
+        latitude, _, longitude = pairs["location"].partition(",")
+    if pairs.get("valid") in ("0", "false"):
         latitude = longitude = None
     return TrackerReport(
-        ident_of(given.get("id", given.get("deviceid")), "id"),
-        time_of(given.get("timestamp"), "timestamp"),
+        ident_of(pairs.get("id", pairs.get("deviceid")), "id"),
+        time_of(pairs.get("timestamp"), "timestamp"),
         place_of(
             {
                 "latitude": number_of(latitude, "lat"),
                 "longitude": number_of(longitude, "lon"),
-                "altitude": number_of(given.get("altitude"), "altitude"),
-                "speedOverGround": faster(number_of(given.get("speed"), "speed"), KNOTS),
+                "altitude": number_of(pairs.get("altitude"), "altitude"),
+                "speedOverGround": faster(number_of(pairs.get("speed"), "speed"), KNOTS),
                 "courseOverGround": number_of(
-                    given.get("bearing", given.get("heading")), "bearing"
+                    pairs.get("bearing", pairs.get("heading")), "bearing"
                 ),
             }
         ),
-        given.get("alarm", ""),
-        accuracy_of(given.get("accuracy")),
+        pairs.get("alarm", ""),
+        accuracy_of(pairs.get("accuracy")),
     )
 
 

@@ -106,11 +106,11 @@ def find(db: Db, workspace: int, ident: str) -> Tracker | None:
     return Tracker(*rows[0]) if rows else None
 
 
-def note(db: Db, tracker: Tracker, *, alarm: str, at: float, told: float) -> None:
+def note(db: Db, tracker: Tracker, *, alarm: str, at: float, told_at: float) -> None:
     """Write down how it stands after a report."""
     db.execute(
         "UPDATE tracker SET alarm = ?, at = ?, told = ? WHERE device = ?",
-        *(alarm, at, told, tracker.device),
+        *(alarm, at, told_at, tracker.device),
     )
 
 

@@ -58,8 +58,8 @@ def _place(position: dict[str, Any]) -> dict[str, float] | None:
 
 def _object(document: Any, name: str) -> dict[str, Any]:
     """Return that member; empty where it is none, or no object."""
-    found = document.get(name) if isinstance(document, dict) else None
-    return found if isinstance(found, dict) else {}
+    value = document.get(name) if isinstance(document, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 KIND = TrackerKind("traccar", "Traccar", ("POST",), read)

@@ -139,10 +139,12 @@ def _runs(
     claimed: list[list[list[int]]] = []
     early: set[int] = set()
     for head, sender, number, not_before in heads:
-        found = _members(db, webhook, head, sender, number, now)
+        members = _members(db, webhook, head, sender, number, now)
         # One that was tried before goes again as it was, and by itself.
         size = webhook.batch if not number else 0
-        batches = [found[at : at + size] for at in range(0, len(found), size)] if size else [found]
+        batches = (
+            [members[at : at + size] for at in range(0, len(members), size)] if size else [members]
+        )
         for batch in batches if size else ():
             db.execute(
                 f"UPDATE webhook_delivery SET batch = ? WHERE webhook = ?"
@@ -151,7 +153,7 @@ def _runs(
             )
         claimed.append(batches)
         if not_before > now:
-            early.update(found)
+            early.update(members)
     if not claimed:
         return []
     among, items = one_of(db, [item for run in claimed for batch in run for item in batch])
@@ -192,7 +194,7 @@ def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: 
         " AND d.sender = ? AND d.state = 'waiting' AND d.item >= ? ORDER BY d.item LIMIT ?",
         *(webhook.id, sender, head, webhook.batch * BATCHES_MOST or RUN_MOST),
     )
-    found: list[int] = []
+    members: list[int] = []
     size = 0
     for item, of, not_before, claimed_until, length in rows:
         size += length
@@ -200,8 +202,8 @@ def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: 
         fresh = not batch and not of and not_before <= now and size <= BATCH_BYTES
         if item != head and (claimed_until > now or not (again or fresh)):
             break
-        found.append(item)
-    return found
+        members.append(item)
+    return members
 
 
 def _together(run: Sequence[WebhookPost]) -> WebhookPost:

@@ -103,9 +103,9 @@ class Flows:
         free = AT_ONCE - sum(flow.under_way for flow in self.of.values())
         # Who has least under way comes first: each has its turn.
         for webhook in sorted(by_webhook, key=self._under_way):
-            found, next_due = self._of_one(webhook, by_webhook[webhook], now, failing)
-            urgent = [lane for lane in found if lane.sos]
-            others = [lane for lane in found if not lane.sos][: max(free, 0)]
+            ready_lanes, next_due = self._of_one(webhook, by_webhook[webhook], now, failing)
+            urgent = [lane for lane in ready_lanes if lane.sos]
+            others = [lane for lane in ready_lanes if not lane.sos][: max(free, 0)]
             free -= len(others)
             chosen += urgent + others
             soonest = min(soonest, next_due)

@@ -33,8 +33,8 @@ _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
     """Return whether it is in the public internet, or in one of the `allowed` networks."""
-    given = ipaddress.ip_address(address.partition("%")[0])
-    return all(_is_public(each, allowed) for each in _meant(given))
+    parsed_address = ipaddress.ip_address(address.partition("%")[0])
+    return all(_is_public(each, allowed) for each in _meant(parsed_address))
 
 
 def _is_public(address: Address, allowed: Sequence[Network]) -> bool:
@@ -65,8 +65,8 @@ def open_public(allowed: Sequence[Network] = ()) -> Opener:
     """Connect like `trio.open_tcp_stream`, or raise RequestFailed for what leads elsewhere."""
 
     async def open_stream(host: str, port: int) -> trio.SocketStream:
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        entries = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
         for address in addresses:
             if not is_public(address, allowed):
                 named = host if host == address else f"{host} ({address})"
@@ -83,7 +83,7 @@ async def _first_that_answers(addresses: Sequence[str], port: int) -> trio.Socke
     """Connect to one of them, and to the next as well where the one before fails, or has not
     answered within `NEXT` seconds (RFC 8305, 5): a way that swallows everything, as one of IPv6
     may, must not take all of a post's time. Raises OSError where none answers."""
-    found: list[trio.SocketStream] = []
+    streams: list[trio.SocketStream] = []
     failures: list[OSError] = []
 
     async def attempt(address: str, failed: trio.Event) -> None:
@@ -93,7 +93,7 @@ async def _first_that_answers(addresses: Sequence[str], port: int) -> trio.Socke
             failures.append(error)
             failed.set()
             return
-        found.append(stream)
+        streams.append(stream)
         nursery.cancel_scope.cancel()
 
     try:
@@ -104,11 +104,11 @@ async def _first_that_answers(addresses: Sequence[str], port: int) -> trio.Socke
                 with trio.move_on_after(NEXT):
                     await failed.wait()
     except BaseException:
-        for stream in found:
+        for stream in streams:
             await trio.aclose_forcefully(stream)
         raise
-    for late in found[1:]:
+    for late in streams[1:]:
         await trio.aclose_forcefully(late)
-    if not found:
+    if not streams:
         raise failures[0]
-    return found[0]
+    return streams[0]

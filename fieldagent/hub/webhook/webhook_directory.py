@@ -72,10 +72,10 @@ def new(
     return Webhook(0, where, signing, username, password, headers, None, after, batch, steps)
 
 
-def new_secrets(given: str = "") -> tuple[str, ...]:
+def new_secrets(text: str = "") -> tuple[str, ...]:
     """Return those that are given, or one that is made now. Raises WrongProperty."""
     made = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
-    return read_secrets(given) or (made,)
+    return read_secrets(text) or (made,)
 
 
 def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
@@ -199,7 +199,7 @@ def dead_letters(
     """Return what webhooks did not take, of items with numbers below `before`, the newest first:
     `limit` of them, and the rest of what is of the last one's item. And the item before which
     there are more, or None."""
-    found: list[tuple[int, Row]] = []
+    letters: list[tuple[int, Row]] = []
     names = ("webhook", "requestId", "accepted", "attempts", "reason")
     # One webhook after the other: each has an index of its own dead letters.
     for (webhook,) in db.execute(_OF_WORKSPACE, workspace):
@@ -210,13 +210,13 @@ def dead_letters(
             " ORDER BY d.item DESC LIMIT ?",
             *(webhook, before, min(limit, END - 1) + 1),
         )
-        found += [(item, dict(zip(names, row, strict=True))) for item, *row in rows]
-    found.sort(key=lambda each: (-each[0], each[1]["webhook"]))
-    if len(found) <= limit:
-        return [row for _, row in found], None
-    last = found[limit - 1][0]
-    shown = [row for item, row in found if item >= last]
-    return shown, last if len(shown) < len(found) else None
+        letters += [(item, dict(zip(names, row, strict=True))) for item, *row in rows]
+    letters.sort(key=lambda each: (-each[0], each[1]["webhook"]))
+    if len(letters) <= limit:
+        return [row for _, row in letters], None
+    last = letters[limit - 1][0]
+    shown = [row for item, row in letters if item >= last]
+    return shown, last if len(shown) < len(letters) else None
 
 
 def replay(

@@ -50,9 +50,9 @@ def _told(problem: Problem, request: Request, package: str) -> Problem:
     language = preferred(request.headers.get("accept-language", ""), LANGUAGES)
     if language == ENGLISH:
         return problem
-    told = problem.said(partial(translated, catalogue=catalogue(package, language)))
-    told.headers += (("Content-Language", language), ("Vary", "Accept-Language"))
-    return told
+    translation = problem.said(partial(translated, catalogue=catalogue(package, language)))
+    translation.headers += (("Content-Language", language), ("Vary", "Accept-Language"))
+    return translation
 
 
 @cache

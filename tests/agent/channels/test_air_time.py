@@ -138,8 +138,8 @@ def test_bands_do_not_lie_on_each_other() -> None:
     ],
 )
 def test_what_a_region_needs_is_told(settings: str, fault: str) -> None:
-    found = faults(dict(pair.split("=", 1) for pair in settings.split()))
-    assert fault in "".join(found) and bool(found) is bool(fault)
+    problems = faults(dict(pair.split("=", 1) for pair in settings.split()))
+    assert fault in "".join(problems) and bool(problems) is bool(fault)
 
 
 class Silence:
@@ -199,11 +199,11 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
         ((written,),) = db.execute("SELECT sum(seconds) FROM air_time")
     assert 180 - UNSAVED * 360 < written <= 180
     again = Journal(path)
-    found = AirTime(clock, air_time.known(again))
-    assert found.spent() == written
-    found.narrow(AirLimit(10.0))
-    found.narrow(AirLimit(10.0))
-    assert found.spent() == pytest.approx(written + UNSAVED * 360), "what may lack, once"
+    usage = AirTime(clock, air_time.known(again))
+    assert usage.spent() == written
+    usage.narrow(AirLimit(10.0))
+    usage.narrow(AirLimit(10.0))
+    assert usage.spent() == pytest.approx(written + UNSAVED * 360), "what may lack, once"
     again.close()
 
 
@@ -217,8 +217,8 @@ def test_a_kit_keeps_to_the_hour_over_a_kill_and_says_so(tmp_path: Path) -> None
     }
 
     def radio(kit: Agent) -> dict[str, Any]:
-        found: dict[str, Any] = kit.call("GET", "/api/status").body["channels"]["Radio"]
-        return found
+        status: dict[str, Any] = kit.call("GET", "/api/status").body["channels"]["Radio"]
+        return status
 
     with nodes(tmp_path, "--seed", "7"), kit(tmp_path, 2) as ben:
         with kit(tmp_path, 1, **law) as ada:

@@ -48,9 +48,9 @@ DTR, PIN, USB, COMMAND = read_steps("dtr gpio:17,usb command")
     ],
 )
 def test_a_step_that_is_none_is_refused_with_what_is_right(value: str) -> None:
-    with pytest.raises(WrongProperty, match="gpio:17") as told:
+    with pytest.raises(WrongProperty, match="gpio:17") as refusal:
         read_steps(f"dtr {value}")
-    assert repr(value) in str(told.value)
+    assert repr(value) in str(refusal.value)
 
 
 def test_steps_are_read_in_their_order() -> None:
@@ -195,17 +195,21 @@ def test_a_sleep_pin_goes_low_and_high_again(
     """By the kernel's own structs, which the C compiler lays out."""
     (tmp_path / "gpiochip0").touch()
     done = tmp_path / "log"
-    told = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(done), "GPIO_LABEL": label}
+    variables = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(done), "GPIO_LABEL": label}
     command = [sys.executable, "-c", SLEEPS, str(tmp_path), where]
-    subprocess.run(command, check=True, env={**os.environ, **told})
+    subprocess.run(command, check=True, env={**os.environ, **variables})
     assert done.read_text() == f"low {where.rpartition('/')[2]}\nhigh 1\n"
 
 
 def test_where_no_pi_is_the_pin_is_not_guessed(tmp_path: Path, chip: Path) -> None:
     (tmp_path / "gpiochip0").touch()
-    told = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(tmp_path / "log"), "GPIO_LABEL": "INT34C6:00"}
+    variables = {
+        "LD_PRELOAD": str(chip),
+        "GPIO_LOG": str(tmp_path / "log"),
+        "GPIO_LABEL": "INT34C6:00",
+    }
     command = [sys.executable, "-c", SLEEPS, str(tmp_path), "17"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **told})
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables})
     assert "name one, gpio:gpiochip0/17" in done.stderr
     assert not (tmp_path / "log").exists()
 
@@ -228,9 +232,9 @@ def test_a_rockblock_9704_is_switched_on_again_once_it_has_gone_off(
     (tmp_path / "gpiochip0").touch()
     done = tmp_path / "log"
     label = {"GPIO_LABEL": gpio.PI_CHIPS[0], **({"GPIO_STUCK": "1"} if stuck else {})}
-    told = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(done), **label}
+    variables = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(done), **label}
     command = [sys.executable, "-c", ROCKBLOCK, str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **told})
+    ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables})
     assert ("I_BTD did not become low" in ran.stderr) == stuck, ran.stderr
     assert done.read_text() == ("low 24\n" if stuck else "low 24\nhigh 1\n")
 
@@ -259,9 +263,9 @@ def test_a_usb_device_is_found_by_its_port_or_its_name(usb: Path, where: str) ->
 
 def test_check_says_which_steps_cannot_be_taken(usb: Path) -> None:
     healing = Healing("satellite", "/dev/ttyUSB7", (DTR, PIN, USB, COMMAND), "true")
-    pin, found = check_step(healing, PIN), check_step(healing, USB)
+    pin, usb_step = check_step(healing, PIN), check_step(healing, USB)
     assert not pin.good or "gpiochip" in pin.text
-    assert found.good and str(usb) in str(Path(found.text.rpartition(" ")[2]).resolve())
+    assert usb_step.good and str(usb) in str(Path(usb_step.text.rpartition(" ")[2]).resolve())
     lost = check_step(healing._replace(port="/dev/ttyUSB8"), USB)
     assert not lost.good and "ttyUSB8" in lost.text
 
@@ -299,8 +303,8 @@ def test_what_a_killed_agent_had_switched_off_is_switched_on_at_the_next_start(
     """Though the modem's port, which is gone meanwhile, names no device any more."""
     (tmp_path / "gpiochip0").touch()
     done = usb / "authorized" if step == "usb" else tmp_path / "log"
-    told = {"GPIO_LOG": str(tmp_path / "log"), "GPIO_LABEL": gpio.PI_CHIPS[0]}
-    environ = {**os.environ, **told, "LD_PRELOAD": str(chip)}
+    variables = {"GPIO_LOG": str(tmp_path / "log"), "GPIO_LABEL": gpio.PI_CHIPS[0]}
+    environ = {**os.environ, **variables, "LD_PRELOAD": str(chip)}
     command = [sys.executable, "-c", KILLED, str(tmp_path), step]
     with subprocess.Popen([*command, "1000"], env=environ) as process:
         until(lambda: done.exists() and done.read_text() == before)
@@ -348,7 +352,7 @@ def _heal_a_link(home: Path, chip: Path, steps: str, count: int) -> list[tuple[i
         f"cellular-recovery-command=echo command >> {home}/log\n"
     )
     (home / "gpiochip0").touch()
-    told = {
+    variables = {
         "LD_PRELOAD": str(chip),
         "GPIO_LOG": str(home / "log"),
         "GPIO_LABEL": gpio.PI_CHIPS[0],
@@ -356,7 +360,7 @@ def _heal_a_link(home: Path, chip: Path, steps: str, count: int) -> list[tuple[i
     }
     command = [sys.executable, "-c", LINKS, str(home), str(count)]
     done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **told}, timeout=PATIENCE
+        command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
     return [(at, said) for at, said in json.loads(done.stdout)]
@@ -371,18 +375,18 @@ def test_a_modem_of_an_ip_link_is_reset_by_its_pin_then_its_port_then_a_command(
     os.mkfifo(switch)
     line = os.open(switch, os.O_RDWR)
     try:
-        told = _heal_a_link(tmp_path, chip, "gpio:17 usb:1-1.2 command", 4)
+        steps = _heal_a_link(tmp_path, chip, "gpio:17 usb:1-1.2 command", 4)
         assert os.read(line, 9) == b"01", "off its bus, and back on it"
     finally:
         os.close(line)
     assert (tmp_path / "log").read_text() == "low 17\nhigh 1\ncommand\nlow 17\nhigh 1\n"
-    assert [said.partition(";")[0] for _, said in told] == [
+    assert [said.partition(";")[0] for _, said in steps] == [
         "step 1 of 3, gpio:17",
         "step 2 of 3, usb:1-1.2",
         "step 3 of 3, command",
         "step 1 of 3, gpio:17",
     ]
-    moments = [at for at, _ in told]
+    moments = [at for at, _ in steps]
     assert moments[0] >= 600
     assert all(after - before >= 600 for before, after in pairwise(moments))
 
@@ -390,8 +394,8 @@ def test_a_modem_of_an_ip_link_is_reset_by_its_pin_then_its_port_then_a_command(
 def test_a_step_of_an_ip_links_modem_that_cannot_be_taken_is_told_and_the_next_one_taken(
     tmp_path: Path, chip: Path
 ) -> None:
-    told = _heal_a_link(tmp_path, chip, "usb:1-1.3, gpio:gpiochip7/4, command", 3)
-    (_, usb), (_, pin), (_, command) = told
+    steps = _heal_a_link(tmp_path, chip, "usb:1-1.3, gpio:gpiochip7/4, command", 3)
+    (_, usb), (_, pin), (_, command) = steps
     assert "usb:1-1.3: could not be done: no USB device 1-1.3 is there" in usb
     assert "gpio:gpiochip7/4: could not be done: " in pin and "gpiochip7" in pin
     assert command.startswith("step 3 of 3, command; 3 of at most 8")
@@ -405,10 +409,10 @@ def test_check_says_which_steps_of_an_ip_link_cannot_be_taken(
     healing = Healing("cellular", "", read_steps_of_link("usb:1-1.2 command"), "true")
     if not there:
         (usb / "authorized").unlink()
-    found, command = (check_step(healing, step) for step in healing.steps)
-    assert found.good == there
-    assert found.text.startswith("cellular-heal: usb:1-1.2")
-    assert there or "no USB device 1-1.2 is there" in found.text
+    usb_step, command = (check_step(healing, step) for step in healing.steps)
+    assert usb_step.good == there
+    assert usb_step.text.startswith("cellular-heal: usb:1-1.2")
+    assert there or "no USB device 1-1.2 is there" in usb_step.text
     assert command.good
 
 

@@ -134,8 +134,8 @@ async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
         await until(lambda: all(kit.troubles.is_lately(Trouble.DROPPED_KEY) for kit in kits))
         assert len(thief.messages()) == heard
         assert not any("where are you?" in kit.messages() for kit in kits)
-        (told,) = [each for each in kits[0].troubles.notices(lambda at: at) if "dropped" in each]
-        assert "of station 4" in told
+        (notice,) = [each for each in kits[0].troubles.notices(lambda at: at) if "dropped" in each]
+        assert "of station 4" in notice
 
 
 async def test_without_the_first_step_a_kit_is_not_heard(tmp_path: Path, clock: Any) -> None:

@@ -105,18 +105,18 @@ async def test_what_is_on_trial_as_the_agent_starts_is_told_as_it_ends(
     place.write_text("{}")
     notes = KitNotes(state, {}, "")
     notes.begin()
-    found: list[KitReport] = []
+    reports: list[KitReport] = []
 
     async def listen() -> None:
-        found.append(await told(notes))
+        reports.append(await told(notes))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
         await trio.sleep(2 * LOOK)
-        assert not found
+        assert not reports
         left_by_root(state, result, **members)
         place.unlink()
-    assert found == [ended]
+    assert reports == [ended]
 
 
 async def test_the_hub_hears_how_the_modems_hear_and_not_each_time_that_changes(

@@ -44,18 +44,18 @@ def test_check_tells_the_speed(tmp_path: Path, kind: str, above: Sky, baud: int)
     with above(tmp_path) as simulator:
         simulator.type(f"baud {baud}")
         simulator.expect(f"talks at {baud} baud")
-        done, told = _checked(tmp_path, kind)
-        assert f"at {baud} baud" in told, told
-        assert done.returncode == 0, told
+        done, output = _checked(tmp_path, kind)
+        assert f"at {baud} baud" in output, output
+        assert done.returncode == 0, output
 
 
 def test_a_speed_that_is_set_is_the_only_one(tmp_path: Path) -> None:
     with sky(tmp_path) as simulator:
         simulator.type("baud 9600")
         simulator.expect("talks at 9600 baud")
-        done, told = _checked(tmp_path, "sbd", "satellite-baud=19200\n")
+        done, output = _checked(tmp_path, "sbd", "satellite-baud=19200\n")
         assert done.returncode != 0
-        assert "nothing answers AT there" in told
+        assert "nothing answers AT there" in output
 
 
 def _checked(home: Path, kind: str, more: str = "") -> tuple[subprocess.CompletedProcess[str], str]:

@@ -44,8 +44,8 @@ def test_a_body_is_left_out_and_its_length_stays(body: bytes) -> None:
     hello = link.hello()
     link.receive(IpLink(LinkHello()).hello())
     _, message = link.send(body)
-    told = [TraceRecord(0.0, SENT, hello), TraceRecord(0.0, SENT, message)]
-    first, second = trace.mask(told, trace.LINK)
+    records = [TraceRecord(0.0, SENT, hello), TraceRecord(0.0, SENT, message)]
+    first, second = trace.mask(records, trace.LINK)
     assert first.data == hello
     assert second.data == message.removesuffix(body) + bytes(len(body))
 

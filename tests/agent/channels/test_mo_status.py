@@ -72,9 +72,9 @@ class Field:
 
 @pytest.fixture(scope="module")
 def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
-    found = Field(tmp_path_factory.mktemp("field"))
-    yield found
-    found.close()
+    site = Field(tmp_path_factory.mktemp("field"))
+    yield site
+    site.close()
 
 
 def test_the_table_holds_every_number_that_the_manual_names() -> None:

@@ -236,7 +236,7 @@ async def test_the_last_few_of_a_round_tell_when_it_ends(tmp_path: Path, clock: 
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(7, Message("there"))], origin=5))
         await kit.post(data=data(1500))
-        told = []
+        sources = []
         more = True
         while more:
             transmission = kit.outbox.load(AIR_BYTES)
@@ -244,8 +244,8 @@ async def test_the_last_few_of_a_round_tell_when_it_ends(tmp_path: Path, clock: 
             more = transmission.more
             entries = decode(transmission.body).entries
             marks = [each.content for each in entries if isinstance(each.content, Source)]
-            told.append(marks)
-        assert told[-5:] == [[], *([Source(2, follow)] for follow in (3, 2, 1, 0))]
+            sources.append(marks)
+        assert sources[-5:] == [[], *([Source(2, follow)] for follow in (3, 2, 1, 0))]
 
 
 def _held(of: Station, sequence: int, count: int) -> set[int]:
@@ -314,8 +314,8 @@ async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> 
             # Where time passes, the other may be whole, too, by the time this looks.
             assert ben.messages() == ["help"]
             assert ada.standing(1).status is None
-        found = incident.open_one(ada.journal)
-        assert found is not None, "that another kit has it ends nothing"
+        open_incident = incident.open_one(ada.journal)
+        assert open_incident is not None, "that another kit has it ends nothing"
         assert await ada.outcome(large) is Status.DELIVERED
         assert ben.messages() == ["help", data(9000)["payload"]]
 

@@ -114,7 +114,7 @@ async def test_its_sender_is_told_who_has_read_it_and_when(tmp_path: Path, clock
         sequence = await asked(ada)
         await until(lambda: "camp reached?" in ben.messages())
         await trio.sleep(300)
-        told = events(ada, sequence)
+        count = events(ada, sequence)
         at = int(ben.journal.clock.date(ben.journal.clock.now()))
         await read(ben, "camp reached?", "Ben")
         await until(lambda: ladder(ada, sequence) == ["read by Ben, at Kit 2's kit"], 60)
@@ -123,7 +123,7 @@ async def test_its_sender_is_told_who_has_read_it_and_when(tmp_path: Path, clock
         (step,) = (each for each in reached(ada.journal, known) if each.rung == "read")
         assert step.at == at
         await until(lambda: not owed(ben), 60)
-        assert events(ada, sequence) == told + 1
+        assert events(ada, sequence) == count + 1
 
 
 async def test_what_nobody_asked_for_causes_no_packet_and_rides(tmp_path: Path, clock: Any) -> None:
@@ -247,8 +247,8 @@ async def test_all_that_is_known_of_a_kit(tmp_path: Path, clock: Any) -> None:
         await read(ben, "camp reached?", "", Rung.PROGRAMS)
         await read(ben, "camp reached?", "Bea", Rung.RADIO)
         await read(ben, "camp reached?", "")
-        told = ["on Kit 2's radio", "read at Kit 2's kit", "with Kit 2's programs"]
-        await until(lambda: sorted(ladder(ada, sequence)) == told)
+        rungs = ["on Kit 2's radio", "read at Kit 2's kit", "with Kit 2's programs"]
+        await until(lambda: sorted(ladder(ada, sequence)) == rungs)
         await until(lambda: not owed(ben))
 
 
@@ -280,8 +280,8 @@ async def test_a_stranger_says_nothing(tmp_path: Path, clock: Any, key: bytes | 
 def item_of(kit: Station, sequence: int) -> Entry:
     transmission = kit.outbox.load(200)
     assert transmission is not None
-    (found,) = (each for each in decode(transmission.body).entries if each.sequence == sequence)
-    return found
+    (item,) = (each for each in decode(transmission.body).entries if each.sequence == sequence)
+    return item
 
 
 @pytest.mark.parametrize(

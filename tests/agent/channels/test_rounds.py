@@ -160,8 +160,8 @@ async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
         await until(lambda: has_it(kits) == [2, 3, 4, 5])
 
         def confirmed() -> bool:
-            found = outbound.receipts(kits[0].journal, sequence)
-            return {storage.by.id for storage in found} == {"2", "3", "4", "5"}
+            receipts = outbound.receipts(kits[0].journal, sequence)
+            return {storage.by.id for storage in receipts} == {"2", "3", "4", "5"}
 
         await until(confirmed)
 
@@ -304,8 +304,8 @@ async def test_who_hears_that_another_has_it_says_so_of_an_sos_alone(
         await trio.sleep(ACK_WITHIN)
         assert kit.words.is_worth_sending() is sos
         await kit.post()
-        told = [each for _ in range(3) for each in await said(kit)]
-        assert (ack if sos else holding(5, item)) in told
+        entries = [each for _ in range(3) for each in await said(kit)]
+        assert (ack if sos else holding(5, item)) in entries
 
 
 async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
@@ -326,8 +326,8 @@ async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
         with trio.move_on_after(20):
             while True:
                 await kit.outbox.ready()
-                found = [each for each in await said(kit) if isinstance(each.content, Message)]
-                packets += [[each.sequence for each in found]] * bool(found)
+                messages = [each for each in await said(kit) if isinstance(each.content, Message)]
+                packets += [[each.sequence for each in messages]] * bool(messages)
                 await trio.sleep(0.1)
         assert 2 <= len(packets) <= 5
         repeated = [number for packet in packets for number in packet]
@@ -406,18 +406,18 @@ async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, 
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(1, Ack(9, digest=bytes(4)))], origin=6))
         await kit.reception.receive(encode([entry(7), Entry(0, RelayRequest(0))], origin=5))
-        found: list[Any] = []
+        entries: list[Any] = []
         with trio.fail_after(60):
-            while Entry(7, Source(6, 0)) not in found:
+            while Entry(7, Source(6, 0)) not in entries:
                 await kit.outbox.ready()
                 transmission = kit.outbox.load(200)
                 assert transmission is not None
                 await kit.outbox.settle(transmission, Outcome.SENT)
                 envelope = decode(transmission.body)
-                found = [*envelope.entries]
+                entries = [*envelope.entries]
         assert envelope.origin == 5
         request, mark = Entry(0, RelayRequest(0)), Entry(0, Source(2, 1))
-        assert found == [entry(7), request, mark, Entry(7, Source(6, 0))]
+        assert entries == [entry(7), request, mark, Entry(7, Source(6, 0))]
         assert envelope.not_understood == ()
         assert kit.neighbours.in_earshot() == [6, 5]
 
@@ -432,7 +432,7 @@ async def test_a_neighbour_that_repeats_ours_has_it(tmp_path: Path, clock: Any) 
         assert kit.messages() == []
 
 
-async def bring(kit: Station, found: list[str]) -> None:
+async def bring(kit: Station, texts: list[str]) -> None:
     """The carrier's link to the hub, which takes what comes."""
     outbox = kit.outboxes[CELLULAR]
     while True:
@@ -440,7 +440,7 @@ async def bring(kit: Station, found: list[str]) -> None:
         transmission = outbox.load(4096)
         if transmission is not None:
             contents = [each.content for each in decode(transmission.body).entries]
-            found += [each.content for each in contents if isinstance(each, Message)]
+            texts += [each.content for each in contents if isinstance(each, Message)]
             await outbox.settle(transmission, Outcome.SENT)
 
 
@@ -450,7 +450,7 @@ async def test_a_relay_is_found_behind_one_that_has_no_link(
 ) -> None:
     """A-C-B, where B alone reaches the hub: it comes there once, and A is told."""
     only_what_is_posted(monkeypatch)
-    found: list[str] = []
+    texts: list[str] = []
     asks = {"asks_for_relay": lambda: True}
     async with (
         on_air(tmp_path, {"loss": loss}, count=3, topology=A_C_B),
@@ -459,7 +459,7 @@ async def test_a_relay_is_found_behind_one_that_has_no_link(
         station(tmp_path, 3, tmp_path / "node-3", relays_over=frozenset([CELLULAR])) as ben,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(bring, ben, found)
+        nursery.start_soon(bring, ben, texts)
         await ben.post(message={"content": "here is Ben"}, channels=["Radio"])
         await ada.post(message={"content": "no link here"})
 
@@ -467,11 +467,11 @@ async def test_a_relay_is_found_behind_one_that_has_no_link(
             return [line.event for line in ada.history(1)]
 
         await until(lambda: "relayed" in events(), 4 * 3600)
-        assert found.count("no link here") == 1
+        assert texts.count("no link here") == 1
         await trio.sleep(600)
         sent = events().count("sent again")
         await trio.sleep(7200)
-        assert found.count("no link here") == 1
+        assert texts.count("no link here") == 1
         assert events().count("sent again") == sent
         nursery.cancel_scope.cancel()
 
@@ -483,7 +483,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
     """Over one in between, that says so: and where there is no other, that one brings it all the
     same."""
     only_what_is_posted(monkeypatch)
-    found: dict[int, list[str]] = {2: [], 3: []}
+    texts: dict[int, list[str]] = {2: [], 3: []}
     asks = {"asks_for_relay": lambda: True}
     gateway = {"relays_over": frozenset([CELLULAR])}
     async with (
@@ -496,7 +496,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
     ):
         kits = {2: two, 3: three}
         for number, kit in kits.items():
-            nursery.start_soon(bring, kit, found[number])
+            nursery.start_soon(bring, kit, texts[number])
             await kit.post(message={"content": f"here is {number}"}, channels=["Radio"])
         await until(lambda: {2, 3} <= between.words.ways.known().keys(), 3600)
         # Both cost nothing, and are as far.
@@ -506,7 +506,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
         ]
         await ada.post(message={"content": "no link here"})
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 4 * 3600)
-        assert (found[spared], found[5 - spared]) == ([], ["no link here"])
+        assert (texts[spared], texts[5 - spared]) == ([], ["no link here"])
         await until(lambda: not ada.words.ways.known()[4].low, 3600)
         # Where there is no other, that one is asked, and what is told of the way says so.
         for number in (1, 5 - spared):
@@ -564,7 +564,7 @@ async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
     """Each asks, as no way is known; and not because another of them, who has it of the same, did.
     As somebody is there who reaches the hub, it is asked for at once."""
     asks = {"asks_for_relay": lambda: True}
-    found: list[str] = []
+    texts: list[str] = []
     async with AsyncExitStack() as stack:
         sky = await stack.enter_async_context(on_air(tmp_path, count=5))
         kits = [
@@ -587,8 +587,8 @@ async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
             station(tmp_path, 5, tmp_path / "node-5", relays_over=frozenset([CELLULAR]))
         )
         nursery = await stack.enter_async_context(trio.open_nursery())
-        nursery.start_soon(bring, gateway, found)
-        await until(lambda: "leg broken" in found, 120)
+        nursery.start_soon(bring, gateway, texts)
+        await until(lambda: "leg broken" in texts, 120)
         nursery.cancel_scope.cancel()
 
 
@@ -696,13 +696,13 @@ async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
         await kit.reception.receive(encode([Entry(7, Ack(5, 0, frozenset()))], origin=6))
         by_another = [Entry(0, SentBy(5, 1)), items[1]]
         await kit.reception.receive(encode(by_another, origin=8))
-        found: list[Entry] = []
+        entries: list[Entry] = []
         with trio.move_on_after(30):
             while True:
                 await kit.outbox.ready()
-                found += await said(kit)
-        assert [each for each in found if isinstance(each.content, Message)] == [items[0]]
-        assert Entry(0, SentBy(5, 1)) in found
+                entries += await said(kit)
+        assert [each for each in entries if isinstance(each.content, Message)] == [items[0]]
+        assert Entry(0, SentBy(5, 1)) in entries
         assert not {5, 8} - {*kit.neighbours.in_earshot()}
         assert kit.messages() == ["note 7", "note 8"]
 

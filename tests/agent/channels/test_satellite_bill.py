@@ -18,7 +18,7 @@ MO = re.compile(r"MO [0-9]+ from .*, ([0-9]+) credits?$")
 
 
 def counted(gateway: Running) -> int:
-    return sum(int(found[1]) for line in gateway.output() if (found := MO.search(line)))
+    return sum(int(match[1]) for line in gateway.output() if (match := MO.search(line)))
 
 
 def _satellite(kit: Agent) -> Any:
@@ -84,8 +84,8 @@ def test_a_power_cut_in_a_session_is_in_the_bill(emptied: bool, tmp_path: Path) 
             assert known == 1 <= counted(gateway) == most == 1 + emptied
             story = kit.call("GET", f"/api/package/{id_}").body["story"]
             again = [line["detail"] for line in story if line["event"] == "goes again"]
-            told = "nobody can tell whether the copy before left; it may have cost 1 credit"
-            assert again == [told] * emptied
+            detail = "nobody can tell whether the copy before left; it may have cost 1 credit"
+            assert again == [detail] * emptied
 
 
 def test_mail_that_money_holds_back_is_told(tmp_path: Path) -> None:
@@ -95,5 +95,5 @@ def test_mail_that_money_holds_back_is_told(tmp_path: Path) -> None:
             gateway.type(f"mt {text}")
         with agent(tmp_path, settings) as kit:
             kit.post("fetches the first with what the day has")
-            told = "2 messages at the gateway, and no credits of today to fetch more"
-            until(lambda: told in _satellite(kit)["reason"])
+            reason = "2 messages at the gateway, and no credits of today to fetch more"
+            until(lambda: reason in _satellite(kit)["reason"])

@@ -65,9 +65,9 @@ async def test_nothing_leaves_in_clear_but_a_call_sign(tmp_path: Path, clock: An
             assert is_sealed(transmission.body)
             with pytest.raises(RemoteProtocolError):
                 decode(transmission.body)
-            found = unseal(transmission.body, [OTHER, KEY])
-            assert found is not None
-            assert (decode(found[0]).origin, found[1]) == (2, 1)
+            unsealed = unseal(transmission.body, [OTHER, KEY])
+            assert unsealed is not None
+            assert (decode(unsealed[0]).origin, unsealed[1]) == (2, 1)
 
 
 async def test_a_call_sign_is_for_everybody(

@@ -194,8 +194,13 @@ async def test_who_is_renamed_or_has_lost_its_journal_is_one_kit(
 ) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         # The second is what it has in memory while its disk fails.
-        told = ((50_000_000, "Hut"), (1_900_000_000, "Boat"), (50_000_001, "Hut"), (9, "Hut"))
-        for number, name in told:
+        introductions = (
+            (50_000_000, "Hut"),
+            (1_900_000_000, "Boat"),
+            (50_000_001, "Hut"),
+            (9, "Hut"),
+        )
+        for number, name in introductions:
             who = Entry(5, Introduction(Identity("5", name, "Device")))
             item = Entry(number, Message(f"item {number}"))
             await ben.reception.receive(encode([who, item], origin=5))

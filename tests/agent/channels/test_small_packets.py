@@ -31,15 +31,15 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of every packet on the air."""
-    found: list[int] = []
+    lengths: list[int] = []
     transmit = SharedAir.transmit
 
     def measured(air: SharedAir, now: float, number: int, packet: bytes) -> float:
-        found.append(len(packet))
+        lengths.append(len(packet))
         return transmit(air, now, number, packet)
 
     monkeypatch.setattr(SharedAir, "transmit", measured)
-    return found
+    return lengths
 
 
 async def test_all_that_a_team_says_goes_in_51_bytes(

@@ -59,8 +59,8 @@ records = st.lists(
 
 
 @given(records)
-def test_any_bytes_are_written_and_read_again(told: list[TraceRecord]) -> None:
-    assert trace.read(trace.write(told)) == told
+def test_any_bytes_are_written_and_read_again(trace_records: list[TraceRecord]) -> None:
+    assert trace.read(trace.write(trace_records)) == trace_records
 
 
 @given(st.text())
@@ -77,7 +77,7 @@ def test_no_part_of_a_message_is_left(body: bytes, piece: int, right: bool) -> N
     guard = (sum(body) + (not right) & 0xFFFF).to_bytes(2)
     answer = b"\r\n" + len(body).to_bytes(2) + body + guard + b"\r\nOK\r\n"
     pieces = [answer[i : i + piece] for i in range(0, len(answer), piece)]
-    told = [
+    trace_records = [
         TraceRecord(0.0, SENT, b"AT+SBDWB=%d\r" % len(body)),
         TraceRecord(0.0, CAME, b"READY\r\n"),
         TraceRecord(0.0, SENT, body + guard),
@@ -87,8 +87,8 @@ def test_no_part_of_a_message_is_left(body: bytes, piece: int, right: bool) -> N
     ]
     if body.startswith(b"AT"):
         return
-    shown = trace.mask(told, "sbd")
-    assert [len(each.data) for each in shown] == [len(each.data) for each in told]
+    shown = trace.mask(trace_records, "sbd")
+    assert [len(each.data) for each in shown] == [len(each.data) for each in trace_records]
     zeros = bytes(len(body)) + (b"\0\0" if right else b"\x55\0")
     assert shown[2].data == zeros
     read = b"".join(each.data for each in shown[5:])
@@ -97,8 +97,8 @@ def test_no_part_of_a_message_is_left(body: bytes, piece: int, right: bool) -> N
 
 def test_of_a_9704_the_segments_are_left_out() -> None:
     line = b'299 messageTerminateSegment {"topic_id":244,"data":"c2VjcmV0"}\r'
-    told = [TraceRecord(0.0, CAME, line[:55]), TraceRecord(0.0, CAME, line[55:])]
-    shown = b"".join(each.data for each in trace.mask(told, "imt"))
+    trace_records = [TraceRecord(0.0, CAME, line[:55]), TraceRecord(0.0, CAME, line[55:])]
+    shown = b"".join(each.data for each in trace.mask(trace_records, "imt"))
     assert shown == line.replace(b"c2VjcmV0", b"AAAAAAAA")
 
 
@@ -183,9 +183,9 @@ async def test_mail_that_came_garbled_as_it_was_recorded(tmp_path: Path, clock: 
 
 @pytest.mark.parametrize("name", sorted(each.name for each in TRACES.glob("*.log")))
 def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
-    told = records_of(TRACES / name)
-    assert trace.mask(told, kind_of(TRACES / name)) == told
-    assert any(each.way == HAPPENED for each in told)
+    trace_records = records_of(TRACES / name)
+    assert trace.mask(trace_records, kind_of(TRACES / name)) == trace_records
+    assert any(each.way == HAPPENED for each in trace_records)
     assert SECRET.encode() not in (TRACES / name).read_bytes()
 
 
@@ -196,7 +196,7 @@ def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
 def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: bool) -> None:
     guard = imt.crc(body)
     whole = body + (guard if right else bytes([guard[0] ^ 1, guard[1]]))
-    told, key = [], {"topic_id": 244, "message_id": 3}
+    trace_records, key = [], {"topic_id": 244, "message_id": 3}
     for start in range(0, len(whole), size):
         piece = whole[start : start + size]
         text = json.dumps(
@@ -207,28 +207,30 @@ def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: b
                 "data": base64.b64encode(piece).decode(),
             }
         )
-        told.append(TraceRecord(0.0, CAME, f"299 messageTerminateSegment {text}\r".encode()))
+        trace_records.append(
+            TraceRecord(0.0, CAME, f"299 messageTerminateSegment {text}\r".encode())
+        )
     end = json.dumps({**key, "final_mt_status": "complete"})
-    told.append(TraceRecord(0.0, CAME, f"299 messageTerminateStatus {end}\r".encode()))
-    shown = trace.mask(told, "imt")
-    assert [len(each.data) for each in shown] == [len(each.data) for each in told]
-    lines, assembly, found = jspr.LineReader(), imt.MtAssembly(), None
+    trace_records.append(TraceRecord(0.0, CAME, f"299 messageTerminateStatus {end}\r".encode()))
+    shown = trace.mask(trace_records, "imt")
+    assert [len(each.data) for each in shown] == [len(each.data) for each in trace_records]
+    lines, assembly, message = jspr.LineReader(), imt.MtAssembly(), None
     lines.receive_data(b"".join(each.data for each in shown))
     while (line := lines.next_line()) is not None:
         event = imt.read_event(line)
         if isinstance(event, imt.MtSegment):
             assembly.add(event)
         elif isinstance(event, imt.MtEnded):
-            found = assembly.end(event)
-    assert found is not None
-    assert not any(found.body[:-1])
-    assert (found.damage == "") == right
+            message = assembly.end(event)
+    assert message is not None
+    assert not any(message.body[:-1])
+    assert (message.damage == "") == right
 
 
 @pytest.mark.parametrize("way", [SENT, CAME])
 def test_the_rest_of_a_line_that_is_not_there_any_more_is_left_out(way: str) -> None:
-    told = [TraceRecord(0.0, way, b'c2VjcmV0"}\rPUT hwInfo {}\r')]
-    assert trace.mask(told, "imt")[0].data == b"..........\rPUT hwInfo {}\r"
+    trace_records = [TraceRecord(0.0, way, b'c2VjcmV0"}\rPUT hwInfo {}\r')]
+    assert trace.mask(trace_records, "imt")[0].data == b"..........\rPUT hwInfo {}\r"
 
 
 @asynccontextmanager

@@ -63,8 +63,8 @@ class Spooled:
         self.nursery.start_soon(partial(self.dispatch, hook, **how))
 
     async def dispatch(self, hook: Hook, **how: Any) -> str:
-        given: dict[str, Any] = {"clock": now, "chance": lambda: 0.0, "name": "hook", **how}
-        return await dispatch(self.spool, hook, **given)
+        options: dict[str, Any] = {"clock": now, "chance": lambda: 0.0, "name": "hook", **how}
+        return await dispatch(self.spool, hook, **options)
 
     def states(self) -> dict[str, str]:
         return {row["requestId"]: row["hooks"]["hook"]["state"] for row in self.listing()}

@@ -33,8 +33,8 @@ FOREIGN = [
 
 
 def letters(kit: Agent) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = kit.call("GET", "/api/inbound").body["deadLetters"]
-    return found
+    entries: list[dict[str, Any]] = kit.call("GET", "/api/inbound").body["deadLetters"]
+    return entries
 
 
 def payloads(kit: Agent) -> list[Any]:
@@ -102,7 +102,7 @@ def test_a_setting_hands_them_to_the_hook_as_data_with_their_source(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "told"),
+    ("ours", "theirs", "reason"),
     [
         (MASTER, None, "the hub does not tag what it sends"),
         (MASTER, OTHER, "the hub tags with another key"),
@@ -110,15 +110,15 @@ def test_a_setting_hands_them_to_the_hook_as_data_with_their_source(tmp_path: Pa
     ids=["only the kit has a key", "both have another"],
 )
 def test_a_key_that_does_not_fit_is_told_and_mended(
-    tmp_path: Path, ours: bytes, theirs: bytes | None, told: str
+    tmp_path: Path, ours: bytes, theirs: bytes | None, reason: str
 ) -> None:
     body = encode([ENTRY], key=None if theirs is None else derive_key(theirs, "MT"))
     with sky(tmp_path, latency=0) as above:
         with agent(tmp_path, {"satellite-key": ours.hex()}) as kit:
             above.type(f"mt-raw {body.hex()}")
             until(lambda: letters(kit))
-            assert told in letters(kit)[0]["reason"]
-            assert told in command(kit, "status")
+            assert reason in letters(kit)[0]["reason"]
+            assert reason in command(kit, "status")
             assert payloads(kit) == []
             kit.stop()
         mended = {} if theirs is None else {"satellite-key": theirs.hex()}

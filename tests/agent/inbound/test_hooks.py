@@ -45,13 +45,13 @@ async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
         if len(printed) == 3:
             three.set()
 
-    found = hooks_of(settings, emit)
-    assert [hook.name for hook in found] == ["script", "webhook"]
+    hooks = hooks_of(settings, emit)
+    assert [hook.name for hook in hooks] == ["script", "webhook"]
     journal = Journal(tmp_path / "journal.sqlite3")
     inbox = Inbox(journal, ["script", "webhook"], clock=lambda: 0.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
-        for hook in found:
+        for hook in hooks:
             nursery.start_soon(run_hook, hook, journal, inbox)
         await arrive(journal, inbox, "a", "b", "c")
         await three.wait()

@@ -84,8 +84,8 @@ async def test_a_person_at_another_kit_counts_where_there_is_no_hub(
         await k.post(message={"content": "help"}, priority=100)
         word = IncidentWord(k.sequence(), Said.SEEN, 7, "Ben")
         await k.hear(said(Entry(9, word, int(now(k)))), tagged=False)
-        found = incident.open_one(k.journal)
-        assert found is not None and found.state == ("open" if has_hub else "seen")
+        open_incident = incident.open_one(k.journal)
+        assert open_incident is not None and open_incident.state == ("open" if has_hub else "seen")
         assert [each.by for each in incident.words(k.journal, k.sequence())] == ["Ben"]
 
 

@@ -76,8 +76,8 @@ async def test_a_track_is_told_as_single_locations_with_their_times(tmp_path: Pa
         # The same by another way.
         for entry in track:
             await take_in(inbox, encode([entry], origin=42))
-        told = [(event["timestamp"], event["latitude"]) for event in events(journal)]
-        assert told == [
+        positions = [(event["timestamp"], event["latitude"]) for event in events(journal)]
+        assert positions == [
             ("2026-09-21T14:13:20Z", "46.5"),
             ("2026-09-21T14:18:20Z", "46.501"),
             ("2026-09-21T14:23:20Z", "46.502"),
@@ -233,15 +233,15 @@ def cut(content: str) -> list[bytes]:
 async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lost, found = cut("a"), cut("b")
-    assert len(lost) == len(found) == 4
+    lost, newer = cut("a"), cut("b")
+    assert len(lost) == len(newer) == 4
     async with spool(tmp_path) as (inbox, journal):
-        for body in [*lost[:2], *found[2:]]:
+        for body in [*lost[:2], *newer[2:]]:
             await take_in(inbox, body)
         assert "wrong CRC-32" in caplog.text
         (item,) = inbound.incomplete(journal)
         assert inbound.slices_there(journal, item).keys() == {3}
-        for body in found[:3]:
+        for body in newer[:3]:
             await take_in(inbox, body)
         assert [event["content"] for event in events(journal)] == ["b" * 300]
 
@@ -329,16 +329,18 @@ async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have
         (listed,) = inbound.listing(journal, 9)
         if is_read:
             assert await reading.mark(journal, inbox, listed["requestId"], "Ben")
-        told = inbound.rungs_owed(journal)
-        assert len(told) == is_read
-        await journal.persist(lambda db: inbound.told_rungs(db, [each.key for each in told]))
+        rungs = inbound.rungs_owed(journal)
+        assert len(rungs) == is_read
+        await journal.persist(lambda db: inbound.told_rungs(db, [each.key for each in rungs]))
         assert inbound.rungs_owed(journal) == []
         news = inbox.rungs
         for _ in range(2):
             await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
-            assert [each.key for each in inbound.rungs_owed(journal)] == [each.key for each in told]
+            assert [each.key for each in inbound.rungs_owed(journal)] == [
+                each.key for each in rungs
+            ]
         assert news.is_set() is is_read
-        await journal.persist(lambda db: inbound.told_rungs(db, [each.key for each in told]))
+        await journal.persist(lambda db: inbound.told_rungs(db, [each.key for each in rungs]))
         await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
         assert inbound.rungs_owed(journal) == []
         assert len(bodies(journal)) == 1

@@ -358,8 +358,8 @@ async def test_the_command_has_a_session_of_its_own(caplog: pytest.LogCaptureFix
 
 def lines_of(*pieces: bytes) -> list[str]:
     lines = Lines()
-    found = [line for piece in pieces for line in lines.feed(piece)]
-    return found + list(lines.end())
+    output = [line for piece in pieces for line in lines.feed(piece)]
+    return output + list(lines.end())
 
 
 @pytest.mark.parametrize(
@@ -387,8 +387,8 @@ def test_lines_do_not_depend_on_how_the_bytes_arrive(pieces: list[bytes]) -> Non
 
 def test_output_ends_at_its_limit_and_says_so_once() -> None:
     piece = b"x" * 99 + b"\n"
-    found = lines_of(*[piece] * (OUTPUT_MAX // 100 + 500))
-    assert sum(len(line) + 1 for line in found[:-2]) <= OUTPUT_MAX
-    assert [line for line in found if line.startswith("[more")] == found[-1:]
+    lines = lines_of(*[piece] * (OUTPUT_MAX // 100 + 500))
+    assert sum(len(line) + 1 for line in lines[:-2]) <= OUTPUT_MAX
+    assert [line for line in lines if line.startswith("[more")] == lines[-1:]
     exact = lines_of(b"x\n" * (OUTPUT_MAX // 2))
     assert exact == ["x"] * (OUTPUT_MAX // 2)

@@ -98,9 +98,9 @@ def test_what_was_accepted_by_a_later_program_waits_in_the_one_before(
         status = kit.call("GET", "/api/status").body
         assert status["journal"]["losses"] == []
         assert status["sos"]["active"] == 1
-        found = kit.call("GET", "/api/queue").body
-        assert found["queued"] == 3
-        assert "an SOS on trial" in str(found)
+        queue = kit.call("GET", "/api/queue").body
+        assert queue["queued"] == 3
+        assert "an SOS on trial" in str(queue)
         sent = kit.call("POST", "/api/package/async", {"message": {"content": "the next"}})
         assert sent.body["id"] == 4
         assert kit.stop() == 0

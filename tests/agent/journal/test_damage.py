@@ -53,9 +53,9 @@ def test_a_damaged_row_is_never_transmitted(tmp_path: Path, column: str) -> None
     ids = [1, 42 if column == "id" else 2, 3]
     with sky(tmp_path) as satellite, agent(tmp_path) as kit:
         kit.post("last")
-        found = [kit.call("GET", f"/api/package/{id_}").body for id_ in ids]
-        assert [each["status"] for each in found] == ["Delivered", "Error", "Delivered"]
-        assert found[1]["channels"]["Satellite"]["reason"] == "damaged"
+        packages = [kit.call("GET", f"/api/package/{id_}").body for id_ in ids]
+        assert [each["status"] for each in packages] == ["Delivered", "Error", "Delivered"]
+        assert packages[1]["channels"]["Satellite"]["reason"] == "damaged"
         listed = {each["id"]: each for each in kit.call("GET", "/api/packages").body["packages"]}
         assert [listed[id_]["kind"] == "damaged" for id_ in ids] == [False, True, False]
         assert "post it again" in listed[ids[1]]["text"]
@@ -178,8 +178,8 @@ def test_what_waits_leaves_though_its_version_is_that_of_nobody(tmp_path: Path) 
         file.write(b"\x04")
     with sky(tmp_path), agent(tmp_path) as kit:
         kit.post("last")
-        found = [kit.call("GET", f"/api/package/{id_}").body["status"] for id_ in (1, 2)]
-        assert found == ["Delivered", "Delivered"]
+        statuses = [kit.call("GET", f"/api/package/{id_}").body["status"] for id_ in (1, 2)]
+        assert statuses == ["Delivered", "Delivered"]
         assert any("no program has given it the version 10" in line for line in kit.output())
         kit.stop()
 
@@ -199,10 +199,10 @@ def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) ->
         journal.commit()
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         waiting = kit.call("GET", "/api/queue").body["packages"]
-        told = kit.call("GET", "/api/status").body["journal"]["losses"]
+        loss_report = kit.call("GET", "/api/status").body["journal"]["losses"]
         kinds = [each["kind"] for each in waiting]
         assert kinds.count("message") == count - 1
-        assert kinds.count("damaged") == 1 or told
+        assert kinds.count("damaged") == 1 or loss_report
         # This waits until all is back in the queues, and by then it is told.
         assert kit.call("DELETE", "/api/queue").body == {"deleted": count - 1}
         (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
@@ -390,13 +390,13 @@ def survive(home: Path, flips: int, seed: int) -> None:
         where = flip([work / file for file in JOURNAL_FILES], random)
         with agent(work, {"satellite-port": str(work / "nobody")}) as kit:
             waiting = kit.call("GET", "/api/queue").body["packages"]
-            told = kit.call("GET", "/api/status").body["journal"]["losses"]
+            loss_report = kit.call("GET", "/api/status").body["journal"]["losses"]
         # One that is damaged is listed as such until its turn to end has come.
         ids = {each["id"] for each in waiting if each["kind"] != "damaged"}
         assert ids <= set(range(1, WAITING + 1)), where
         if len(ids) < WAITING:
             losses.append(f"{where}: {WAITING - len(ids)}")
-            assert told or len(waiting) == WAITING, f"in silence: {where}"
+            assert loss_report or len(waiting) == WAITING, f"in silence: {where}"
         there += min(len(ids), WAITING - 1)
         print(f"{number + 1} {where}: {len(ids)} of {WAITING}", flush=True)
     print(f"{there} of {flips * (WAITING - 1)} undamaged are there; {losses}")

@@ -319,8 +319,8 @@ trio.run(main)
 def test_who_waits_is_told_where_the_system_gives_no_thread(tmp_path: Path) -> None:
     """They could not even be cancelled; and the next is stored again."""
     command = [sys.executable, "-c", NO_THREAD, str(tmp_path / "journal.sqlite3")]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert told.stdout.splitlines() == ["can't start new thread", "stored"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert result.stdout.splitlines() == ["can't start new thread", "stored"]
 
 
 ACKNOWLEDGE = """

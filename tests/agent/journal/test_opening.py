@@ -154,9 +154,9 @@ def test_in_every_state_of_the_disk_an_sos_has_a_way_out(
         assert kit.stop() == 0
     with sky(tmp_path) as above:
         with hindrance(state), agent(tmp_path, {}, command_for(hindrance, state)) as kit:
-            told = "\n".join(kit.output()).lower()
-            assert words.lower() in told
-            assert "traceback" not in told
+            output = "\n".join(kit.output()).lower()
+            assert words.lower() in output
+            assert "traceback" not in output
             refused = kit.post("ordinary")
             assert refused.status == 507
             assert words.lower() in refused.body["detail"].lower()

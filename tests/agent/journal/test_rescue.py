@@ -73,9 +73,9 @@ def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known:
 
 
 @pytest.mark.parametrize("by", ["what it has come to", "its own number"])
-@pytest.mark.parametrize("found", ["at the start", "as it is to leave"])
+@pytest.mark.parametrize("when", ["at the start", "as it is to leave"])
 def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
-    tmp_path: Path, found: str, by: str
+    tmp_path: Path, when: str, by: str
 ) -> None:
     """Its kit asks until the hub has it, and may hear nobody else."""
     with closing(Journal(tmp_path / "journal.sqlite3")) as journal:
@@ -93,11 +93,11 @@ def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
             db.execute("DELETE FROM carried WHERE sequence = ?", [entered.sequence])
         else:
             db.execute("UPDATE package SET digest = x'00' WHERE sequence = ?", [entered.sequence])
-        if found == "as it is to leave":
+        if when == "as it is to leave":
             outbound.end([EndedLeg(entered.sequence, Channel.SATELLITE, DAMAGED)], 2.0)(db)
-    if found == "at the start":
+    if when == "at the start":
         mend(old, new, HighWater(entered.sequence + 1), "a row is damaged", "old.bad")
-    with closing(connect(new if found == "at the start" else old, JOURNAL, checked=True)) as db:
+    with closing(connect(new if when == "at the start" else old, JOURNAL, checked=True)) as db:
         assert relay.store(db, NEIGHBOUR, other, 3.0) is None
         again = relay.store(db, NEIGHBOUR, entry, 3.0)
         assert again is not None and again.origin == NEIGHBOUR

@@ -98,12 +98,12 @@ def test_a_power_cut_leaves_the_keys_of_before_or_those_of_after(
     calls = 0
 
     def cut(call: Callable[..., object]) -> Callable[..., object]:
-        def until_then(*given: object, **named: object) -> object:
+        def until_then(*arguments: object, **named: object) -> object:
             nonlocal calls
             calls += 1
             if calls == at + 1:
                 raise PowerCut
-            return call(*given, **named)
+            return call(*arguments, **named)
 
         return until_then
 

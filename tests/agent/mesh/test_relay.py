@@ -39,6 +39,6 @@ async def test_an_sos_whose_height_or_speed_cannot_be_is_brought_without_it(
 
     async with running(journal):
         sequence = await journal.commit(store(heard))
-        found = outbound.package(journal, sequence)
-        assert found is not None and found.package.item == Location(46.5, 7.9, AT)
+        record = outbound.package(journal, sequence)
+        assert record is not None and record.package.item == Location(46.5, 7.9, AT)
     journal.close()

@@ -38,8 +38,8 @@ class Kit:
         self.agent = self.stack.enter_context(agent(self.home, settings))
 
     def mqtt(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.agent.call("GET", "/api/status").body["mqtt"]
-        return found
+        status: dict[str, Any] = self.agent.call("GET", "/api/status").body["mqtt"]
+        return status
 
     def texts(self) -> list[str]:
         listed = self.agent.call("GET", "/api/packages").body["packages"]
@@ -48,8 +48,8 @@ class Kit:
     def hook(self) -> dict[str, Any]:
         """How the last that came in stands at the broker."""
         (last, *_) = self.agent.call("GET", "/api/inbound").body["payloads"]
-        found: dict[str, Any] = last["hooks"]["MQTT"]
-        return found
+        standing: dict[str, Any] = last["hooks"]["MQTT"]
+        return standing
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def ready(visit: Visit) -> None:
 
 
 def text_in(packet: Packet) -> str:
-    found: str = json.loads(packet.payload)["payloads"][0]["events"][0]["content"]
-    return found
+    text: str = json.loads(packet.payload)["payloads"][0]["events"][0]["content"]
+    return text
 
 
 def test_a_broker_that_dies_before_its_connack_is_tried_again(kit: Kit) -> None:
@@ -150,8 +150,8 @@ def test_a_command_with_a_key_is_carried_out_once_though_the_agent_died(kit: Kit
     with kit.broker.visit() as visit:
         ready(visit)
         visit.command(f"{BASE}/send/house", said, 5, again=True)
-        told = json.loads(visit.until(is_result).payload)
-    assert (told["accepted"], told["key"]) == (True, "k1")
+        result = json.loads(visit.until(is_result).payload)
+    assert (result["accepted"], result["key"]) == (True, "k1")
     assert kit.texts() == ["once"]
     assert kit.mqtt()["creditsToday"] == 1
 

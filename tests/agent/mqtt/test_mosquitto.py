@@ -47,8 +47,8 @@ class Camp:
         until(lambda: self.mqtt()["state"] == "ready")
 
     def mqtt(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kit.call("GET", "/api/status").body["mqtt"]
-        return found
+        status: dict[str, Any] = self.kit.call("GET", "/api/status").body["mqtt"]
+        return status
 
     def packages(self) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = self.kit.call("GET", "/api/packages").body["packages"]
@@ -80,9 +80,9 @@ def test_a_house_sends_by_satellite_and_hears_what_comes(camp: Camp) -> None:
     camp.begin(**PAYS)
     camp.other.await_one(f"{BASE}/state", lambda state: state["satellite"] == "ready")
     camp.await_ready()
-    told = camp.send(message("hut reached", key="a1"))
-    assert (told["accepted"], told["key"], told["status"]) == (True, "a1", None)
-    topic = f"{BASE}/package/{told['id']}"
+    result = camp.send(message("hut reached", key="a1"))
+    assert (result["accepted"], result["key"], result["status"]) == (True, "a1", None)
+    topic = f"{BASE}/package/{result['id']}"
     delivered = camp.other.await_one(topic, lambda body: body["status"] == "Delivered")
     assert delivered["channels"] == {"Satellite": {"status": "Delivered"}}
     assert [step["rung"] for step in delivered["reached"]] == ["kept", "left"]
@@ -142,28 +142,30 @@ NEEDED = {
 
 def test_home_assistant_gets_what_its_documentation_asks_for(camp: Camp) -> None:
     camp.begin()
-    told = camp.other.await_one(CONFIG)
-    assert told.keys() == {
+    configuration = camp.other.await_one(CONFIG)
+    assert configuration.keys() == {
         *("device", "origin", "components", "availability", "state_topic", "qos")
     }
-    assert told["device"].keys() <= DEVICE
-    assert told["device"]["identifiers"] == ["fieldagent-kit"]
-    assert told["origin"]["name"]
-    (online,) = told["availability"]
+    assert configuration["device"].keys() <= DEVICE
+    assert configuration["device"]["identifiers"] == ["fieldagent-kit"]
+    assert configuration["origin"]["name"]
+    (online,) = configuration["availability"]
     assert online["topic"] == f"{BASE}/online"
-    ids = [each["unique_id"] for each in told["components"].values()]
+    ids = [each["unique_id"] for each in configuration["components"].values()]
     assert len({*ids}) == len(ids)
-    for each in told["components"].values():
+    for each in configuration["components"].values():
         assert NEEDED[each["platform"]] | {"platform", "unique_id"} <= each.keys()
         assert each.keys() <= ENTITY | OF_PLATFORM[each["platform"]]
     # Each template names something that the state has.
     state = camp.other.await_one(f"{BASE}/state", lambda state: state["satellite"] == "ready")
-    for key, each in told["components"].items():
+    for key, each in configuration["components"].items():
         template = each.get("value_template", "value_json.sos")
         member = template.split("value_json.")[1].split()[0]
         assert member in state or key == "credits_left", key
     # An automation raises none by accident.
-    assert not [each for each in told["components"].values() if each["platform"] == "button"]
+    assert not [
+        each for each in configuration["components"].values() if each["platform"] == "button"
+    ]
     known = len(camp.other.of(CONFIG))
     camp.other.say("homeassistant/status", "online")
     until(lambda: len(camp.other.of(CONFIG)) == known + 1)
@@ -178,15 +180,15 @@ def test_no_device_is_announced_where_that_is_off(camp: Camp) -> None:
 def test_where_the_kit_is_is_known_by_what_it_posted_last(camp: Camp) -> None:
     camp.begin(satellite_port=None, radio_port="/nowhere", radio_station="3")
     camp.kit.call("POST", "/api/package/async", {"location": {"latitude": 47.1, "longitude": 8.5}})
-    found = camp.other.await_one(f"{BASE}/position")
-    assert (found["latitude"], found["longitude"]) == (47.1, 8.5)
+    position = camp.other.await_one(f"{BASE}/position")
+    assert (position["latitude"], position["longitude"]) == (47.1, 8.5)
     camp.await_ready()
     camp.send({"location": {"latitude": 47.2, "longitude": 8.6, "altitude": 900}})
-    found = camp.other.await_one(f"{BASE}/position", lambda body: body["latitude"] == 47.2)
-    assert found["altitude"] == 900
+    position = camp.other.await_one(f"{BASE}/position", lambda body: body["latitude"] == 47.2)
+    assert position["altitude"] == 900
     # Of another program's Package nothing is told but the position.
-    told = {each.topic for each in camp.other.got if "/package/" in each.topic}
-    assert told == {f"{BASE}/package/2"}
+    topics = {each.topic for each in camp.other.got if "/package/" in each.topic}
+    assert topics == {f"{BASE}/package/2"}
 
 
 def test_a_retained_command_is_none(camp: Camp) -> None:
@@ -222,9 +224,9 @@ def test_a_flood_is_dropped_at_the_door_and_counted(camp: Camp) -> None:
     camp.kit.expect("dropped, the last as too many")
 
 
-def refused(told: Any, *words: str) -> bool:
-    assert not told["accepted"]
-    return all(word in told["problem"]["detail"] for word in words)
+def refused(result: Any, *words: str) -> bool:
+    assert not result["accepted"]
+    return all(word in result["problem"]["detail"] for word in words)
 
 
 def test_nothing_costs_money_unless_a_sender_is_listed_and_has_a_budget(camp: Camp) -> None:
@@ -240,14 +242,14 @@ def test_nothing_costs_money_unless_a_sender_is_listed_and_has_a_budget(camp: Ca
     camp.begin(**PAYS, **more)
     camp.await_ready()
     assert refused(camp.send(message("x", channels=["Satellite"]), "stranger"), "not in")
-    told = camp.send(message("by radio alone"), "stranger")
-    assert told["channels"] == {"Radio": {"status": None}}
-    assert told["withheld"] == {"Satellite": "stranger is not in mqtt-senders"}
-    told = camp.send(message("x" * 120, key="long"))
-    assert told["channels"] == {"Radio": {"status": None}, "Satellite": {"status": None}}
+    result = camp.send(message("by radio alone"), "stranger")
+    assert result["channels"] == {"Radio": {"status": None}}
+    assert result["withheld"] == {"Satellite": "stranger is not in mqtt-senders"}
+    result = camp.send(message("x" * 120, key="long"))
+    assert result["channels"] == {"Radio": {"status": None}, "Satellite": {"status": None}}
     assert camp.mqtt()["creditsToday"] == 3
     # What is sent once more is paid once, and is known though the budget is spent.
-    assert camp.send(message("x" * 120, key="long"))["id"] == told["id"]
+    assert camp.send(message("x" * 120, key="long"))["id"] == result["id"]
     assert camp.mqtt()["creditsToday"] == 3
     assert refused(camp.send(message("other", key="long")), "used for another body")
     again = camp.send(message("later"))
@@ -291,8 +293,8 @@ def test_bytes_that_are_paid_for_count_as_credits(tmp_path: Path) -> None:
             other.await_one(f"{BASE}/state", lambda state: state["satellite"] == "ready")
             until(lambda: kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready")
             other.say(f"{BASE}/send/house", message("x" * 400))
-            told = other.await_one(f"{BASE}/result/house")
-            assert refused(told, "Satellite: it takes", "of the 3 left")
+            result = other.await_one(f"{BASE}/result/house")
+            assert refused(result, "Satellite: it takes", "of the 3 left")
             other.say(f"{BASE}/send/house", message("short"))
             other.await_one(f"{BASE}/package/1", lambda body: body["status"] == "Delivered")
             assert kit.call("GET", "/api/status").body["mqtt"]["creditsToday"] == 1
@@ -339,11 +341,11 @@ def test_a_wrong_command_is_told_as_by_the_local_api(
 ) -> None:
     camp.begin(mqtt_commands_per_hour="1000")
     camp.await_ready()
-    told = camp.send(body)
-    assert (told["accepted"], told["problem"]["status"]) == (False, status)
-    assert said in told["problem"]["detail"]
+    result = camp.send(body)
+    assert (result["accepted"], result["problem"]["status"]) == (False, status)
+    assert said in result["problem"]["detail"]
     if status == 422 and b"key" not in body:
-        assert told["problem"] == camp.kit.call("POST", "/api/package/async", body).body
+        assert result["problem"] == camp.kit.call("POST", "/api/package/async", body).body
 
 
 def test_two_kits_of_one_name_say_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:

@@ -49,14 +49,14 @@ class Sky:
 
     def burst(self) -> list[tuple[Transmission, int]]:
         """Fragments that go one behind the other, with their positions."""
-        found = []
+        fragments = []
         while True:
             transmission, content = self.load()
             assert isinstance(content, Fragment)
             self.count = content.count
-            found.append((transmission, content.index))
+            fragments.append((transmission, content.index))
             if not transmission.more:
-                return found
+                return fragments
 
     async def hears(self, station: int, *positions: int) -> None:
         has = self.has.setdefault(station, set())

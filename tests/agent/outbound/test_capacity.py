@@ -41,12 +41,12 @@ def test_the_table_of_the_docs_holds() -> None:
     assert [name for name, *_ in rows] == list(ITEMS)
     for name, *cells in rows:
         item = ITEMS[name]
-        found = [
+        counts = [
             f"{len(packets(Capacity(size, False, True), item))}, "
             f"{len(packets(Capacity(size, True, True), item))}"
             for size in sizes
         ]
-        assert cells == found, name
+        assert cells == counts, name
 
 
 numbers = st.one_of(st.integers(1, 30), st.integers(1, 2**32 - 1))

@@ -104,7 +104,7 @@ async def test_a_long_queue_is_cleared_in_slices(tmp_path: Path) -> None:
 
 
 async def test_what_ends_together_takes_no_more_statements_than_one(tmp_path: Path) -> None:
-    told = []
+    counts = []
     for count in (1, 30):
         async with kit(tmp_path / str(count)) as k:
             for _ in range(count):
@@ -114,7 +114,7 @@ async def test_what_ends_together_takes_no_more_statements_than_one(tmp_path: Pa
             k.journal._files.writer.set_trace_callback(statements.append)
             await k.cancellation.clear()
             k.journal._files.writer.set_trace_callback(None)
-            told.append(sum(sql.startswith("UPDATE package") for sql in statements))
+            counts.append(sum(sql.startswith("UPDATE package") for sql in statements))
             rows = k.journal.read("SELECT status, count(*) FROM package GROUP BY status")
             assert rows == [("Canceled", count)]
-    assert told == [1, 1]
+    assert counts == [1, 1]

@@ -147,9 +147,9 @@ async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_rest
             await trio.sleep(2)
             await k.send(channel=CELLULAR)
         id_ = await k.post()
-        told = [(line.channel, line.event, line.detail) for line in k.history(id_)]
+        lines = [(line.channel, line.event, line.detail) for line in k.history(id_)]
         why = "2 s: what cheaper channels deliver, they nearly always deliver within that"
-        assert (SATELLITE, "waits", why) in told
+        assert (SATELLITE, "waits", why) in lines
         began = trio.current_time()
         await trio.sleep(0.5)
     async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
@@ -166,8 +166,8 @@ async def test_what_has_time_leaves_satellite_its_time(
             await k.post(channels=["Satellite"])
             await trio.sleep(10)
             await k.send(channel=SATELLITE)
-        for told in ({"by": 600}, {"by": 5000, "timeToLive": 600}):
-            id_ = await k.post(**told)  # type: ignore[arg-type]
+        for limits in ({"by": 600}, {"by": 5000, "timeToLive": 600}):
+            id_ = await k.post(**limits)  # type: ignore[arg-type]
             began = trio.current_time()
             await k.outboxes[SATELLITE].ready()
             assert trio.current_time() - began == pytest.approx(580)

@@ -43,8 +43,8 @@ async def walk(k: Kit, numbers: range) -> list[int]:
 
 
 def moments(body: bytes) -> list[datetime]:
-    found = [entry.content for entry in decode(body).entries]
-    return [each.timestamp for each in found if isinstance(each, Location) and each.timestamp]
+    contents = [entry.content for entry in decode(body).entries]
+    return [each.timestamp for each in contents if isinstance(each, Location) and each.timestamp]
 
 
 def taken_at(numbers: range) -> list[datetime]:

@@ -31,16 +31,16 @@ def begins(
 ) -> dict[Channel, float]:
     package = Package(Message("x"), by=by, priority=priority, gather=gather)
     legs = dict.fromkeys(channels or (CELLULAR, SATELLITE), Leg())
-    found = head_starts(package, legs, fan_out, USUAL, shown)
-    assert all(bool(begin.why) == (begin.after > 0) for begin in found.values())
-    return {channel: begin.after for channel, begin in found.items()}
+    starts = head_starts(package, legs, fan_out, USUAL, shown)
+    assert all(bool(begin.why) == (begin.after > 0) for begin in starts.values())
+    return {channel: begin.after for channel, begin in starts.items()}
 
 
 def test_of_whom_too_little_is_known_has_the_setting() -> None:
     assert begins({}) == {CELLULAR: 0, SATELLITE: USUAL}
     assert begins({SATELLITE: SURE}) == {CELLULAR: 0, SATELLITE: USUAL}
-    found = begins({}, CELLULAR, RADIO, SATELLITE)
-    assert found == {CELLULAR: 0, RADIO: USUAL, SATELLITE: 2 * USUAL}
+    starts = begins({}, CELLULAR, RADIO, SATELLITE)
+    assert starts == {CELLULAR: 0, RADIO: USUAL, SATELLITE: 2 * USUAL}
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_it_waits_as_long_as_the_cheaper_one_has_shown_to_need(
 
 
 def test_the_third_waits_for_both() -> None:
-    found = begins({CELLULAR: QUICK, RADIO: SLOW}, CELLULAR, RADIO, SATELLITE)
-    assert found == {CELLULAR: 0, RADIO: 2, SATELLITE: 92}
+    starts = begins({CELLULAR: QUICK, RADIO: SLOW}, CELLULAR, RADIO, SATELLITE)
+    assert starts == {CELLULAR: 0, RADIO: 2, SATELLITE: 92}
 
 
 def test_what_has_time_waits_as_long_as_it_is_in_time() -> None:

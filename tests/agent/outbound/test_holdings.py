@@ -31,10 +31,10 @@ def holding(first: int, *numbers: int) -> Entry:
 
 
 def with_items(*numbers: int) -> Holdings:
-    found = Holdings(OWN, lambda: 0.5)
+    holdings = Holdings(OWN, lambda: 0.5)
     for number in numbers:
-        found.note(OTHER, number, DIGEST, 0.0)
-    return found
+        holdings.note(OTHER, number, DIGEST, 0.0)
+    return holdings
 
 
 def said(holdings: Holdings) -> list[int]:

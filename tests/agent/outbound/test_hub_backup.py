@@ -39,15 +39,15 @@ async def get(k: Kit, number: int) -> Entry:
 
 
 async def listed(backup: HubBackup, direction: Direction, after: int = 0) -> Inventory:
-    found = await backup.answer(Ask(direction, after))
-    assert isinstance(found, Inventory)
-    return found
+    answer = await backup.answer(Ask(direction, after))
+    assert isinstance(answer, Inventory)
+    return answer
 
 
 async def copy_of(backup: HubBackup, direction: Direction, place: int) -> bytes:
-    found = await backup.answer(Fetch(direction, (place,)))
-    assert isinstance(found, Copies)
-    ((named, body, _),) = found.copies
+    answer = await backup.answer(Fetch(direction, (place,)))
+    assert isinstance(answer, Copies)
+    ((named, body, _),) = answer.copies
     assert named == place
     return body
 
@@ -60,9 +60,9 @@ async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
         assert (await backup.holding()).sent.number == 0, "it waits"
         (entry,) = await k.send()
         got = await get(k, 9)
-        told = await backup.holding()
-        assert told.sent == (entry.sequence, fingerprint(entry)[:4])
-        assert told.got == (9, fingerprint(got)[:4])
+        holding = await backup.holding()
+        assert holding.sent == (entry.sequence, fingerprint(entry)[:4])
+        assert holding.got == (9, fingerprint(got)[:4])
 
 
 async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ async def test_it_goes_again_and_again_until_it_is_confirmed(
         with trio.move_on_after(3 * REPEAT) as waited:
             await k.outbox.ready()
         assert waited.cancelled_caught
-        found = incident.open_one(k.journal)
-        assert found is not None and found.state == "open"
+        open_incident = incident.open_one(k.journal)
+        assert open_incident is not None and open_incident.state == "open"
 
 
 async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
@@ -158,8 +158,8 @@ async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
         monkeypatch.setattr(Cancellation, "_end", joined_before)
         await k.post(message={"content": "help"}, priority=100)
         await k.cancellation.call_off(number := k.sequence())
-        found = [standing_of(k.journal, each) for each in incident.items(k.journal, number)]
-        assert [each.status for each in found] == [Status.CANCELED] * 2
+        standings = [standing_of(k.journal, each) for each in incident.items(k.journal, number)]
+        assert [each.status for each in standings] == [Status.CANCELED] * 2
         assert k.outbox.load(340) is None
 
 
@@ -213,13 +213,13 @@ async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_to
         commits = 0
 
         def counted(commit: Any) -> Any:
-            async def cut(*given: Any, **named: Any) -> Any:
+            async def cut(*arguments: Any, **named: Any) -> Any:
                 nonlocal commits
-                found = await commit(*given, **named)
+                result = await commit(*arguments, **named)
                 commits += 1
                 if commits == 1:
                     raise PowerCut
-                return found
+                return result
 
             return cut
 
@@ -235,19 +235,19 @@ async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_to
 async def test_nobody_is_told_of_the_end_of_what_has_not_left(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    told = []
+    answers = []
     async with in_distress(tmp_path) as k:
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         in_session = k.load()
         async with trio.open_nursery() as nursery:
 
             async def end() -> None:
-                told.append(await call_off_of(k))
+                answers.append(await call_off_of(k))
 
             nursery.start_soon(end)
             await trio.sleep(1)
             await k.outbox.settle(in_session, Outcome.NOT_SENT, reason="no service")
-        assert told == [False]
+        assert answers == [False]
         assert k.outbox.load(340) is None
 
 
@@ -347,11 +347,13 @@ async def test_only_the_hub_or_a_person_by_it_ends_the_repeats(
         await k.send(channel=Channel.RADIO)
         await _say(k, said)
         going = {channel for _, channel in repeated(k.journal, "person")}
-        found = incident.last(k.journal)
-        assert found is not None
-        assert (going, found.state) == GOES_ON[said]
+        last_incident = incident.last(k.journal)
+        assert last_incident is not None
+        assert (going, last_incident.state) == GOES_ON[said]
         doubted = [
-            step for step in as_json(k.journal, found)["steps"] if step.get("unauthenticated")
+            step
+            for step in as_json(k.journal, last_incident)["steps"]
+            if step.get("unauthenticated")
         ]
         assert bool(doubted) == any(each in said for each in ("forged", "without", "brought"))
 
@@ -374,8 +376,8 @@ async def test_a_station_has_its_name_also_in_what_was_told_before_it_was_known(
             steps = [step["text"] for step in as_json(k.journal, own)["steps"] if "text" in step]
             package = outbound.by_sequence(k.journal, number)
             assert package is not None
-            told = history.lines(k.journal, package, [])
-            lines = [line.detail for line in told if line.channel is Channel.RADIO]
+            story = history.lines(k.journal, package, [])
+            lines = [line.detail for line in story if line.channel is Channel.RADIO]
             assert steps == lines
             return lines
 

@@ -43,7 +43,7 @@ async def comes(k: Kit, index: int) -> None:
 
 async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
     """At which minutes a question left, and what it said to be there."""
-    found = []
+    questions = []
     with trio.move_on_after(days * 86_400):
         while True:
             await k.outboxes[channel].ready()
@@ -51,9 +51,9 @@ async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
             assert transmission is not None
             (entry,) = decode(transmission.body).entries
             assert isinstance(entry.content, Report)
-            found.append((minutes(), entry.content.arrived))
+            questions.append((minutes(), entry.content.arrived))
             await k.outboxes[channel].settle(transmission, Outcome.SENT)
-    return found
+    return questions
 
 
 async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
@@ -62,9 +62,9 @@ async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
         await comes(k, 1)
-        found = await asked(k, SATELLITE, 20)
-        assert [at for at, _ in found] == [10, 40, 160, 640, 2560]
-        assert {arrived for _, arrived in found} == {frozenset([1])}
+        questions = await asked(k, SATELLITE, 20)
+        assert [at for at, _ in questions] == [10, 40, 160, 640, 2560]
+        assert {arrived for _, arrived in questions} == {frozenset([1])}
 
 
 async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> None:
@@ -73,10 +73,10 @@ async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> 
         await comes(k, 1)
         await trio.sleep(3600)
         await comes(k, 2)
-        found = await asked(k, SATELLITE, 0.4)
+        questions = await asked(k, SATELLITE, 0.4)
         # What was asked before the second came left only now, with both.
-        assert [at for at, _ in found] == [60, 70, 100, 220]
-        assert found[-1][1] == {1, 2}
+        assert [at for at, _ in questions] == [60, 70, 100, 220]
+        assert questions[-1][1] == {1, 2}
 
 
 @pytest.mark.parametrize("jump", [-30 * 86_400.0, 30 * 86_400.0])
@@ -89,8 +89,8 @@ async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, j
         await comes(k, 1)
         await trio.sleep(gaps.LOOK_EVERY * 2)
         set_by = jump
-        found = await asked(k, SATELLITE, 5)
-        assert [at for at, _ in found] == [20, 50, 170, 650, 2570]
+        questions = await asked(k, SATELLITE, 5)
+        assert [at for at, _ in questions] == [20, 50, 170, 650, 2570]
 
 
 async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(

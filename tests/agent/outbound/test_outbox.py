@@ -648,13 +648,13 @@ async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path
     async with kit(tmp_path) as k:
         id_ = await k.post()
         (entry,) = await k.send()
-        told = [
+        entries = [
             Entry(3, Introduction(ada)),
             Entry(entry.sequence, Receipt(3, digest_of(entry)), 1_790_000_100),
             Entry(entry.sequence, Receipt(9, digest_of(entry)), 1_790_000_200),
             Entry(entry.sequence + 77, Receipt(3, digest_of(entry)), 1_790_000_200),
         ]
-        await k.reception.receive(encode(told))
+        await k.reception.receive(encode(entries))
         late = Entry(entry.sequence, Receipt(3, digest_of(entry)), 1_790_000_999)
         await k.reception.receive(encode([late]))
         known = k.receipts(id_)
@@ -886,7 +886,7 @@ async def test_text_is_packed_where_bytes_cost_and_an_sos_is_not(
         package = read_package({"message": {"content": text}})
         sizes = {}
         for priority in (12, 100):
-            told = k.cost(replace(package, priority=priority), channel).bytes
+            cost = k.cost(replace(package, priority=priority), channel).bytes
             await k.post(message={"content": text}, priority=priority)
             transmission = k.load()
             envelope = decode(transmission.body)
@@ -896,7 +896,7 @@ async def test_text_is_packed_where_bytes_cost_and_an_sos_is_not(
             assert envelope.packed is (channel is Channel.SATELLITE and priority == 12)
             sizes[priority] = len(transmission.body)
             if channel is not Channel.RADIO:
-                assert told == len(transmission.body), "a dry run tells what it takes"
+                assert cost == len(transmission.body), "a dry run tells what it takes"
             await k.outbox.intend(transmission, modem="300", at_modem=1)
             await k.outbox.settle(transmission, Outcome.SENT)
         assert (sizes[12] <= 50) is (channel is Channel.SATELLITE)

@@ -282,8 +282,8 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     @invariant()
     def stays_bounded(self) -> None:
-        found = sizes(self.queue)
-        assert max(found.heaps) <= 2 * found.live + SLACK
+        size = sizes(self.queue)
+        assert max(size.heaps) <= 2 * size.live + SLACK
 
 
 TestAgainstTheModel = AgainstTheModel.TestCase
@@ -294,9 +294,9 @@ def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
     queue = Queue()
     for key in range(10_000):
         queue.add(key, priority=10, collapse_key=1, expires=key + 100.0, due=5.0)
-    found = sizes(queue)
-    assert found.live == 1
-    assert max(found.heaps) <= 2 + SLACK
+    size = sizes(queue)
+    assert size.live == 1
+    assert max(size.heaps) <= 2 + SLACK
 
 
 @pytest.mark.parametrize("order", [1, -1, 0])
@@ -329,7 +329,7 @@ def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> No
         for key in keys:
             looks = 0
             queue.remove(key)
-            found = sizes(queue)
-            assert max(found.heaps) <= 2 * found.live + SLACK
-            assert looks <= len(found.heaps) * STEP
+            size = sizes(queue)
+            assert max(size.heaps) <= 2 * size.live + SLACK
+            assert looks <= len(size.heaps) * STEP
     assert queue.foremost(10.0) is None

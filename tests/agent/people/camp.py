@@ -27,9 +27,9 @@ def learn(person: Running, what: str) -> Any:
 def heard(person: Running) -> str:
     """The next text that they get, signs on their own messages aside."""
     while True:
-        told = learn(person, "heard")
-        if not told.get("emoji") and not told["text"].startswith(SIGNS):
-            return str(told["text"])
+        event = learn(person, "heard")
+        if not event.get("emoji") and not event["text"].startswith(SIGNS):
+            return str(event["text"])
 
 
 def hears(person: Running, words: str) -> None:
@@ -195,8 +195,8 @@ class Camp:
 
     def people_around(self) -> list[dict[str, Any]]:
         """Those who were heard, or whom the radio knew."""
-        found: list[dict[str, Any]] = self.kit.call("GET", "/api/mesh").body["people"]
-        return found
+        people: list[dict[str, Any]] = self.kit.call("GET", "/api/mesh").body["people"]
+        return people
 
     def write(self, who: int, text: str) -> int:
         """Let a person send it to the kit; return the number of their message."""
@@ -221,8 +221,8 @@ class Camp:
         self.kit = self.stack.enter_context(Agent(self.home / "kit", self.settings))
 
     def mesh(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kit.call("GET", "/api/status").body["mesh"]
-        return found
+        status: dict[str, Any] = self.kit.call("GET", "/api/status").body["mesh"]
+        return status
 
     def await_radio(self) -> None:
         until(lambda: self.mesh()["state"] == "ready")

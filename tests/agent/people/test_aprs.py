@@ -103,12 +103,12 @@ def virtually(work: Callable[[], Awaitable[None]]) -> None:
 
 async def all_of(people: AprsPeople) -> list[FromHandheld]:
     """What is heard until nothing has been for a minute; all of it is on disk then."""
-    found = []
+    items = []
     while True:
         with trio.move_on_after(60):
-            found.append(await people.receive())
+            items.append(await people.receive())
             continue
-        return found
+        return items
 
 
 def test_a_tracker_has_a_name_and_a_place() -> None:
@@ -236,8 +236,8 @@ def test_a_text_to_a_station(answer: str, outcome: TextOutcome, times: int) -> N
         if answer:
             tnc.answer = lambda info: frame(ADA, to_kit(answer + info.rpartition("{")[2]))
         async with at(tnc) as people:
-            told = await people.say(ADA.lower(), "Come | now {please}", people.new_number())
-        assert told == outcome
+            result = await people.say(ADA.lower(), "Come | now {please}", people.new_number())
+        assert result == outcome
         assert len(tnc.said) == times
         assert tnc.said[0].startswith(f":{ADA.ljust(9)}:Come / now (please}}{{")
 
@@ -346,8 +346,8 @@ def test_what_digipeaters_send_again_counts_once() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
             tnc.hear(frame(ADA, PLACE), frame(ADA, PLACE, "HB9GW"), frame(ADA, PLACE, "WIDE2-1"))
-            told = frame(ADA, to_kit("Camp reached{12"))
-            tnc.hear(told, frame(ADA, to_kit("Camp reached{12"), "HB9GW"))
+            message = frame(ADA, to_kit("Camp reached{12"))
+            tnc.hear(message, frame(ADA, to_kit("Camp reached{12"), "HB9GW"))
             assert len(await all_of(people)) == 3
         assert tnc.frames == {"taken": 2, "copies": 3}
         assert tnc.said == [f":{ADA.ljust(9)}:ack12"]

@@ -82,11 +82,11 @@ def test_a_station_is_a_tracker_and_who_is_not_listed_is_not_there(tmp_path: Pat
         ada.type(f"from {ROVER} APRS !4630.00N/00754.00E>088/036")
         ada.type("position 46.5475 7.985 3454")
         until(lambda: there.devices()[ROVER]["position"])
-        found = there.devices()
-        rover = found[ROVER]
+        devices = there.devices()
+        rover = devices[ROVER]
         assert (rover["position"]["latitude"], rover["position"]["longitude"]) == (46.5, 7.9)
         assert rover["over"] == "APRS"
-        assert found["kit-ada"]["position"] is None, "the kit need not be where a tracker is"
+        assert devices["kit-ada"]["position"] is None, "the kit need not be where a tracker is"
         around = there.around()
         assert {each: around[each]["caveat"] for each in around} == {
             ROVER.lower(): CAVEAT,
@@ -94,8 +94,8 @@ def test_a_station_is_a_tracker_and_who_is_not_listed_is_not_there(tmp_path: Pat
         }
         assert around[ADA.lower()]["position"]["latitude"] == pytest.approx(46.5475)
         assert (there.frames()["unlisted"], there.frames()["copies"]) == (1, 1)
-        told = there.kit.kit.call("GET", "/metrics").body
-        assert 'fieldagent_people_frames_total{result="unlisted"} 1' in told
+        metrics = there.kit.kit.call("GET", "/metrics").body
+        assert 'fieldagent_people_frames_total{result="unlisted"} 1' in metrics
         # Where somebody is whom the kit does not know stays at the kit.
         assert [each["kind"] for each in there.kit.packages()] == ["waypoint"]
         # An emergency rings nobody unless a setting names that call; people see it all the same.
@@ -116,8 +116,8 @@ def test_the_page_and_the_map_of_the_hub_say_how_it_is_known(tmp_path: Path) -> 
         ada.type(f"from {ROVER} APRS !4630.00N/00754.00E>088/036")
         until(lambda: there.devices()[ROVER]["position"])
         with browser.page(opened, there.kit.kit.port) as shown:
-            told = shown.locator("#around li").filter(has_text="Rover").inner_text()
-            assert CAVEAT in told
+            text = shown.locator("#around li").filter(has_text="Rover").inner_text()
+            assert CAVEAT in text
             on_map = shown.locator("#map .name").filter(has_text="Rover")
             on_map.filter(has_text=f"less than a minute ago, {CAVEAT}").wait_for(state="attached")
         with console(opened, there.hub, "1280-dark") as shown:

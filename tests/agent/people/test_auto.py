@@ -26,8 +26,8 @@ def people_kit(home: Path, port: Path | str, **more: str) -> Agent:
 
 
 def is_ready(kit: Agent, firmware: str) -> bool:
-    found = mesh(kit)
-    return (found["state"], found["protocol"]) == ("ready", firmware)
+    status = mesh(kit)
+    return (status["state"], status["protocol"]) == ("ready", firmware)
 
 
 @pytest.mark.parametrize("named", [{}, {"mesh-protocol": "auto"}])
@@ -58,8 +58,8 @@ def test_a_person_is_reached_by_the_firmware_that_was_found(firmware: str) -> No
     link = ChannelLink()
     assert all(reaches("auto", link, handle) for handle in HANDLES.values())
     link.facts["protocol"] = firmware
-    found = {name for name, handle in HANDLES.items() if reaches("auto", link, handle)}
-    assert found == {firmware}
+    names = {name for name, handle in HANDLES.items() if reaches("auto", link, handle)}
+    assert names == {firmware}
 
 
 @pytest.mark.parametrize(

@@ -366,10 +366,10 @@ def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
         with page(opened, kit.kit.port) as shown:
             around = shown.locator("#around")
             around.locator("li").nth(1).wait_for()
-            told = around.inner_text()
+            text = around.inner_text()
             assert "People's radio: ready" in shown.locator("#people-radio").inner_text()
-            assert "Ada" in told and "46.5475, 7.9850, blurred on purpose" in told
-            assert "Node 3 (guest)" in told and "-80 dBm · direct" in told
+            assert "Ada" in text and "46.5475, 7.9850, blurred on purpose" in text
+            assert "Node 3 (guest)" in text and "-80 dBm · direct" in text
             # The same people on the map, with the age of what is known, and blurred as it is.
             on_map = shown.locator("#map .name")
             on_map.filter(has_text="Ada · less than a minute ago · blurred").wait_for(
@@ -389,9 +389,9 @@ def test_a_stranger_with_a_known_name_is_an_event(tmp_path: Path, firmware: Firm
     known = {"mesh-people": f"{firmware.ada} {name.lower()}", "mesh-join-code": "edelweiss"}
     with camp(tmp_path, known, people=2, firmware=firmware) as there:
         with listening(there.kit, "people") as listener:
-            told = listener.until("people", handle=firmware.ben).data
-        assert (told["name"], told["known"]) == (name, False)
-        assert told["namesakeOf"] == firmware.ada
-        assert "until they write the join code, or you add it" in told["notice"]
-        assert told["notice"] in there.kit.call("GET", "/api/status").body["notices"]
+            person = listener.until("people", handle=firmware.ben).data
+        assert (person["name"], person["known"]) == (name, False)
+        assert person["namesakeOf"] == firmware.ada
+        assert "until they write the join code, or you add it" in person["notice"]
+        assert person["notice"] in there.kit.call("GET", "/api/status").body["notices"]
         there.kit.expect(f"calls itself {name}")

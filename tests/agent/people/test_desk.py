@@ -72,8 +72,8 @@ class Bench:
 
     def packages(self) -> list[Package]:
         rows = self.kit.journal.read("SELECT sequence FROM package ORDER BY sequence")
-        found = [outbound.package(self.kit.journal, sequence) for (sequence,) in rows]
-        return [each.package for each in found if each is not None]
+        records = [outbound.package(self.kit.journal, sequence) for (sequence,) in rows]
+        return [each.package for each in records if each is not None]
 
     def items(self) -> list[Any]:
         return [each.item for each in self.packages()]
@@ -217,8 +217,8 @@ async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
         await there.hear(Named("Ada", KEY))
         await there.say("SOS fallen", key=KEY)
         await there.say("SOS CANCEL", key=b"")
-        found = incident.open_one(there.kit.journal)
-        assert found is not None
+        open_incident = incident.open_one(there.kit.journal)
+        assert open_incident is not None
         assert there.answers()[-1].startswith("This does not bear the key")
         await there.say("SOS CANCEL", key=KEY)
         assert incident.open_one(there.kit.journal) is None
@@ -341,12 +341,12 @@ async def test_what_a_radio_has_told_before_it_is_lost_is_taken(
     """MeshCore's firmware gives a text once: after its writer's name it was at hand, and gone."""
     signal = HandheldSignal(-80, 6.0, 1)
     text = FromHandheld(ADA, 7, Spoken("SOS fallen", True), signal)
-    told = [FromHandheld(ADA, 0, Named("Ada", KEY)), text]
+    items = [FromHandheld(ADA, 0, Named("Ada", KEY)), text]
 
     @asynccontextmanager
     async def vanishes(*_: Any) -> AsyncIterator[Any]:
-        radio = Vanishing([*told])
-        told.clear()
+        radio = Vanishing([*items])
+        items.clear()
         async with trio.open_nursery() as nursery:
 
             async def lose() -> None:
@@ -631,11 +631,11 @@ async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: An
     async with bench(tmp_path, positions=60) as there:
         await there.hear(odd)
         await there.say("SOS")
-        found = [
+        records = [
             outbound.package(there.kit.journal, sequence)
             for (sequence,) in there.kit.journal.read("SELECT sequence FROM package")
         ]
-        items = [each.package.item for each in found if each is not None]
+        items = [each.package.item for each in records if each is not None]
         places = [each for each in items if isinstance(each, Location | Waypoint)]
         assert len(places) == (2 if isinstance(odd, Located) else 1)
         assert all((each.latitude, each.longitude) == (46.5, 7.9) for each in places)

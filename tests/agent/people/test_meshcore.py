@@ -180,8 +180,8 @@ async def test_what_the_radio_knew_before_is_no_older_than_it_says(tmp_path: Pat
         async with opened(there) as people:
             heard = await next_of(people, Located)
             assert isinstance(heard.what, Located)
-            told = heard.what.where.timestamp
-            assert (heard.number, told and told.timestamp()) == (0, NOW - 5000)
+            timestamp = heard.what.where.timestamp
+            assert (heard.number, timestamp and timestamp.timestamp()) == (0, NOW - 5000)
 
 
 async def test_a_channel_proves_nobody(tmp_path: Path) -> None:

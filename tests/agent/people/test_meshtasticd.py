@@ -50,9 +50,9 @@ def test_it_is_told_what_it_is_and_the_kit_finds_it_again(tmp_path: Path) -> Non
     port = free_port()
     place = f"tcp://127.0.0.1:{port}"
     with firmware(tmp_path / "radio", port):
-        _, found = told(place)
-        assert (found["kind"], found["why"]) == ("meshtastic", None)
-        assert found["firmware"] and found["node"].startswith("!")
+        _, finding = told(place)
+        assert (finding["kind"], finding["why"]) == ("meshtastic", None)
+        assert finding["firmware"] and finding["node"].startswith("!")
     with people_kit(folder(tmp_path / "kit"), place) as kit:
         for _ in range(2):
             with firmware(tmp_path / "radio", port):

@@ -14,7 +14,7 @@ def steps(*rungs: str) -> list[Step]:
 
 
 @pytest.mark.parametrize(
-    ("told", "rungs", "sign"),
+    ("signs", "rungs", "sign"),
     [
         ("", ["kept"], KEPT),
         (KEPT, ["kept"], ""),
@@ -36,10 +36,10 @@ def steps(*rungs: str) -> list[Step]:
     ],
 )
 def test_the_highest_that_is_true_is_shown_on_a_change(
-    told: str, rungs: list[str], sign: str
+    signs: str, rungs: list[str], sign: str
 ) -> None:
-    found, line = due(told, steps(*rungs))
-    assert found == sign
+    emoji, line = due(signs, steps(*rungs))
+    assert emoji == sign
     assert bool(line) is (sign == GIVEN_UP)
 
 

@@ -100,9 +100,9 @@ async def test_one_that_is_not_there_says_so(kind: Radio, tmp_path: Path) -> Non
         except* (RadioLost, PortLost) as group:
             assert "nothing" in str(group.exceptions)
     if kind.check is not None:
-        found = kind.check(nowhere)
-        assert not found.good
-        assert "nothing" in found.text
+        finding = kind.check(nowhere)
+        assert not finding.good
+        assert "nothing" in finding.text
 
 
 async def test_what_it_tells_is_described(kind: Radio, tmp_path: Path) -> None:

@@ -64,5 +64,5 @@ def test_the_page_tells_what_a_packet_takes() -> None:
         settings = LoraSettings(869_525_000, 125_000, int(spreading), 5)
         assert small == f"{air_time(settings, 50):.2f}"
         assert large == f"{air_time(settings, 250):.2f}"
-        told = [int(each.replace(" ", "")) for each in (tenth, hundredth)]
-        assert told == [int(share / air_time(settings, 250)) for share in (360, 36)]
+        counts = [int(each.replace(" ", "")) for each in (tenth, hundredth)]
+        assert counts == [int(share / air_time(settings, 250)) for share in (360, 36)]

@@ -89,8 +89,8 @@ def test_a_host_that_was_told_of_a_full_queue_is_told_of_its_end() -> None:
     deframer = Deframer()
 
     def room() -> list[int]:
-        told = [FROM_RADIO.decode(each) for each in deframer.receive_data(radio.data_to_send())]
-        return [each.queue_status.free for each in told if each.queue_status is not None]
+        messages = [FROM_RADIO.decode(each) for each in deframer.receive_data(radio.data_to_send())]
+        return [each.queue_status.free for each in messages if each.queue_status is not None]
 
     for number in range(1, 17):
         packet = MeshPacket(0, BROADCAST, 0, MeshData(Port.PRIVATE, b"a"), id=number)
@@ -99,9 +99,9 @@ def test_a_host_that_was_told_of_a_full_queue_is_told_of_its_end() -> None:
     radio.tick(1.0)
     assert room() == []
     radio.busy = False
-    while not (found := room()):
+    while not (free := room()):
         radio.tick(radio.deadline)
-    assert found == [1]
+    assert free == [1]
 
 
 @pytest.mark.parametrize("which", CHANNELS)

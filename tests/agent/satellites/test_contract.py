@@ -46,8 +46,8 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
         above.expect('message {"content": "out"}')
         above.type("mt in")
         until(lambda: kit.call("GET", "/api/inbound").body["payloads"])
-        told = kit.call("GET", "/api/status").body["channels"]["Satellite"]
-        assert kind.facts.keys() <= told.keys(), "what it says that it tells"
+        status = kit.call("GET", "/api/status").body["channels"]["Satellite"]
+        assert kind.facts.keys() <= status.keys(), "what it says that it tells"
         assert kind.means
     assert [each.text for each in kind.check(str(home / "modem"), None) if not each.good] == []
     nowhere = kind.check(str(home / "nowhere"), None)

@@ -207,18 +207,18 @@ def _events(k: Kit) -> list[str]:
 # What breaks.
 
 
-@pytest.mark.parametrize("given", [1, 20, 53, 54])
+@pytest.mark.parametrize("segments", [1, 20, 53, 54])
 async def test_a_modem_that_loses_power_while_it_is_given_a_message(
-    tmp_path: Path, clock: Any, given: int
+    tmp_path: Path, clock: Any, segments: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.faults.reset_after = given
+        sky.faults.reset_after = segments
         assert await outcome(k, await k.post(**data(LARGE))) is Status.DELIVERED
         assert sky.home.received == [Data(LARGE)]
         assert sky.gateway.sessions == 1
         assert sky.modem.boots == 2
         doubted = any("may have left" in line for line in _events(k))
-        assert doubted == (given == 54), "before its last segment nothing can have left"
+        assert doubted == (segments == 54), "before its last segment nothing can have left"
 
 
 @pytest.mark.parametrize("step", STEPS)

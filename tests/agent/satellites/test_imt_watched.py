@@ -25,9 +25,9 @@ QUICK = (
 
 def came_once(above: Running, content: str) -> None:
     """It is at home, and was there when the kit told so: nothing more of it is on its way."""
-    told = f'message {{"content": "{content}"}}'
-    until(lambda: any(told in line for line in above.output()))
-    assert len([line for line in above.output() if told in line and "again" not in line]) == 1
+    text = f'message {{"content": "{content}"}}'
+    until(lambda: any(text in line for line in above.output()))
+    assert len([line for line in above.output() if text in line and "again" not in line]) == 1
 
 
 FAULTS = (

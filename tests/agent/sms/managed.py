@@ -70,7 +70,7 @@ class Managed:
             raise ValueError(f"{line!r} is no command")
 
     def _come(self, content: dict[str, str], properties: dict[str, str]) -> None:
-        told = {
+        message = {
             "content": {"number": "--", "text": "--", "data": "--", **content},
             "properties": {
                 "state": "received",
@@ -83,5 +83,5 @@ class Managed:
         while (self.messages / str(number)).exists():
             number += 1
         hidden = self.home / "coming"
-        hidden.write_text(json.dumps(told))
+        hidden.write_text(json.dumps(message))
         hidden.rename(self.messages / str(number))

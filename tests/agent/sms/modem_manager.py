@@ -44,8 +44,10 @@ def modem_manager(home: Path, port: Path) -> Iterator[dict[str, str]]:
     environment = {**os.environ, **named}
 
     def ask(*command: str) -> str:
-        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        return told.stdout
+        result = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
+        return result.stdout
 
     daemons = [["dbus-daemon", f"--config-file={settings}", "--nofork"], [DAEMON, *TEST_MODE]]
     running: list[subprocess.Popen[bytes]] = []

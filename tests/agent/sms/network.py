@@ -86,9 +86,9 @@ class Network:
         while not self._stopped.wait(0.05):
             lines = self._said = self.modem.output()
             for line in lines[self._seen :]:
-                if found := LEFT.search(line):
-                    assert found[1] == HUB_NUMBER
-                    self.up.append(found[2])
+                if match := LEFT.search(line):
+                    assert match[1] == HUB_NUMBER
+                    self.up.append(match[2])
             self._seen = len(lines)
             while self._works.is_set() and self.hub is not None and self.brought < len(self.up):
                 self.brought += 1

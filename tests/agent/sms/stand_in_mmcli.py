@@ -57,15 +57,15 @@ def modem() -> None:
     show({"modem": {**MODEM, "generic": generic}})
 
 
-def create(told: str) -> None:
-    found = re.fullmatch(
-        r"number='(\+[0-9]+)',text='([^']+)',delivery-report-request=(yes|no)", told
+def create(properties: str) -> None:
+    match = re.fullmatch(
+        r"number='(\+[0-9]+)',text='([^']+)',delivery-report-request=(yes|no)", properties
     )
-    if found is None:
-        sys.exit(f"Error parsing properties string: '{told}'")
+    if match is None:
+        sys.exit(f"Error parsing properties string: '{properties}'")
     place = len(list(MESSAGES.iterdir())) + 1
     message = {
-        "content": {"number": found[1], "text": found[2], "data": "--"},
+        "content": {"number": match[1], "text": match[2], "data": "--"},
         "properties": {"pdu-type": "submit", "state": "unknown", "message-reference": "--"},
     }
     (MESSAGES / str(place)).write_text(json.dumps(message))
@@ -91,17 +91,17 @@ def send(place: str) -> None:
     print("successfully sent the SMS")
 
 
-def main(given: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     if fault("hangs") is not None:
         signal.pause()
     if fault("floods") is not None:
         while True:
             print("x" * 65_536)
-    words = {word: value for word, _, value in (each.partition("=") for each in given)}
+    words = {word: value for word, _, value in (each.partition("=") for each in arguments)}
     if fault("no-modem") is not None:
         fail("couldn't find modem")
     if "-s" in words:
-        place = given[given.index("-s") + 1]
+        place = arguments[arguments.index("-s") + 1]
         if not (MESSAGES / place).exists():
             fail(f"couldn't find SMS at '{PATH}{place}': 'not found in any modem'")
         if "--send" in words:

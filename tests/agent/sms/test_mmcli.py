@@ -79,7 +79,7 @@ def test_what_is_not_ours_stays_or_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "about", "told"),
+    ("fault", "about", "reason"),
     [
         ("no-modem", "", "absent: mmcli says: couldn't find modem"),
         ("locked", "sim-pin", "fault: the modem is locked (sim-pin): give NetworkManager the PIN"),
@@ -92,12 +92,12 @@ def test_what_is_not_ours_stays_or_goes(tmp_path: Path) -> None:
         ("hangs", "", "absent: mmcli did not end within 20 s (any -J)"),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, fault: str, about: str, told: str) -> None:
+def test_what_is_wrong_is_told(tmp_path: Path, fault: str, about: str, reason: str) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
         network.modem.breaks(fault, about)
         with network.kit() as kit:
-            reaches(kit, told)
+            reaches(kit, reason)
 
 
 def test_a_modem_that_comes_back_is_used(tmp_path: Path) -> None:

@@ -82,14 +82,14 @@ def test_a_message_in_eight_parts_is_whole(tmp_path: Path) -> None:
 def _has_read(network: Country, count: int) -> bool:
     """Whether ModemManager has read so many SMS on the SIM."""
     network.modem.type("sim")
-    told = [line for line in network.modem.output() if " on the SIM, " in line]
-    return bool(told) and told[-1].endswith(f" on the SIM, {count} of them read")
+    lines = [line for line in network.modem.output() if " on the SIM, " in line]
+    return bool(lines) and lines[-1].endswith(f" on the SIM, {count} of them read")
 
 
 def listed(network: Country) -> str:
     """What ModemManager has."""
     command = ["mmcli", "-m", "any", "--messaging-list-sms"]
-    told = subprocess.run(
+    result = subprocess.run(
         command, env={**network.environment}, capture_output=True, text=True, check=True
     )
-    return told.stdout
+    return result.stdout

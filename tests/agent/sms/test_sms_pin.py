@@ -40,14 +40,14 @@ class Line:
         self._answers: list[bytes] = []
 
     async def write(self, data: bytes) -> None:
-        found = re.search(rb'AT\+CPIN="(.*)"', data)
-        if found and self._fate.startswith("+CME"):
+        match = re.search(rb'AT\+CPIN="(.*)"', data)
+        if match and self._fate.startswith("+CME"):
             self._answers.append(f"\r\n{self._fate}\r\n".encode())
         else:
             self._modem.receive_data(data)
             self._answers.append(bytes(self._modem.data_to_send()))
-        if found:
-            self._sim.said.append(found[1].decode())
+        if match:
+            self._sim.said.append(match[1].decode())
             self._sim.wrong = self._modem.wrong_pins
             if self._fate == "lost":
                 raise PortLost("it went away")

@@ -133,12 +133,12 @@ class Camp:
         until(lambda: self.lan()["state"] == "ready")
 
     def lan(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kit.call("GET", "/api/status").body["takLan"]
-        return found
+        status: dict[str, Any] = self.kit.call("GET", "/api/status").body["takLan"]
+        return status
 
     def came(self, became: str) -> int:
-        found: int = self.lan()["came"][became]
-        return found
+        count: int = self.lan()["came"][became]
+        return count
 
     def texts(self) -> list[str]:
         listed = self.kit.call("GET", "/api/packages").body["packages"]

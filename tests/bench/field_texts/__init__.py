@@ -16,20 +16,20 @@ TRADES = ("hikers", "sailors", "medics", "drivers", "rescuers")
 def _read(language: str) -> dict[str, list[str]]:
     """Return the texts by trade: a file names a trade in a line that begins with #, then its
     texts, one a line."""
-    found: dict[str, list[str]] = {}
+    trades: dict[str, list[str]] = {}
     trade = ""
     for line in Path(__file__).with_name(f"{language}.txt").read_text("utf-8").splitlines():
         if line.startswith("# "):
             trade = line.removeprefix("# ")
         else:
-            found.setdefault(trade, []).append(line)
-    return found
+            trades.setdefault(trade, []).append(line)
+    return trades
 
 
 BY_TRADE = {language: _read(language) for language in LANGUAGES}
 FIELD_TEXTS: dict[str, tuple[str, ...]] = {
-    language: tuple(text for texts in found.values() for text in texts)
-    for language, found in BY_TRADE.items()
+    language: tuple(text for texts in trades.values() for text in texts)
+    for language, trades in BY_TRADE.items()
 }
 """By language."""
 

@@ -54,8 +54,8 @@ class Taky(Running):
         config = str(self.home / "taky.conf")
         if not [*self.home.glob(f"{name}-*")]:
             _takyctl("-c", config, "build_client", "--dump_pem", name, cwd=self.home)
-        found = {each.suffix: each for each in self.home.glob(f"{name}-*")}
-        return Identity(found[".crt"], found[".key"], self.home / "ssl/ca.crt")
+        files = {each.suffix: each for each in self.home.glob(f"{name}-*")}
+        return Identity(files[".crt"], files[".key"], self.home / "ssl/ca.crt")
 
 
 def _takyctl(*arguments: str, cwd: Path | None = None) -> None:
@@ -86,7 +86,7 @@ class Phone(Running):
         return [each for each in self.got if each["type"] == kind]
 
     def await_one(
-        self, kind: str, wanted: Callable[[dict[str, Any]], object] = lambda told: True
+        self, kind: str, wanted: Callable[[dict[str, Any]], object] = lambda event: True
     ) -> dict[str, Any]:
         until(lambda: any(map(wanted, self.of(kind))))
         return next(each for each in self.of(kind) if wanted(each))

@@ -122,12 +122,12 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
 async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None:
     async with alps_of(store) as alps:
         body = {"message": {"content": "come down"}, "key": "k", "dryRun": True}
-        told = (await command(alps, body, kit=CLEO)).told
-        assert (told["accepted"], told["credits"], told["creditsLeft"]) == (False, 2, 4)
-        assert [(each["kit"], each["linked"]) for each in told["kits"]] == [("kit 3", False)]
-        told = (await command(alps, body, "stranger", CLEO)).told
-        assert told["credits"] == 0
-        assert "stranger is not in mqtt-senders" in told["withheld"]
+        answer = (await command(alps, body, kit=CLEO)).told
+        assert (answer["accepted"], answer["credits"], answer["creditsLeft"]) == (False, 2, 4)
+        assert [(each["kit"], each["linked"]) for each in answer["kits"]] == [("kit 3", False)]
+        answer = (await command(alps, body, "stranger", CLEO)).told
+        assert answer["credits"] == 0
+        assert "stranger is not in mqtt-senders" in answer["withheld"]
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
         assert (await command(alps, {**body, "dryRun": 1}, kit=CLEO)).became is Became.REFUSED
         # Its key is free for the command itself, which pays for one kit of a user's alone.
@@ -140,8 +140,8 @@ async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None
 
 async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
     async with alps_of(store) as alps:
-        told = (await command(alps, "x", "stranger", CLEO, "a")).told
-        assert "stranger is not in mqtt-senders" in told["withheld"]
+        answer = (await command(alps, "x", "stranger", CLEO, "a")).told
+        assert "stranger is not in mqtt-senders" in answer["withheld"]
         await alps.satellite()
         assert alps.sky.taken == []
         body = {"key": "k", "message": {"content": "come down"}, "targetUserId": str(CLEO)}
@@ -182,8 +182,8 @@ async def test_what_cannot_be_is_told_with_why(store: Store) -> None:
     async with alps_of(store) as alps:
         for number, (body, became, status) in enumerate(WRONG):
             outcome = await command(alps, body, kit=1, name=f"{number}")
-            told = outcome.told.get("problem", {"status": 0})
-            assert (outcome.became, told["status"]) == (became, status), body
+            problem = outcome.told.get("problem", {"status": 0})
+            assert (outcome.became, problem["status"]) == (became, status), body
 
 
 class Ear(MqttSession):
@@ -267,8 +267,8 @@ async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any)
         assert repeats == [*range(1, 7)]
         number = incidents[0]["id"]
         assert (await command(alps, {"acknowledge": number}, "stranger")).became is Became.REFUSED
-        told = (await command(alps, {"acknowledge": number, "text": "coming"})).told
-        assert (told["incident"], told["state"]) == (number, "seen")
+        answer = (await command(alps, {"acknowledge": number, "text": "coming"})).told
+        assert (answer["incident"], answer["state"]) == (number, "seen")
         later = await hear(alps, reporter, 35)
         events = [body["event"] for topic, body in later.got if topic.endswith("incident")]
         assert [each["event"] for each in events] == ["seen"]

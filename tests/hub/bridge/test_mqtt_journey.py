@@ -80,8 +80,8 @@ class Alps:
     def figures(self) -> dict[str, float]:
         with urllib.request.urlopen(f"{self.hub.address}/metrics") as answer:
             lines = answer.read().decode().splitlines()
-        found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-        return {name.removeprefix("fieldagent_hub_"): float(value) for name, _, value in found}
+        samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name.removeprefix("fieldagent_hub_"): float(value) for name, _, value in samples}
 
     def events(self, became: str) -> float:
         named = f'bridge_events_total{{bridge="mqtt",became="{became}"}}'
@@ -150,14 +150,14 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     assert "for Ada alone" not in json.dumps([each.body for each in other.of(f"{KIT}/item")])
 
     # Home Assistant's notify, and JSON: each reaches the kit, and its way is told.
-    told = command(other, "storm at five", of=KIT)
-    assert (told["accepted"], told["credits"]) == (True, 0)
+    answer = command(other, "storm at five", of=KIT)
+    assert (answer["accepted"], answer["credits"]) == (True, 0)
     payload = came(kit, "storm at five")
     assert payload["body"]["payloads"][0]["identity"]["name"] == "house (MQTT)"
     kit.call("POST", f"/api/inbound/{payload['requestId']}/read", {"by": "Ada"})
-    way = f"{BASE}/reached/{told['id']}"
+    way = f"{BASE}/reached/{answer['id']}"
     read = other.await_one(way, lambda body: body["reached"][-1]["rung"] == "read")
-    assert read["id"] == told["id"]
+    assert read["id"] == answer["id"]
     once = command(other, message("once", key="k1", targetUserId=str(alps.ada)))
     again = command(other, message("once", key="k1", targetUserId=str(alps.ada)))
     assert once["id"] == again["id"]
@@ -214,17 +214,17 @@ def announced(other: Neighbour) -> None:
     state = other.await_one(f"{KIT}/state")
     states = {f"{BASE}/state": other.await_one(f"{BASE}/state"), f"{KIT}/state": state}
     ids: list[str] = []
-    for told in (of_hub, of_kit):
-        assert told["device"].keys() <= DEVICE | {"via_device"}
-        assert told["origin"]["name"]
-        assert told["availability"][0]["topic"] == f"{BASE}/online"
-        for each in told["components"].values():
+    for config in (of_hub, of_kit):
+        assert config["device"].keys() <= DEVICE | {"via_device"}
+        assert config["origin"]["name"]
+        assert config["availability"][0]["topic"] == f"{BASE}/online"
+        for each in config["components"].values():
             assert NEEDED[each["platform"]] | {"platform", "unique_id"} <= each.keys()
             assert each.keys() <= ENTITY | OF_PLATFORM[each["platform"]]
             ids.append(each["unique_id"])
             template = each.get("value_template", "")
             member = template.partition("value_json.")[2].partition(" ")[0]
-            assert not template or member in states[told["state_topic"]]
+            assert not template or member in states[config["state_topic"]]
             assert each["platform"] != "button"
     assert len({*ids}) == len(ids)
     assert of_kit["device"]["via_device"] in of_hub["device"]["identifiers"]

@@ -98,23 +98,23 @@ async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> 
 
 async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) -> None:
     async with mountain(store) as alps:
-        told = await say(alps, CHARLIE, "? come down", "m-1")
-        assert told.became is Became.ASKED
+        outcome = await say(alps, CHARLIE, "? come down", "m-1")
+        assert outcome.became is Became.ASKED
         # Numbers are longer where others had some before.
         assert re.fullmatch(
             "Not sent, as it begins with a question mark: 9 bytes. kit 3: by satellite, (64|65)"
             " bytes, 2 credits. It would go, for 2 credits. CHARLIE is in tak-allow; 3 of 3 that"
             " tak-credits-per-day allows are left.",
-            told.why,
+            outcome.why,
         )
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
         # What is sent then costs what was said, and the answer is another after that.
         assert (await say(alps, CHARLIE, "come down", "m-2")).why == ""
         assert await alps.rows("SELECT sum(credits) FROM tak_event") == [(2,)]
-        told = await say(alps, CHARLIE, "?come down", "m-3")
-        assert f"It {SPENT}. CHARLIE is in tak-allow; 1 of 3" in told.why
-        told = await say(alps, BRAVO, "?come down", "m-4")
-        assert f"It {NOT_ALLOWED}. BRAVO is not in tak-allow" in told.why
+        outcome = await say(alps, CHARLIE, "?come down", "m-3")
+        assert f"It {SPENT}. CHARLIE is in tak-allow; 1 of 3" in outcome.why
+        outcome = await say(alps, BRAVO, "?come down", "m-4")
+        assert f"It {NOT_ALLOWED}. BRAVO is not in tak-allow" in outcome.why
         await alps.store.commit(
             lambda db: db.execute("UPDATE device SET imei = NULL, operator = NULL WHERE id = 2")
         )
@@ -218,8 +218,8 @@ async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int |
         place = tenure.place(db, records.NAME)
         fresh = records.fresh_items(db, 1, place, 100)
         whom = [(each, outward.person_for(each, people, rules.shares)) for each in fresh]
-        found = [(each, person or None) for each, person in whom if person is not None]
-        records.line_up(db, found, max((each.id for each in fresh), default=place), alps.now)
+        items = [(each, person or None) for each, person in whom if person is not None]
+        records.line_up(db, items, max((each.id for each in fresh), default=place), alps.now)
         due = records.out_due(db, KITS, alps.now, 100)
         return [(getattr(each.content, "content", ""), each.person) for each in due]
 
@@ -445,8 +445,8 @@ async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: S
 
         for _ in range(2):
             await change(lambda db: records.note_alerted(db, alert, alps.now))
-        told = await alps.rows("SELECT detail FROM sos_event WHERE event = 'told'")
-        assert told == [("the TAK server: shown there as a 911 alert",)]
+        details = await alps.rows("SELECT detail FROM sos_event WHERE event = 'told'")
+        assert details == [("the TAK server: shown there as a 911 alert",)]
         for _ in range(2):
             await change(lambda db: records.note_cancelled_there(db, 1, 1, "BRAVO", alps.now))
         noted = await alps.rows("SELECT event, name FROM sos_event WHERE detail LIKE 'cancelled%'")
@@ -491,20 +491,20 @@ def test_a_position_says_how_old_it_is() -> None:
     name = beside.find("contact")
     assert name is not None
     assert (beside.uid, name.get("callsign")) == ("FA-1-1-last", "Ada 13:46Z")
-    told = tak_map.ToldPosition(USER, now, True)
-    _, removed = outward.position(UNIT, USER._replace(at=now), told, now, shared=True)
+    previous = tak_map.ToldPosition(USER, now, True)
+    _, removed = outward.position(UNIT, USER._replace(at=now), previous, now, shared=True)
     assert removed.type == "t-x-d-d"
     (hidden,) = outward.position(UNIT, USER, None, now, shared=False)
     assert not hidden.point.is_known
 
 
 def test_when_a_position_is_told_again() -> None:
-    due, told = tak_map.position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
+    due, previous = tak_map.position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
     assert due(None, USER, 5.0) == 5.0
     moved = USER._replace(latitude=46.501, at=1_000_012.0)
-    assert due(told, moved, 1_000_012.0) == told.at + tak_map.LEAST
+    assert due(previous, moved, 1_000_012.0) == previous.at + tak_map.LEAST
     still = USER._replace(latitude=46.50001, at=1_000_012.0)
-    assert due(told, still, 1_000_012.0) == told.at + tak_map.FRESH / 2
+    assert due(previous, still, 1_000_012.0) == previous.at + tak_map.FRESH / 2
     later = 1_000_000.0 + tak_map.FRESH + 1
-    assert due(told, USER, later) == later
-    assert due(told._replace(old=True, at=later), USER, later) == later + tak_map.SHOWN / 2
+    assert due(previous, USER, later) == later
+    assert due(previous._replace(old=True, at=later), USER, later) == later + tak_map.SHOWN / 2

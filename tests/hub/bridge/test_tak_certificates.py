@@ -72,8 +72,8 @@ async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
         assert await valid() == {"aa", "bb", "cc"}
         assert await owner(PHONE) == dora and await owner(OTHER) is None
         find = partial(certificates.person_of, workspace=1, callsign="Emil", uid=PHONE)
-        found = await store.commit(lambda db: find(db, now=alps.now))
-        assert found == TakPerson(dora.member, "Dora", PHONE)
+        person = await store.commit(lambda db: find(db, now=alps.now))
+        assert person == TakPerson(dora.member, "Dora", PHONE)
         alps.now += 61
         assert await valid() == {"aa", "cc"} and await owner(PHONE) is None
         assert await store.read(lambda db: certificates.holder_of(db, 1, "bb", alps.now)) is None

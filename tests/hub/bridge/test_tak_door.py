@@ -89,8 +89,8 @@ def test_more_phones_than_anybody_has_take_no_more_room(door: TakDoor) -> None:
 
 
 def test_phones_that_nobody_has_are_not_looked_for(door: TakDoor, counts: Counter[Became]) -> None:
-    found = [door.look_at(here(phone(number)), 1_000.0) for number in range(1_000)]
-    assert len([each for each in found if each is not None]) == UNITS.burst
+    results = [door.look_at(here(phone(number)), 1_000.0) for number in range(1_000)]
+    assert len([each for each in results if each is not None]) == UNITS.burst
     assert counts == {Became.OTHER: UNITS.burst, Became.LIMITED: 1_000 - UNITS.burst}
 
 

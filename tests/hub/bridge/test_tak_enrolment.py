@@ -63,8 +63,8 @@ class Camp(Valley):
             return probe.connect_ex((ADDRESS, 8446)) == 0
 
     def invite(self, name: str, *more: str) -> dict[str, Any]:
-        told: dict[str, Any] = self.tak(name, "--qr", *more)
-        return told
+        invitation: dict[str, Any] = self.tak(name, "--qr", *more)
+        return invitation
 
     def ask(
         self,
@@ -125,13 +125,13 @@ def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
     there: Camp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = there.kit()
-    told = there.invite("Ben")
-    link = urlsplit(told["link"])
+    invitation = there.invite("Ben")
+    link = urlsplit(invitation["link"])
     asked = {name: value for name, (value,) in parse_qs(link.query).items()}
     assert (link.scheme, link.netloc + link.path) == ("tak", "com.atakmap.app/enroll")
-    assert asked == {"host": ADDRESS, "username": "Ben", "token": told["token"]}
+    assert asked == {"host": ADDRESS, "username": "Ben", "token": invitation["token"]}
     # PyTAK wants the port of the server told, where it is to speak as ATAK does.
-    scanned = told["link"].replace(ADDRESS, f"{ADDRESS}:8089")
+    scanned = invitation["link"].replace(ADDRESS, f"{ADDRESS}:8089")
     monkeypatch.setenv("HOME", str(there.home))
     ben = there.stack.enter_context(Phone(scanned, "ANDROID-Ben", "Ben"))
     kit.post("the hut is open")
@@ -139,16 +139,16 @@ def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
     (listed,) = there.tak()
     assert (listed["user"], listed["name"], listed["phone"]) == (there.ben, "Ben", "ANDROID-Ben")
     # Who has seen the code, and comes later with a key of their own, gets nothing.
-    assert there.ask(SIGN, "Ben", told["token"], request_of(new_key())).status == 409
+    assert there.ask(SIGN, "Ben", invitation["token"], request_of(new_key())).status == 409
     # Taken out, the phone is out; what it has kept opens nothing.
     assert there.tak("Ben", "--revoke")["revoked"] == 1
     there.hub.expect("the phone of Ben has left")
-    assert there.ask(CONFIG, "Ben", told["token"]).status == 401
+    assert there.ask(CONFIG, "Ben", invitation["token"]).status == 401
 
 
 def test_what_is_signed_is_the_user_whatever_the_request_says(there: Camp, tmp_path: Path) -> None:
-    told = there.invite("Ben")
-    token = told["token"]
+    invitation = there.invite("Ben")
+    token = invitation["token"]
     config = there.ask(CONFIG, "Ben", token)
     entries = {
         each.get("name"): each.get("value")
@@ -188,8 +188,8 @@ def test_what_is_signed_is_the_user_whatever_the_request_says(there: Camp, tmp_p
 
 
 def test_strangers_and_broken_requests_get_a_word_and_nothing_else(there: Camp) -> None:
-    told = there.invite("Ben")
-    token = told["token"]
+    invitation = there.invite("Ben")
+    token = invitation["token"]
     for name, secret in (("Ben", "x"), ("Ada", token), ("", token), ("Ben", "")):
         for path in (CONFIG, SIGN, PROFILE):
             request = b"x" if path is SIGN else None

@@ -81,8 +81,8 @@ class Mountain:
     def figures(self) -> dict[str, float]:
         with urllib.request.urlopen(f"{self.hub.address}/metrics") as answer:
             lines = answer.read().decode().splitlines()
-        found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-        return {name.removeprefix("fieldagent_hub_"): float(value) for name, _, value in found}
+        samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name.removeprefix("fieldagent_hub_"): float(value) for name, _, value in samples}
 
     def figure(self, name: str) -> float:
         return self.figures().get(name, 0.0)
@@ -115,7 +115,7 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     bravo = there.phone("ANDROID-1", "BRAVO")
     location = {"location": {"latitude": 46.5, "longitude": 8.1}}
     assert kit.call("POST", "/api/package", location).body["status"] == "Delivered"
-    seen = bravo.await_one("a-f-G-U-C", lambda told: told["lat"] == "46.500000")
+    seen = bravo.await_one("a-f-G-U-C", lambda event: event["lat"] == "46.500000")
     assert (seen["uid"], seen["contact"]["callsign"], seen["how"]) == (there.unit, "Ada", "m-g")
     assert moment(seen["stale"]) > moment(seen["time"]) >= moment(seen["start"])
     assert "kit last heard over the internet" in seen["remarks"]["text"]
@@ -148,7 +148,7 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     charlie.command(silent=True)
     body = {"message": {"content": "in the hut"}, "to": "BRAVO (TAK)", "receipt": "read"}
     sent = kit.call("POST", "/api/package", body).body["id"]
-    chat = bravo.await_one("b-t-f", lambda told: told["remarks"]["text"] == "in the hut")
+    chat = bravo.await_one("b-t-f", lambda event: event["remarks"]["text"] == "in the hut")
     assert (chat["link"]["uid"], chat["__chat"]["senderCallsign"]) == ada
     handed, on_phone = "handed over to the TAK server, for BRAVO (TAK)", "on BRAVO (TAK)'s kit"
     until(lambda: on_phone in rungs(kit, sent))
@@ -159,17 +159,17 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
 
     # Who asks what it would cost is told by the kit's user there, and the kit gets nothing.
     bravo.say("? are you all right", ada, "m-4")
-    told = bravo.await_one("b-t-f", lambda told: "Not sent" in told["remarks"]["text"])
-    assert (told["link"]["uid"], told["__chat"]["senderCallsign"]) == ada
-    assert "kit: over its link, 0 credits." in told["remarks"]["text"]
+    event = bravo.await_one("b-t-f", lambda event: "Not sent" in event["remarks"]["text"])
+    assert (event["link"]["uid"], event["__chat"]["senderCallsign"]) == ada
+    assert "kit: over its link, 0 credits." in event["remarks"]["text"]
     assert there.events("asked") == 1
 
     # To everybody: out, and nothing comes back in by that.
     kit.post("all at the hut")
-    said = charlie.await_one("b-t-f", lambda told: told["remarks"]["text"] == "all at the hut")
+    said = charlie.await_one("b-t-f", lambda event: event["remarks"]["text"] == "all at the hut")
     assert said["__chat"]["id"] == "All Chat Rooms"
     bravo.say("party line", ALL, "m-2")
-    charlie.await_one("b-t-f", lambda told: told["remarks"]["text"] == "party line")
+    charlie.await_one("b-t-f", lambda event: event["remarks"]["text"] == "party line")
     assert "in the hut" not in [each["remarks"]["text"] for each in charlie.of("b-t-f")]
 
     # A phone that confirms nothing: the server has it, and that is all that is said.
@@ -188,8 +188,8 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     assert rungs(kit, kept) == ["at the hub"]
     there.server = stack.enter_context(Taky(tmp_path, there.port, tls=True))
     again = there.phone("ANDROID-1", "BRAVO")
-    again.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
-    again.await_one("b-t-f", lambda told: told["remarks"]["text"] == "still here")
+    again.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
+    again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "still here")
     until(lambda: on_phone in rungs(kit, kept))
     assert {"party line", "are you all right"} & {*contents(kit)} == set()
     assert there.events("unreadable") == 0
@@ -221,8 +221,8 @@ def test_an_sos_rings_there_until_the_desk_answers(tmp_path: Path, stack: ExitSt
     until(lambda: len(charlie.of("b-a-o-tbl")) > before)
     ((number, state),) = there.rows("SELECT id, state FROM sos")
     assert state == "open"
-    told = administer(there.database, "sos", "show", str(number))
-    assert "cancelled the alert in TAK" in json.dumps(told)
+    incident = administer(there.database, "sos", "show", str(number))
+    assert "cancelled the alert in TAK" in json.dumps(incident)
     administer(there.database, "sos", "close", str(number), "found", "--by", "Ada")
     until(
         lambda: (
@@ -242,8 +242,8 @@ def await_words(kit: Agent, words: str) -> None:
     until(lambda: words in said_to(kit))
 
 
-def is_tick_of(message_id: str, told: dict[str, Any]) -> bool:
-    return bool(told["uid"] == message_id)
+def is_tick_of(message_id: str, event: dict[str, Any]) -> bool:
+    return bool(event["uid"] == message_id)
 
 
 def texts(phone: Phone) -> list[str]:
@@ -264,8 +264,8 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
     bens = stack.enter_context(agent(folder(tmp_path / "ben"), settings))
     bravo = there.phone("ANDROID-1", "BRAVO")
     units = {"Ada": there.unit}
-    found = bravo.await_one("a-f-G-U-C", lambda told: told["contact"]["callsign"] == "Ben")
-    units["Ben"] = found["uid"]
+    position = bravo.await_one("a-f-G-U-C", lambda event: event["contact"]["callsign"] == "Ben")
+    units["Ben"] = position["uid"]
     assert units["Ben"].endswith(f"-{ben}")
 
     # What each kit says to everybody is there once, and at the other hub not at all.
@@ -274,7 +274,7 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
     until(lambda: {*texts(bravo)} == {"of Ada to all", "of Ben to all"})
     place = {"latitude": 46.5, "longitude": 8.1, "name": "hut", "notes": "dry & warm"}
     adas.call("POST", "/api/package", {"waypoint": place})
-    marker = bravo.await_one("b-m-p-s-m", lambda told: told["contact"]["callsign"] == "hut")
+    marker = bravo.await_one("b-m-p-s-m", lambda event: event["contact"]["callsign"] == "hut")
     assert (marker["lat"], marker["remarks"]["text"]) == ("46.500000", "dry & warm")
 
     # A marker that BRAVO sends to Ada is a waypoint of hers, and is there but once.
@@ -334,9 +334,9 @@ def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: E
         "hostname mismatch": {"tak-server-name": "other.example.org"},
         "tak-workspace: ": {"tak-workspace": "Jura"},
     }
-    for number, (told, settings) in enumerate(wrong.items()):
+    for number, (fault, settings) in enumerate(wrong.items()):
         with hub(folder(tmp_path / str(number)), {**right, **settings}) as running:
-            running.expect(told)
+            running.expect(fault)
     with hub(folder(tmp_path / "right"), right):
         until(lambda: any('uid="FA-' in line for line in server.output()))
 
@@ -347,7 +347,7 @@ def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> No
     there = Mountain(tmp_path, stack)
     kit = there.kit()
     bravo = there.phone("ANDROID-1", "BRAVO")
-    bravo.await_one("a-f-G-U-C", lambda told: told["contact"]["callsign"] == "Ada")
+    bravo.await_one("a-f-G-U-C", lambda event: event["contact"]["callsign"] == "Ada")
     bravo.say("hello", (there.unit, "Ada"), "m-1")
     came(kit, "hello")
     with frozen(there.server):
@@ -368,7 +368,7 @@ def test_another_process_is_there_once_one_has_died(tmp_path: Path, postgres: st
         there = Mountain(tmp_path, stack, database=database)
         kit = there.kit()
         bravo = there.phone("ANDROID-1", "BRAVO")
-        bravo.await_one("a-f-G-U-C", lambda told: told["contact"]["callsign"] == "Ada")
+        bravo.await_one("a-f-G-U-C", lambda event: event["contact"]["callsign"] == "Ada")
         first = there.hub
         there.hub = stack.enter_context(hub(folder(tmp_path / "second"), there.settings))
         assert there.figure("bridges_linked") == 0

@@ -133,16 +133,16 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     location = {"location": {"latitude": 46.5, "longitude": 8.1}}
     assert kit.call("POST", "/api/package", location).body["status"] == "Delivered"
     ben = there.phone_of("Ben")
-    seen = ben.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
+    seen = ben.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
     assert seen["contact"]["callsign"] == "Ada"
 
     # Phones are on each other's maps, whoever was here first; what they say in private stays so.
     cid = there.phone_of("Cid")
-    cid.await_one("a-f-G-U-C", lambda told: told["uid"] == ben.uid)
-    ben.await_one("a-f-G-U-C", lambda told: told["uid"] == cid.uid)
+    cid.await_one("a-f-G-U-C", lambda event: event["uid"] == ben.uid)
+    ben.await_one("a-f-G-U-C", lambda event: event["uid"] == cid.uid)
     cid.say("coming", (ben.uid, "Ben"), "p-1")
-    ben.await_one("b-t-f", lambda told: told["remarks"]["text"] == "coming")
-    cid.await_one("b-t-f-d", lambda told: is_tick_of("p-1", told))
+    ben.await_one("b-t-f", lambda event: event["remarks"]["text"] == "coming")
+    cid.await_one("b-t-f-d", lambda event: is_tick_of("p-1", event))
 
     # What Ben's phone writes to Ada is Ben's at her kit, whatever the phone is called.
     ada = (there.unit, "Ada")
@@ -157,14 +157,14 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
 
     # Who asks what it would cost is told, and nothing is sent.
     ben.say("?and the ford", ada, "m-9")
-    told = ben.await_one("b-t-f", lambda told: "Not sent" in told["remarks"]["text"])
-    assert (told["link"]["uid"], told["__chat"]["senderCallsign"]) == ada
-    assert "Ben is not in tak-allow" in told["remarks"]["text"]
+    event = ben.await_one("b-t-f", lambda event: "Not sent" in event["remarks"]["text"])
+    assert (event["link"]["uid"], event["__chat"]["senderCallsign"]) == ada
+    assert "Ben is not in tak-allow" in event["remarks"]["text"]
 
     # The kit's answer reaches that phone alone.
     body = {"message": {"content": "in the hut"}, "to": "Ben", "receipt": "read"}
     sent = kit.call("POST", "/api/package", body).body["id"]
-    chat = ben.await_one("b-t-f", lambda told: told["remarks"]["text"] == "in the hut")
+    chat = ben.await_one("b-t-f", lambda event: event["remarks"]["text"] == "in the hut")
     assert (chat["link"]["uid"], chat["__chat"]["senderCallsign"]) == ada
     handed = "handed over to the TAK server, for Ben"
     until(lambda: rungs(kit, sent) == ["at the hub", "on Ben's kit", handed])
@@ -176,12 +176,12 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     body = {"message": {"content": "still here"}, "to": "Ben"}
     kept = kit.call("POST", "/api/package", body).body["id"]
     kit.post("to all")
-    cid.await_one("b-t-f", lambda told: told["remarks"]["text"] == "to all")
+    cid.await_one("b-t-f", lambda event: event["remarks"]["text"] == "to all")
     assert rungs(kit, kept) == ["at the hub"]
     again = there.phone_of("Ben")
-    again.await_one("b-t-f", lambda told: told["remarks"]["text"] == "still here")
+    again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "still here")
     until(lambda: "on Ben's kit" in rungs(kit, kept))
-    again.await_one("b-t-f", lambda told: told["remarks"]["text"] == "to all")
+    again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "to all")
 
     # So does the hub; phones come again as ATAK does, and are on the map again.
     there.hub.kill()
@@ -189,11 +189,11 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     there.begin()
     kit = there.kit()
     cid = there.phone_of("Cid")
-    place = cid.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
+    place = cid.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
     assert (place["lat"], place["how"]) == ("46.500000", "m-g")
     cid.say("party line", ALL, "c-1")
     again = there.phone_of("Ben")
-    again.await_one("b-t-f", lambda told: told["remarks"]["text"] == "party line")
+    again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "party line")
     again.say("back", ada, "m-2")
     came(kit, "back")
     assert sorted(contents(kit)) == ["back", "storm at <17:00>"]
@@ -231,7 +231,7 @@ def test_an_sos_rings_at_phones_until_it_is_answered(tmp_path: Path, stack: Exit
 def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     ben, cid = there.phone_of("Ben"), there.phone_of("Cid")
-    cid.await_one("a-f-G-U-C", lambda told: told["uid"] == ben.uid)
+    cid.await_one("a-f-G-U-C", lambda event: event["uid"] == ben.uid)
     made = there.tak()
     assert [(each["name"], each["phone"], each["revoked"]) for each in made] == [
         ("Ben", ben.uid, None),
@@ -274,7 +274,7 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     there.package("Ben").unlink()
     again = there.phone_of("Ben")
     cid = there.phone_of("Cid")
-    again.await_one("a-f-G-U-C", lambda told: told["uid"] == cid.uid)
+    again.await_one("a-f-G-U-C", lambda event: event["uid"] == cid.uid)
     administer(there.database, "user", "disable", "Ben")
     there.hub.expect("the phone of Ben has left")
 
@@ -285,8 +285,8 @@ def test_a_flood_and_a_phone_that_hears_nothing_hold_nobody_up(
     there = Valley(tmp_path, stack)
     kit = there.kit()
     ben, cid = there.phone_of("Ben"), there.phone_of("Cid")
-    ben.await_one("a-f-G-U-C", lambda told: told["uid"] == there.unit)
-    cid.await_one("a-f-G-U-C", lambda told: told["uid"] == ben.uid)
+    ben.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
+    cid.await_one("a-f-G-U-C", lambda event: event["uid"] == ben.uid)
     now = ben.of("a-f-G-U-C")[0]
     cid.command(deaf=True)
     cid.command(
@@ -298,7 +298,7 @@ def test_a_flood_and_a_phone_that_hears_nothing_hold_nobody_up(
     )
     ben.say("to Ada", (there.unit, "Ada"), "m-1")
     came(kit, "to Ada")
-    ben.await_one("b-t-f-d", lambda told: is_tick_of("m-1", told))
+    ben.await_one("b-t-f-d", lambda event: is_tick_of("m-1", event))
     until(lambda: there.counted("limited") > 2_000)
     assert len(ben.of("a-f-G-U-C")) < 500
     assert there.counted("unreadable") == 0

@@ -25,10 +25,10 @@ HANDED = HandoverResult(HandoverOutcome.HANDED)
 
 async def told(alps: Field) -> list[str]:
     """Let all that is due be handed over; return the codes, or the texts of replies."""
-    found = await alps.store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ""))
-    for each in found:
+    messages = await alps.store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ""))
+    for each in messages:
         await alps.store.commit(partial(telling.settle, telling=each, result=HANDED, now=alps.now))
-    return [each.notice.code or each.notice.text for each in found]
+    return [each.notice.code or each.notice.text for each in messages]
 
 
 async def ask_for_help(alps: Field, **contact: Any) -> str:
@@ -49,14 +49,14 @@ def _number_on(db: Db) -> None:
 
 async def answer(alps: Field, text: str, id_: str = "", sender: str = PHONE) -> str:
     alps.now += 1
-    given = ContactAnswer("sms", id_ or f"sms {alps.now}", sender, text)
-    return await alps.store.commit(lambda db: answers.take(db, given, alps.now))
+    reply = ContactAnswer("sms", id_ or f"sms {alps.now}", sender, text)
+    return await alps.store.commit(lambda db: answers.take(db, reply, alps.now))
 
 
 async def incident(alps: Field) -> sos.Sos:
-    found = await alps.store.read(lambda db: sos.named(db, 1, 1))
-    assert found is not None
-    return found
+    match = await alps.store.read(lambda db: sos.named(db, 1, 1))
+    assert match is not None
+    return match
 
 
 def other(code: str) -> str:
@@ -150,11 +150,14 @@ async def test_words_go_to_the_kit_in_its_thread(store: Store, text: str, arrive
         assert content == arrives
         names = await alps.rows("SELECT name, type FROM member WHERE id = ?", number)
         assert names == [("Bergwacht", "Integration")]
-        shown = await store.read(lambda db: sos_desk.shown(db, sos.named(db, 1, 1) or found))
+        shown = await store.read(lambda db: sos_desk.shown(db, named(db)))
         assert arrives in str(shown["thread"])
 
 
-found = sos.Sos(0, 0, 0, None, "", "", 0.0, None, None, None, None, "", None)
+def named(db: Db) -> sos.Sos:
+    incident = sos.named(db, 1, 1)
+    assert incident is not None
+    return incident
 
 
 async def test_words_that_are_too_long_for_a_satellite_say_by_how_much(store: Store) -> None:

@@ -54,16 +54,16 @@ def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> N
             administer_from_shell(database, *added)
         code, steps, _ = chain(config, "list")
         assert code == OK
-        found = [(each["after"], [one["name"] for one in each["contacts"]]) for each in steps]
-        assert found == [("0s", ["Ada"]), ("5m", ["Bea", "Carl"]), ("90m", ["Dora"])]
+        outline = [(each["after"], [one["name"] for one in each["contacts"]]) for each in steps]
+        assert outline == [("0s", ["Ada"]), ("5m", ["Bea", "Carl"]), ("90m", ["Dora"])]
         assert steps[1]["contacts"][0] | {"tries": 3, "about": "sos"} == steps[1]["contacts"][0]
         assert [each["contacts"][0]["language"] for each in steps] == ["en", "en", "uk"]
 
         written(config, {"database": database, **relay.settings})
-        code, steps, told = chain(config, "list")
+        code, steps, errors = chain(config, "list")
         assert (code, [each["works"] for each in steps]) == (REFUSED, [False, True, True])
         assert steps[0]["contacts"][0]["fault"] == "set sms-webhook in the hub's settings"
-        assert "step 1 cannot tell anybody" in told
+        assert "step 1 cannot tell anybody" in errors
 
         written(config, whole)
         relay.answers = ["550 no such mailbox", "550 no such mailbox"]
@@ -146,7 +146,7 @@ def test_a_kind_of_contact_of_ones_own_is_named_in_the_settings(
 
 
 @pytest.mark.parametrize(
-    ("told", "seconds", "shown"),
+    ("duration", "seconds", "shown"),
     [
         ("10s", 10, "10s"),
         ("90s", 90, "90s"),
@@ -157,20 +157,20 @@ def test_a_kind_of_contact_of_ones_own_is_named_in_the_settings(
     ],
 )
 def test_a_wait_is_stored_and_shown_exactly(
-    tmp_path: Path, told: str, seconds: int, shown: str
+    tmp_path: Path, duration: str, seconds: int, shown: str
 ) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
-    wait = ("--after", told, "--every", told)
+    wait = ("--after", duration, "--every", duration)
     administer(database, "contact", "add", "Duty", "duty@example.org", *wait)
-    (found,) = administer(database, "contact", "list")
-    assert (found["after"], found["every"]) == (shown, shown)
+    (contact,) = administer(database, "contact", "list")
+    assert (contact["after"], contact["every"]) == (shown, shown)
     assert changed(database, "SELECT wait, pause FROM alarm_contact") == [(seconds, seconds)]
 
 
-@pytest.mark.parametrize("told", ["9s", "0", "0s", "1d", "-5m", "5 m", "169h", "", "½m"])
-def test_a_wait_that_is_none_is_refused_with_what_would_be(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("duration", ["9s", "0", "0s", "1d", "-5m", "5 m", "169h", "", "½m"])
+def test_a_wait_that_is_none_is_refused_with_what_would_be(tmp_path: Path, duration: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     with pytest.raises(AssertionError, match="time such as 30s, 5m or 2h, from 10s to 168h"):
-        administer(database, "contact", "add", "Duty", "duty@example.org", f"--after={told}")
+        administer(database, "contact", "add", "Duty", "duty@example.org", f"--after={duration}")

@@ -44,8 +44,8 @@ async def write(field: Field, kit: int, number: int, to: str = PHONE) -> str:
 async def answer(field: Field, text: str, to: str = "") -> str:
     field.now += 1
     kind, sender = ("email", DORA) if to else ("sms", PHONE)
-    given = ContactAnswer(kind, f"{kind} {field.now}", sender, text, to)
-    return await field.store.commit(lambda db: answers.take(db, given, field.now))
+    reply = ContactAnswer(kind, f"{kind} {field.now}", sender, text, to)
+    return await field.store.commit(lambda db: answers.take(db, reply, field.now))
 
 
 async def told(field: Field) -> list[str]:

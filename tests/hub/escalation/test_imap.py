@@ -53,8 +53,8 @@ class Mailbox:
     def unseen(self) -> int:
         with self.open() as connection:
             connection.select("INBOX", readonly=True)
-            _, found = connection.uid("SEARCH", "UNSEEN")
-            return len((found[0] or b"").split())
+            _, numbers = connection.uid("SEARCH", "UNSEEN")
+            return len((numbers[0] or b"").split())
 
 
 @contextmanager
@@ -121,11 +121,11 @@ def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
         lines = {"database": database, **BEHIND, **relay.settings, **settings}
         with hub(tmp_path, lines) as running, agent(tmp_path, kit_of(running, token)) as kit:
             raise_sos(kit, database)
-            told = relay.mail()
-            back = str(told["Reply-To"])
+            mail = relay.mail()
+            back = str(mail["Reply-To"])
             assert back.startswith("sos+") and back.endswith("@example.org")
-            assert "answer this mail: OK" in told.get_content()
-            quoted = "\n".join(f"> {line}" for line in told.get_content().splitlines())
+            assert "answer this mail: OK" in mail.get_content()
+            quoted = "\n".join(f"> {line}" for line in mail.get_content().splitlines())
             sent = f"On Mon, 1 Jan 2026, sos@example.org\nwrote:\n{quoted}"
             away = mail_from("bw@example.org", "OK", to=back, Auto_Submitted="auto-replied")
             box.deliver(away)
@@ -138,7 +138,7 @@ def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
             reply = relay.mail(2)
             assert reply.get_content().startswith("You have SOS 1.")
             answer = mail_from("bw@example.org", "Stay where you are.\n-- \nOlga")
-            answer["In-Reply-To"] = str(told["Message-ID"])
+            answer["In-Reply-To"] = str(mail["Message-ID"])
             box.deliver(answer)
             assert relay.mail(3).get_content().startswith("Your words are on their way")
             until(lambda: box.unseen() <= before)
@@ -325,7 +325,7 @@ def test_a_mail_of_the_hub_itself_or_to_nothing_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "found"),
+    ("headers", "is_answer"),
     [
         ({"to": f"Hub <sos+{ID.upper()}@example.org>"}, True),
         ({"Cc": f"x@example.org, sos+{ID}@example.org"}, True),
@@ -335,9 +335,9 @@ def test_a_mail_of_the_hub_itself_or_to_nothing_is_no_answer() -> None:
         ({"Subject_": ID}, False),
     ],
 )
-def test_what_a_mail_answers(headers: dict[str, str], found: bool) -> None:
+def test_what_a_mail_answers(headers: dict[str, str], is_answer: bool) -> None:
     answer = read(mail_from("bw@example.org", "OK", **headers))
-    assert (answer is not None) == found
+    assert (answer is not None) == is_answer
     if answer is not None:
         assert (answer.kind, answer.answers, answer.text) == ("email", ID, "OK")
 
@@ -393,7 +393,7 @@ def test_a_mail_in_a_coding_that_nobody_knows_has_no_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "told"),
+    ("own", "words"),
     [
         ({"imap-host": "imap.example.org", "imap-tls": "none"}, "imap-tls=none would send"),
         ({"imap-host": "imap.example.org", "imap-user": None}, "imap-host needs imap-user"),
@@ -401,7 +401,7 @@ def test_a_mail_in_a_coding_that_nobody_knows_has_no_words() -> None:
         ({"imap-host": "127.0.0.1", "imap-tls": "none"}, ""),
     ],
 )
-def test_settings_that_cannot_be(own: dict[str, Any], told: str) -> None:
+def test_settings_that_cannot_be(own: dict[str, Any], words: str) -> None:
     whole = {"imap-user": "u", "mail-from": "sos@example.org", "imap-tls": "tls", **own}
-    found = imap.faults(whole)
-    assert [told in each for each in found] == ([True] if told else [])
+    faults = imap.faults(whole)
+    assert [words in each for each in faults] == ([True] if words else [])

@@ -45,9 +45,9 @@ def docstrings(tree: ast.AST) -> set[int]:
 
 def constant(node: ast.expr, names: dict[str, ast.Constant]) -> ast.Constant:
     """The text that is said: it stands there, or has a name right before."""
-    found = names[node.id] if isinstance(node, ast.Name) else node
-    assert isinstance(found, ast.Constant) and isinstance(found.value, str), ast.unparse(node)
-    return found
+    literal = names[node.id] if isinstance(node, ast.Name) else node
+    assert isinstance(literal, ast.Constant) and isinstance(literal.value, str), ast.unparse(node)
+    return literal
 
 
 def said_in(tree: ast.AST) -> Iterator[ast.Constant]:
@@ -92,12 +92,12 @@ def test_each_text_is_in_the_catalogue_and_none_is_left_over(language: str) -> N
 def test_nothing_is_said_past_the_catalogues(name: str) -> None:
     tree = ast.parse((FOLDER / name).read_text())
     known = docstrings(tree) | {id(each) for each in said_in(tree)}
-    found = [
+    texts = [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in known
     ]
-    words = [each for each in found if re.search(r"[a-z]{2,},? [a-z]{2,}", each)]
+    words = [each for each in texts if re.search(r"[a-z]{2,},? [a-z]{2,}", each)]
     assert [each for each in words if not KEPT.search(each)] == []
 
 
@@ -105,7 +105,7 @@ def test_nothing_is_said_past_the_catalogues(name: str) -> None:
 def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
     """Cyrillic has 70 characters a message: the words of who is in distress are cut, and stay."""
     subject = say(language, "{what} of {device}", what="SOS 12", device="kit-ada")
-    told = Notice(
+    notice = Notice(
         *("id", subject, "all of it", 12, "kit-ada"),
         said="ногу зламано, двоє з нами, йдемо до хатини біля озера " * 3,
         link="https://hub.example.org/answer/12.0123456789012345678901",
@@ -113,13 +113,13 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
         place="https://osm.org/?mlat=46.50000&mlon=-117.25000",
         language=language,
     )
-    by_code, by_link = sms.text_of(told, answers=True), sms.text_of(told, answers=False)
-    assert "OK 471123" in by_code and told.link in by_link
+    by_code, by_link = sms.text_of(notice, answers=True), sms.text_of(notice, answers=False)
+    assert "OK 471123" in by_code and notice.link in by_link
     for text in (by_code, by_link):
         assert sms_alphabet.parts(text) <= 3
-        assert subject in text and told.place in text and "ногу зламано" in text
+        assert subject in text and notice.place in text and "ногу зламано" in text
     # Of the other languages every letter is one of the 160.
-    latin = sms.text_of(replace(told, said="leg broken", place=""), answers=True)
+    latin = sms.text_of(replace(notice, said="leg broken", place=""), answers=True)
     assert (sms_alphabet.alphabet_of(latin) is Alphabet.UCS2) == (language == "uk")
     assert say(language, "Other words go to the kit.") in latin
 

@@ -125,13 +125,13 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
         # What somebody has answered meanwhile is told no more.
         await store.commit(lambda db: alarm.end(db, third))
         alps.now = MORNING
-        (told,) = await due(alps)
-        assert told.notice.subject == "2 alarms in quiet hours"
-        assert f"Fence {first} of kit 1: fence it is" in told.notice.text
-        assert f"Satellite operator {second} of kit 2: operator it is" in told.notice.text
+        (message,) = await due(alps)
+        assert message.notice.subject == "2 alarms in quiet hours"
+        assert f"Fence {first} of kit 1: fence it is" in message.notice.text
+        assert f"Satellite operator {second} of kit 2: operator it is" in message.notice.text
         assert await due(alps) == []
         # It failed, and goes again as one; then both have it in their timelines.
-        await store.commit(lambda db: telling.settle(db, told, FAILED, alps.now))
+        await store.commit(lambda db: telling.settle(db, message, FAILED, alps.now))
         alps.now += 3600
         (again,) = await due(alps)
         assert len(again.beside) == 1
@@ -182,15 +182,15 @@ async def test_a_further_try_that_falls_into_them_waits(store: Store) -> None:
         await duty(alps, tries=3, every=600)
         alps.now = at("2026-11-26T21:55+01:00")
         await raised(alps, "fence")
-        (told,) = await due(alps)
-        await store.commit(lambda db: telling.settle(db, told, HANDED, alps.now))
+        (message,) = await due(alps)
+        await store.commit(lambda db: telling.settle(db, message, HANDED, alps.now))
         alps.now = NIGHT
         assert await due(alps) == []
         alps.now = MORNING
-        (told,) = await due(alps)
-        assert told.round == 2
+        (message,) = await due(alps)
+        assert message.round == 2
         # By day the next comes in its own time.
-        await store.commit(lambda db: telling.settle(db, told, HANDED, alps.now))
+        await store.commit(lambda db: telling.settle(db, message, HANDED, alps.now))
         alps.now += 600
         assert [each.round for each in await due(alps)] == [3]
 
@@ -200,9 +200,9 @@ async def test_what_failed_in_the_evening_is_tried_again_in_the_morning(store: S
         await duty(alps)
         alps.now = at("2026-11-26T21:59:30+01:00")
         await raised(alps, "fence")
-        (told,) = await due(alps)
+        (message,) = await due(alps)
         alps.now += 60
-        text = await store.commit(lambda db: telling.settle(db, told, FAILED, alps.now))
+        text = await store.commit(lambda db: telling.settle(db, message, FAILED, alps.now))
         assert text.endswith(f"tried again in {MORNING - alps.now:.0f} s")
         alps.now = MORNING - alarm.SOON - 1
         assert await due(alps) == []
@@ -214,8 +214,8 @@ async def test_a_further_try_of_an_sos_waits_for_no_morning(store: Store) -> Non
     async with field_of(store) as alps:
         await duty(alps, tries=2, every=600)
         await alps.sends(1, HELP)
-        (told,) = await due(alps)
-        await store.commit(lambda db: telling.settle(db, told, HANDED, alps.now))
+        (message,) = await due(alps)
+        await store.commit(lambda db: telling.settle(db, message, HANDED, alps.now))
         alps.now += 600
         assert [each.round for each in await due(alps)] == [2]
 
@@ -228,8 +228,8 @@ async def test_of_three_hubs_one_tells_it(postgres: str) -> None:
         for device in (1, 2, 3):
             await raised(alps, "fence", device)
         alps.now = MORNING
-        told = [*await due(alps), *await due(alps, second)]
-        assert [len(each.beside) for each in told] == [2]
+        messages = [*await due(alps), *await due(alps, second)]
+        assert [len(each.beside) for each in messages] == [2]
     first.close()
     second.close()
 

@@ -63,10 +63,10 @@ def gate_read(pushed: Pushed) -> tuple[str, str, str]:
     assert pushed.path == "/messages"
     pair = base64.b64decode(pushed.headers["Authorization"].removeprefix("Basic "))
     assert pair == b"sms:s3cret"
-    told = json.loads(pushed.body)
-    assert told["withDeliveryReport"] is True
-    (number,) = told["phoneNumbers"]
-    return told["id"], number, told["textMessage"]["text"]
+    body = json.loads(pushed.body)
+    assert body["withDeliveryReport"] is True
+    (number,) = body["phoneNumbers"]
+    return body["id"], number, body["textMessage"]["text"]
 
 
 def twilio(path: str, form: Mapping[str, str]) -> Call:
@@ -94,8 +94,8 @@ def generic(document: Mapping[str, object]) -> Call:
 def generic_read(pushed: Pushed) -> tuple[str, str, str]:
     standardwebhooks = pytest.importorskip("standardwebhooks", reason="needs extra `test`")
     headers = {name.lower(): value for name, value in pushed.headers.items()}
-    told = standardwebhooks.Webhook(WHSEC).verify(pushed.body, headers)
-    return told["id"], told["to"], told["text"]
+    body = standardwebhooks.Webhook(WHSEC).verify(pushed.body, headers)
+    return body["id"], body["to"], body["text"]
 
 
 WHSEC = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -178,8 +178,8 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             assert "leg broken" in text
             assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
             assert sms_alphabet.parts(text) <= sms.PARTS[sms_alphabet.alphabet_of(text)]
-            told = f"Bergwacht (by SMS): handed over to {adapter.service}"
-            until(lambda: f"told: {told}" in thread(database))
+            detail = f"Bergwacht (by SMS): handed over to {adapter.service}"
+            until(lambda: f"told: {detail}" in thread(database))
             assert post(running, adapter.reported(id_, True)) in (200, 204)
             assert post(running, adapter.reported(id_, True)) in (200, 204)
             assert post(running, adapter.reported(id_, False)) in (200, 204)
@@ -238,8 +238,8 @@ def test_a_failure_that_the_service_tells_makes_the_step_red(tmp_path: Path) -> 
             id_, *_ = adapter.read(service.pushed(1))
             until(lambda: any("handed over" in each for each in thread(database)))
             assert post(running, adapter.reported(id_, False)) == 204
-            told = "not told: Bergwacht: the service says it failed: no network"
-            assert told in thread(database)
+            line = "not told: Bergwacht: the service says it failed: no network"
+            assert line in thread(database)
             listed = ("contact", "list", "--config", running.arguments[1])
             (contact,) = administer(database, *listed)
             assert contact["fault"] == "the service says it failed: no network"

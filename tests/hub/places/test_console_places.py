@@ -64,9 +64,9 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
         week = week_of(now).name
         line = shown.locator("#device-1-cost p", has_text=f"Report of {week}")
         line.wait_for()
-        with shown.expect_download() as told:
+        with shown.expect_download() as download:
             line.get_by_text("GPX").click()
-        assert told.value.suggested_filename == f"kit-1-{week}.gpx"
+        assert download.value.suggested_filename == f"kit-1-{week}.gpx"
         with shown.context.expect_page() as opening:
             line.get_by_text("print").click()
         page = opening.value

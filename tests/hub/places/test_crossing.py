@@ -22,11 +22,11 @@ def at(metres: float, when: float, accuracy: float = 0.0) -> DatedPlace:
 
 
 def told(*positions: DatedPlace) -> list[Crossing]:
-    standing, found = FenceSide(), []
+    standing, crossings = FenceSide(), []
     for each in positions:
         standing, crossed = judge(HUT, standing, each)
-        found += [crossed] if crossed else []
-    return found
+        crossings += [crossed] if crossed else []
+    return crossings
 
 
 def test_two_positions_on_either_side_are_a_crossing() -> None:

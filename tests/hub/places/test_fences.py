@@ -93,7 +93,7 @@ async def test_an_alarm_says_what_is_known(store: Store) -> None:
         assert event["fence"] and event["sos"] and event["incident"]["id"] == 1
         # Over satellite it is the same, and joins what nobody has closed.
         alps.now += 7200
-        await alps.sends(1, Entry(3, IN, TIME + 1300), way=Bearer.SATELLITE)
+        await alps.sends(1, Entry(3, IN, TIME + 1300), bearer=Bearer.SATELLITE)
         _, second = await told(alps)
         assert second.endswith("the one before, of 14:33 UTC, outside; it came at 16:33 UTC")
         assert await alarms(alps) == [(1, "open")]
@@ -147,8 +147,8 @@ async def test_it_tells_what_it_is_for(store: Store, tells: str, words: list[str
         for number, place in enumerate([IN, OUT, IN], 1):
             alps.now += 60
             await alps.sends(2, Entry(number, place, int(alps.now)))
-        found = await told(alps)
-        assert [word in text for word, text in zip(words, found, strict=True)] == [True]
+        texts = await told(alps)
+        assert [word in text for word, text in zip(words, texts, strict=True)] == [True]
 
 
 async def test_it_is_for_some_kits(store: Store) -> None:
@@ -265,10 +265,10 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
             status, _, text = call(there, method, path, body, **mine)
             return status, json.loads(text) if text else None
 
-        status, found = said("GET", "/api/fences")
-        assert status == 200 and found["fences"][0]["polygon"] == SQUARE
+        status, document = said("GET", "/api/fences")
+        assert status == 200 and document["fences"][0]["polygon"] == SQUARE
         hut = {"latitude": 45.9, "longitude": 7.6, "radius": 100}
-        name, drawing = "Round again", found["fences"][1]["polygon"]
+        name, drawing = "Round again", document["fences"][1]["polygon"]
         status, made = said("POST", "/api/fences", {"name": name, "polygon": drawing})
         assert status == 201 and said("DELETE", f"/api/fences/{made['id']}")[0] == 204
         status, made = said("POST", "/api/fences", {"name": "Hut", "circle": hut})
@@ -280,7 +280,7 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
         assert status == 409 and "the Polygon has no coordinates" in problem["detail"]
         assert said("DELETE", f"/api/fences/{made['id']}")[0] == 204
         assert said("DELETE", f"/api/fences/{made['id']}")[0] == 404
-    shown, found = administer(database, "fence", "list")
-    assert len(found["polygon"]["coordinates"][0]) == 500
+    shown, document = administer(database, "fence", "list")
+    assert len(document["polygon"]["coordinates"][0]) == 500
     assert (shown["name"], shown["tells"], shown["devices"]) == ("Valley", "leave", None)
     assert administer(database, "fence", "remove", "1")["removed"]

@@ -47,13 +47,13 @@ async def says(alps: Field, number: int, place: Location, at: float) -> None:
 
 
 async def standing(alps: Field) -> Any:
-    (found,) = await alps.store.read(lambda db: routes.listing(db, 1))
-    return found
+    (route,) = await alps.store.read(lambda db: routes.listing(db, 1))
+    return route
 
 
 async def alarms(alps: Field) -> list[tuple[str, int]]:
-    found = await alps.store.read(lambda db: sos.listing(db, 1, None, 99, 9))
-    return [(each.kind, each.device) for each in found]
+    incidents = await alps.store.read(lambda db: sos.listing(db, 1, None, 99, 9))
+    return [(each.kind, each.device) for each in incidents]
 
 
 async def test_who_is_not_there_is_overdue_once(store: Store) -> None:
@@ -75,8 +75,8 @@ async def test_who_is_not_there_is_overdue_once(store: Store) -> None:
         # It comes after all, and a person closes the alarm.
         alps.now += HOUR
         await says(alps, 2, THERE, alps.now - 60)
-        found = await standing(alps)
-        assert (found["state"], found["incident"]) == ("arrived", 1)
+        route = await standing(alps)
+        assert (route["state"], route["incident"]) == ("arrived", 1)
         events = await alps.rows("SELECT event, detail FROM sos_event ORDER BY id")
         assert ("heard", "a position within 'Hut', of 19:42 UTC") in [tuple(row) for row in events]
         assert await look(alps) == []
@@ -88,8 +88,8 @@ async def test_one_whose_place_is_damaged_keeps_no_position_out(store: Store) ->
         await expect(alps)
         await store.commit(lambda db: db.execute("UPDATE route SET shape = '{' WHERE id = 1"))
         await says(alps, 1, THERE, START + 60)
-        found = await store.read(lambda db: routes.listing(db, 1))
-        assert {each["id"]: each["state"] for each in found} == {1: "under way", 2: "arrived"}
+        rows = await store.read(lambda db: routes.listing(db, 1))
+        assert {each["id"]: each["state"] for each in rows} == {1: "under way", 2: "arrived"}
         # Nobody can tell that it arrived: a person ends it, or is told.
         alps.now = DUE + 1_800
         assert len(await look(alps)) == 1
@@ -121,8 +121,8 @@ async def test_a_person_ends_it_and_says_why(store: Store) -> None:
         with pytest.raises(Refused, match="say why it ends"):
             await store.commit(lambda db: routes.end(db, 1, 1, ben, " ", alps.now))
         await store.commit(lambda db: routes.end(db, 1, 1, ben, "they called", alps.now))
-        found = await standing(alps)
-        assert (found["state"], found["endedBy"], found["why"]) == ("ended", "Ben", "they called")
+        route = await standing(alps)
+        assert (route["state"], route["endedBy"], route["why"]) == ("ended", "Ben", "they called")
         with pytest.raises(Refused, match="no route 1 is under way"):
             await store.commit(lambda db: routes.end(db, 1, 1, ben, "again", alps.now))
         assert await store.commit(lambda db: routes.forget(db, alps.now + 1)) == 1

@@ -76,13 +76,13 @@ async def walked(alps: Field) -> KitWeek:
     await alps.sends(1, *reversed(entries))
     await alps.sends(1, Entry(20, Message("=help <me>"), TIME + 40_000, sos=True))
     await alps.sends(1, Entry(21, Location(45.95, 7.6), TIME - 8 * 86_400))
-    await alps.sends(1, Entry(22, Message("all well"), TIME + 50), way=Bearer.SATELLITE)
+    await alps.sends(1, Entry(22, Message("all well"), TIME + 50), bearer=Bearer.SATELLITE)
     await alps.push(Message("come down"), target=1)
     await collect(alps.mailbox(1))
     await alps.push(Message("where are you"), target=1, over_satellite=True)
-    found = await alps.store.read(lambda db: sos.named(db, 1, 1))
-    assert found is not None
-    await alps.store.commit(lambda db: sos_desk.close(db, found, 2, "a <false> alarm", alps.now))
+    incident = await alps.store.read(lambda db: sos.named(db, 1, 1))
+    assert incident is not None
+    await alps.store.commit(lambda db: sos_desk.close(db, incident, 2, "a <false> alarm", alps.now))
     session = usage.count_session_of
     await session(alps.store, "300000000000001", "mo 1", 70, clock=lambda: alps.now)
     return await report(alps)
@@ -97,19 +97,19 @@ async def report(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
 
 async def test_it_tells_what_the_hub_knows(store: Store) -> None:
     async with field_of(store) as alps:
-        told = await walked(alps)
-        assert [each.moment.timestamp() for each in told.track] == [
+        week = await walked(alps)
+        assert [each.moment.timestamp() for each in week.track] == [
             TIME + step * 300 for step in (*range(6), *range(100, 104))
         ]
-        ((begins, ends),) = told.gaps()
+        ((begins, ends),) = week.gaps()
         assert (begins.timestamp(), ends.timestamp()) == (TIME + 1500, TIME + 30_000)
-        assert told.sent_counts() == {"location": 10, "SOS": 1, "message": 1}
-        assert told.given_counts()[("message", "stored", "ip")] >= 1
-        assert told.given_counts()[("message", "waiting", "")] == 1
-        assert [(each["kind"], each["state"]) for each in told.incidents] == [("sos", "closed")]
-        ((day),) = told.costs
-        assert (day["mo"], day["money"], told.money) == (2, "0.24 EUR", "0.24 EUR")
-        assert json.loads(json.dumps(kit_week.as_json(told)))["week"] == WEEK.name
+        assert week.sent_counts() == {"location": 10, "SOS": 1, "message": 1}
+        assert week.given_counts()[("message", "stored", "ip")] >= 1
+        assert week.given_counts()[("message", "waiting", "")] == 1
+        assert [(each["kind"], each["state"]) for each in week.incidents] == [("sos", "closed")]
+        ((day),) = week.costs
+        assert (day["mo"], day["money"], week.money) == (2, "0.24 EUR", "0.24 EUR")
+        assert json.loads(json.dumps(kit_week.as_json(week)))["week"] == WEEK.name
         # What came late is of the week in which it was said. Another kit has none of it.
         before = await report(alps, week=week_of(START - 8 * 86_400))
         assert len(before.track) == 1 and before.incidents == []
@@ -132,20 +132,20 @@ async def test_a_week_that_is_cut_says_so(
     async with field_of(store) as alps:
         await walked(alps)
         monkeypatch.setattr(kit_week, bound, most)
-        told = await report(alps)
-        assert (told.whole, len(told.sent)) == (is_whole, min(most, 12))
+        week = await report(alps)
+        assert (week.whole, len(week.sent)) == (is_whole, min(most, 12))
 
 
 async def test_strangers_read_the_track(store: Store) -> None:
     async with field_of(store) as alps:
-        told = await walked(alps)
-    (track,) = gpxpy.parse(documents.FORMATS["gpx"].write(told).decode()).tracks
+        week = await walked(alps)
+    (track,) = gpxpy.parse(documents.FORMATS["gpx"].write(week).decode()).tracks
     assert [len(segment.points) for segment in track.segments] == [6, 4]
     first = track.segments[0].points[0]
     assert (first.latitude, first.longitude, first.elevation) == (45.9, 7.6, 2001)
     assert first.time is not None and first.time.timestamp() == TIME
     # It takes no declaration in a string.
-    _, _, text = documents.FORMATS["kml"].write(told).decode().partition("\n")
+    _, _, text = documents.FORMATS["kml"].write(week).decode().partition("\n")
     kml = fastkml.KML.from_string(text)
     lines = [each.geometry for each in kml.features[0].features]  # type: ignore[union-attr]
     assert [(each.geom_type, len([*each.coords])) for each in lines] == [
@@ -157,8 +157,8 @@ async def test_strangers_read_the_track(store: Store) -> None:
 
 async def test_the_table_has_a_row_for_each_thing(store: Store) -> None:
     async with field_of(store) as alps:
-        told = await walked(alps)
-    text = documents.FORMATS["csv"].write(told).decode("utf-8-sig")
+        week = await walked(alps)
+    text = documents.FORMATS["csv"].write(week).decode("utf-8-sig")
     rows = [*csv.DictReader(io.StringIO(text))]
     by_what: dict[str, list[Any]] = {}
     for row in rows:
@@ -177,17 +177,17 @@ async def test_the_table_has_a_row_for_each_thing(store: Store) -> None:
 
 async def test_a_week_without_anything_is_a_page_too(store: Store) -> None:
     async with field_of(store) as alps:
-        told = await report(alps)
+        week = await report(alps)
         for kind in documents.FORMATS.values():
-            assert kind.write(told)
-        assert b"No position is known of this week." in documents.FORMATS["html"].write(told)
+            assert kind.write(week)
+        assert b"No position is known of this week." in documents.FORMATS["html"].write(week)
 
 
 def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
-    told = administer(database, "report", "--kit", "kit-ada", "--week", "2026-W47")
-    assert (told["week"], told["positions"], told["costs"]) == ("2026-W47", [], [])
+    document = administer(database, "report", "--kit", "kit-ada", "--week", "2026-W47")
+    assert (document["week"], document["positions"], document["costs"]) == ("2026-W47", [], [])
     for week, code, words in (("2026-47", 2, "is no week"), ("2026-W47", 0, "")):
         command = [*MODULE, "hub", "report", "--kit", "kit-ada", "--week", week]
         done = subprocess.run(

@@ -23,10 +23,10 @@ def heard(sequence: int, north: float, at: float, *, sos: bool = False) -> Entry
 
 
 async def kits(alps: Field) -> dict[str, dict[str, object]]:
-    found, _ = await alps.store.read(
+    devices, _ = await alps.store.read(
         lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
     )
-    return {each["name"]: each for each in found}
+    return {each["name"]: each for each in devices}
 
 
 async def add(alps: Field) -> None:

@@ -69,12 +69,12 @@ PHONE = {
 
 def with_(document: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
     """A copy, with another value there."""
-    found: dict[str, Any] = json.loads(json.dumps(document))
-    inner = found
+    copy: dict[str, Any] = json.loads(json.dumps(document))
+    inner = copy
     for name in path[:-1]:
         inner = inner[name]
     inner[path[-1]] = value
-    return found
+    return copy
 
 
 def asked(query: str = "", body: Any = None, **headers: str) -> Request:
@@ -191,8 +191,8 @@ def near(report: TrackerReport) -> TrackerReport:
     ],
 )
 def test_a_report_is_read(kind: str, request_: Request, report: TrackerReport | None) -> None:
-    found = tracker_kinds()[kind].read(request_)
-    assert (found and near(found)) == report
+    result = tracker_kinds()[kind].read(request_)
+    assert (result and near(result)) == report
 
 
 def test_owntracks_says_by_its_head_whose_phone_it_is() -> None:
@@ -229,6 +229,6 @@ def test_owntracks_says_by_its_head_whose_phone_it_is() -> None:
     ],
 )
 def test_what_cannot_be_read_is_told(kind: str, request_: Request, why: str) -> None:
-    with pytest.raises(Problem) as told:
+    with pytest.raises(Problem) as refusal:
         tracker_kinds()[kind].read(request_)
-    assert told.value.status in (400, 411) and why in told.value.detail
+    assert refusal.value.status in (400, 411) and why in refusal.value.detail

@@ -60,9 +60,9 @@ async def incidents(alps: Field) -> list[Any]:
 
 async def closed(alps: Field) -> None:
     """The newest incident, by Ben."""
-    found = (await incidents(alps))[0]
+    incident = (await incidents(alps))[0]
     await alps.store.commit(
-        partial(sos_desk.close, found=found, member=2, reason="found", now=alps.now)
+        partial(sos_desk.close, incident=incident, member=2, reason="found", now=alps.now)
     )
 
 
@@ -87,9 +87,9 @@ async def items(alps: Field) -> list[Any]:
 async def test_no_word_of_a_tracker_is_too_odd(store: Store, kind: Any, body: bytes) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
-        told = kind.read(HttpRequest("POST", "/", (), {"content-length": "1"}, body))
-        became = Became.TAKEN if told.ident == DOG else Became.REFUSED
-        assert await says(alps, told) is became
+        word = kind.read(HttpRequest("POST", "/", (), {"content-length": "1"}, body))
+        became = Became.TAKEN if word.ident == DOG else Became.REFUSED
+        assert await says(alps, word) is became
         assert all(text.isprintable() for text in await words_for_ada(alps))
 
 
@@ -101,10 +101,10 @@ async def test_the_map_has_each_position_and_people_are_told_of_one_a_minute(sto
             here = report(alps.now, north=45.0 + seconds / 1000)
             assert await says(alps, here) is Became.TAKEN
         assert await items(alps) == [("location", 0, device, None)] * 3
-        found, _ = await store.read(
+        devices, _ = await store.read(
             lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
         )
-        dog = next(each for each in found if each["id"] == device)
+        dog = next(each for each in devices if each["id"] == device)
         assert dog["position"]["latitude"] == 45.12 and (dog["lastContact"], dog["over"]) == (
             alps.now,
             "tracker",
@@ -141,11 +141,11 @@ async def test_an_alarm_is_one_sos_until_a_person_has_closed_it(store: Store) ->
         for seconds in (10, 20, 80):
             alps.now = START + seconds
             await says(alps, report(alps.now, "sos"))
-        (found,) = await incidents(alps)
-        assert (found.device, found.state, found.kind) == (device, "open", "sos")
+        (incident,) = await incidents(alps)
+        assert (incident.device, incident.state, incident.kind) == (device, "open", "sos")
         assert (await items(alps))[1:] == [
-            ("message", 1, device, found.id),
-            ("location", 0, device, found.id),
+            ("message", 1, device, incident.id),
+            ("location", 0, device, incident.id),
         ]
         # The desk closes it; a button that is stuck rings no more, one that is pressed anew does.
         await closed(alps)
@@ -251,18 +251,18 @@ def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
     settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
     with hub(tmp_path, settings) as running, receiver() as desk:
         administer(database, "webhook", "add", desk.url, "--unsigned", "--untried")
-        given = addresses(running, database)
+        source = addresses(running, database)
         with agent(tmp_path, kit_of(running, token)) as kit:
 
             def came() -> str:
                 return json.dumps(kit.call("GET", "/api/inbound").body)
 
             place = "?id=123456&lat=45.91&lon=7.61&timestamp=1790000000"
-            assert send(given["osmand"], query=place) == (200, b"")
+            assert send(source["osmand"], query=place) == (200, b"")
             phone = {"_type": "location", "topic": "owntracks/mia/phone", "lat": 46.0, "lon": 7.5}
-            assert send(given["owntracks"], phone) == (200, b"[]")
+            assert send(source["owntracks"], phone) == (200, b"[]")
             until(lambda: came().count('"latitude"') == 2)
-            assert send(given["osmand"], query=f"{place}&alarm=sos")[0] == 200
+            assert send(source["osmand"], query=f"{place}&alarm=sos")[0] == 200
             until(
                 lambda: "No answer can be sent" in json.dumps(kit.call("GET", "/api/inbound").body)
             )
@@ -275,13 +275,13 @@ def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
             ("Mia's phone", "mia/phone", ""),
         ]
         # What a stranger sends, and a tracker that nobody has added.
-        status, told = send(given["osmand"], query="?id=7&lat=45.91&lon=7.61")
-        assert status == 404 and b"nobody has added the tracker '7'" in told
+        status, answer = send(source["osmand"], query="?id=7&lat=45.91&lon=7.61")
+        assert status == 404 and b"nobody has added the tracker '7'" in answer
         running.expect("`fieldagent hub tracker add NAME --id '7' --user USER`")
         wrong = f"{running.address}/source/osmand/source_wrong"
         assert send(wrong, query=place)[0] == 404
         assert send(f"{running.address}/source/rocket/x", {})[0] == 404
-        administer(database, "source", "revoke", given["id"])
-        assert send(given["osmand"], query=place)[0] == 404
-    secret = given["osmand"].rpartition("/")[2]
+        administer(database, "source", "revoke", source["id"])
+        assert send(source["osmand"], query=place)[0] == 404
+    secret = source["osmand"].rpartition("/")[2]
     assert secret.startswith("source_") and secret not in "\n".join(running.output())

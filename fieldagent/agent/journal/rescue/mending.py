@@ -58,8 +58,8 @@ def _ahead(path: Path) -> float:
     """Return by how much the wall clock is ahead of the time in the damaged journal, in seconds; 0
     where that cannot be read any more."""
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(reader(path)) as damaged:
-        found = lived.known(damaged)
-        return 0.0 if found is None else found.offset
+        base = lived.known(damaged)
+        return 0.0 if base is None else base.offset
     return 0.0
 
 

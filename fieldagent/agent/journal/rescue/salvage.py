@@ -113,23 +113,23 @@ class _Table:
             f" {then if name in LATER else 'ON CONFLICT DO NOTHING'}"
         )
 
-    def row(self, found: Row) -> Found | None:
+    def row(self, record: Row) -> Found | None:
         """Return a row as one of this table's; None where it is none."""
-        if (found.rowid is None) != self._in_key_order or len(found.values) > len(self._columns):
+        if (record.rowid is None) != self._in_key_order or len(record.values) > len(self._columns):
             return None
         row: Found = {}
         for index, (_, name, kind, required, default, key) in enumerate(self._columns):
             # A row from before the column was there lacks it.
             value: Value = DEFAULTS.get(default)
             if key and kind == "INTEGER" and not self._in_key_order:
-                value = found.rowid
-            elif index < len(found.values):
-                value = found.values[index]
+                value = record.rowid
+            elif index < len(record.values):
+                value = record.values[index]
             if (value is None and required) or not isinstance(value, (type(None), *TYPES[kind])):
                 return None
             row[name] = value
         allowed = STATES.get(self.name, {})
-        if self.name == found.table == "package" and row["status"] not in allowed["status"]:
+        if self.name == record.table == "package" and row["status"] not in allowed["status"]:
             # How it stands on its channels tells how it ended.
             row["status"] = None
         return row if all(row[name] in values for name, values in allowed.items()) else None
@@ -156,22 +156,22 @@ class _Salvage:
         """The number before the first of the damaged journal; 0 where that is lost too."""
 
     def take(self, pages: Pages) -> None:
-        for found in pages.rows():
-            match found:
+        for record in pages.rows():
+            match record:
                 case Row("package_by_id", None, (int(id_), int(sequence))):
                     self._ids[sequence] = id_
                 case Row("leg_pending", None, (int(), int(sequence), str(channel))):
                     self._pending.add((sequence, channel))
                 case _:
-                    for table, row in self._of(found):
+                    for table, row in self._of(record):
                         self._keep(table, row)
 
-    def _of(self, found: Row) -> Iterator[tuple[_Table, Found]]:
+    def _of(self, record: Row) -> Iterator[tuple[_Table, Found]]:
         """Whose it is. Where its page cannot tell, what is in it must."""
-        for name in [found.table] if found.table in self._tables else STATES:
+        for name in [record.table] if record.table in self._tables else STATES:
             table = self._tables[name or ""]
-            row = table.row(found)
-            certain = found.table is not None or name != "inbound"
+            row = table.row(record)
+            certain = record.table is not None or name != "inbound"
             if row is not None and (certain or _is_inbound(row)):
                 yield table, row
 
@@ -233,9 +233,9 @@ class _Salvage:
     def _end(self, sequence: int) -> int:
         """A Package of which too little is left; what is left is kept for a look."""
         row: Found = {"accepted": 0.0, "expires": None, **self._bad.get(sequence, {})}
-        found = self._ids.get(sequence, row.get("id"))
+        candidate = self._ids.get(sequence, row.get("id"))
         # Without one it is found by its number alone.
-        id_ = found if isinstance(found, int) else -sequence
+        id_ = candidate if isinstance(candidate, int) else -sequence
         self._db.execute(
             "INSERT INTO package (sequence, id, body, digest, accepted, expires, status, ended,"
             " crc) VALUES (?, ?, ?, ?, ?, ?, 'Error', ?, 0)",
@@ -329,8 +329,8 @@ class _Salvage:
 
     def _end_damaged(self, sequence: int) -> None:
         ended = {"status": DAMAGED.status, "at": self._now, "sequence": sequence}
-        told = {"leg": ", reason = :reason", "package": ""}
-        for table, reason in told.items():
+        clauses = {"leg": ", reason = :reason", "package": ""}
+        for table, reason in clauses.items():
             self._db.execute(
                 f"UPDATE {table} SET status = :status, ended = :at{reason}"
                 " WHERE sequence = :sequence AND status IS NULL",
@@ -381,17 +381,17 @@ class _Salvage:
             ("package", "sequence", before.package),
             ("inbound", "number", before.payload),
         ):
-            ((found,),) = db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}")
+            ((largest,),) = db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}")
             if table == "package":
-                began = max(found, self._beginning)
+                began = max(largest, self._beginning)
                 # Where nothing is left that tells how many there were, their ids do: those begin
                 # at 1.
                 unknown = highest - began if began else min(highest, before.id or highest)
                 saved.unknown = max(0, unknown)
             else:
-                saved.payloads_lost += max(0, highest - found)
+                saved.payloads_lost += max(0, highest - largest)
             db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
-            db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, max(found, highest)))
+            db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, max(largest, highest)))
         db.execute(
             "INSERT INTO forgotten VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET id = max(id, ?1)",
             (before.id,),
@@ -408,9 +408,9 @@ TOLD = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "expi
 
 
 def _is_whole(row: Found) -> bool:
-    told: dict[str, Any] = {name: row[name] for name in TOLD}
+    values: dict[str, Any] = {name: row[name] for name in TOLD}
     if row["crc"] is not None:
-        return row["crc"] == crc_of(id_=told.pop("id"), **told)
+        return row["crc"] == crc_of(id_=values.pop("id"), **values)
     try:
         read_package(json.loads(str(row["body"])))
     except (InvalidPackage, ValueError):

@@ -57,31 +57,31 @@ def check(port: str, baud: int | None) -> list[Finding]:
         with trio.move_on_after(CHECK_MAX):
             async with open_modem(port, await speed.look(port), ChannelLink(), mail) as modem:
                 words = speed.in_words()
-                told = [Finding(True, f"{port}: it {words}")] if words else []
-                return [*_told(port, modem), *told, *_came(port, mail)]
+                notes = [Finding(True, f"{port}: it {words}")] if words else []
+                return [*_told(port, modem), *notes, *_came(port, mail)]
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        found = run_breakable(ask)
+        findings = run_breakable(ask)
     except* (PortLost, ImtSilent, ImtReset, RemoteProtocolError) as trouble:
-        found = [Finding(False, f"{port}: {first_error(trouble)}")]
-    return found
+        findings = [Finding(False, f"{port}: {first_error(trouble)}")]
+    return findings
 
 
 def _told(port: str, modem: ImtModem) -> list[Finding]:
-    found = [Finding(True, f"{port}: modem {modem.told.imei} answers")]
+    findings = [Finding(True, f"{port}: modem {modem.told.imei} answers")]
     if trouble := modem.told.trouble():
-        found.append(Finding(False, f"{port}: {trouble}"))
+        findings.append(Finding(False, f"{port}: {trouble}"))
     bars = modem.link.signal or 0
     hint = "" if modem.told.service else "; under the open sky it should see more"
-    found.append(Finding(True, f"{port}: signal {bars} of 5{hint}"))
+    findings.append(Finding(True, f"{port}: signal {bars} of 5{hint}"))
     if modem.told.topic is None:
         what = "knows no topics yet: a new SIM or plan takes 10 to 30 minutes under the open sky"
     else:
         what = f"may use the topic {modem.told.topic.name} ({modem.told.topic.id})"
-    found.append(Finding(modem.told.topic is not None, f"{port}: the modem {what}"))
-    return found
+    findings.append(Finding(modem.told.topic is not None, f"{port}: the modem {what}"))
+    return findings
 
 
 def _came(port: str, mail: Mailbag) -> list[Finding]:

@@ -337,17 +337,17 @@ class ImtModem:
         if line.body.get("interface") in (None, "none"):
             await self._must(jspr.put("simConfig", interface="internal"))
         line = await self.ask(jspr.get("simStatus"))
-        if line.code == jspr.DONE and isinstance(found := imt.read_event(line), imt.SimStatus):
-            self.told.sim = found
+        if line.code == jspr.DONE and isinstance(status := imt.read_event(line), imt.SimStatus):
+            self.told.sim = status
         await self._within(lambda: self.told.sim is not None and self.told.sim.connected)
         if self.told.sim is not None and self.told.sim.iccid:
             self.link.facts["sim"] = self.told.sim.iccid
 
     async def _activate(self) -> None:
         line = await self.ask(jspr.get("operationalState"))
-        found = imt.read_event(line)
-        if isinstance(found, imt.OperationalState):
-            self.told.state = found
+        state = imt.read_event(line)
+        if isinstance(state, imt.OperationalState):
+            self.told.state = state
         if self._is_active():
             return
         if self.told.state is not None and self.told.state.state != imt.INACTIVE:

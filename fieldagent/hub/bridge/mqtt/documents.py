@@ -73,7 +73,7 @@ def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> d
     """Return what is told of a kit. `device` is a kit as `GET /api/devices` has it; `incidents` are
     its open ones."""
     sos = [each for each in incidents if each.kind == "sos"]
-    told: dict[str, Any] = {
+    state: dict[str, Any] = {
         "name": device["name"],
         "user": device["user"]["name"],
         "lastHeard": clock(device["lastContact"]),
@@ -86,11 +86,11 @@ def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> d
         "waiting": device["waiting"],
     }
     if (check_in := device["checkIn"]) is not None:
-        told["checkInDue"] = clock(check_in["due"])
+        state["checkInDue"] = clock(check_in["due"])
     if (budget := device["credits"]) is not None:
-        told["creditsToday"] = budget["spent"]
-        told["creditsLeft"] = max(0, budget["perDay"] - budget["spent"])
-    return told
+        state["creditsToday"] = budget["spent"]
+        state["creditsLeft"] = max(0, budget["perDay"] - budget["spent"])
+    return state
 
 
 def position(device: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -123,11 +123,12 @@ _OF_INCIDENT = (
 
 
 def incident(
-    told: Mapping[str, Any], event: Mapping[str, Any] | None, repeat: int
+    document: Mapping[str, Any], event: Mapping[str, Any] | None, repeat: int
 ) -> dict[str, Any]:
-    """Return what is told of an incident. `told` is an incident as `GET /api/sos` has it; `event`
-    what happened to it, None where it is told again as nobody has answered, the `repeat`th time."""
-    own = {name: told[name] for name in _OF_INCIDENT}
+    """Return what is told of an incident. `document` is an incident as `GET /api/sos` has it;
+    `event` what happened to it, None where it is told again as nobody has answered, the
+    `repeat`th time."""
+    own = {name: document[name] for name in _OF_INCIDENT}
     return {"event_type": "incident", **own, "event": event, "repeat": repeat}
 
 

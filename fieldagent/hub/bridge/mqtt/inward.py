@@ -115,8 +115,8 @@ def carry_out(
             member = records.member_of(db, inbox.workspace, name, now)
             posting, _ = _posting(db, inbox, address, document, member, now)
             cost = _told_cost(db, posting, _allowance(db, inbox, address, now), now)
-            told = {"accepted": False, "dryRun": True, "key": key, **cost}
-            return BrokerOutcome(Became.ASKED, told)
+            answer = {"accepted": False, "dryRun": True, "key": key, **cost}
+            return BrokerOutcome(Became.ASKED, answer)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
         # Of a commit that broke nobody knows whether it was stored: it is asked for once more.
         known = records.known_command(db, address.sender, key or came.own_key)
@@ -128,14 +128,14 @@ def carry_out(
             return BrokerOutcome(Became.REPEATED, known.outcome)
         member = records.member_of(db, inbox.workspace, name, now)
         if "acknowledge" in document:
-            told, spent = _acknowledge(db, inbox, address, document, member, now), 0
+            answer, spent = _acknowledge(db, inbox, address, document, member, now), 0
         else:
             posting, far = _posting(db, inbox, address, document, member, now)
-            told, spent = _send(db, inbox, posting, far, _allowance(db, inbox, address, now), now)
-        told = {"accepted": True, "key": key, **told}
-        command = StoredCommand(digest, told)
+            answer, spent = _send(db, inbox, posting, far, _allowance(db, inbox, address, now), now)
+        answer = {"accepted": True, "key": key, **answer}
+        command = StoredCommand(digest, answer)
         records.note_command(db, address.sender, key or came.own_key, command, spent, now)
-        return BrokerOutcome(Became.TAKEN, told)
+        return BrokerOutcome(Became.TAKEN, answer)
     except NotJson as error:
         return _refused(Became.UNREADABLE, key, Problem(400, str(error)))
     except InvalidPackage as error:
@@ -147,8 +147,8 @@ def carry_out(
 
 
 def _refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome:
-    told = json.loads(problem.to_response().body)
-    return BrokerOutcome(became, {"accepted": False, "key": key, "problem": told})
+    body = json.loads(problem.to_response().body)
+    return BrokerOutcome(became, {"accepted": False, "key": key, "problem": body})
 
 
 def _send(
@@ -159,8 +159,8 @@ def _send(
     hold_back(db, paid.entered.item, far)
     topic = inbox.topics.reached(None, paid.entered.request_id)
     records.follow(db, paid.entered.item, topic, now)
-    told = {"id": paid.entered.request_id, "credits": paid.credits, **_withheld(paid.why)}
-    return told, paid.credits
+    answer = {"id": paid.entered.request_id, "credits": paid.credits, **_withheld(paid.why)}
+    return answer, paid.credits
 
 
 def _withheld(why: str) -> dict[str, str]:
@@ -276,11 +276,11 @@ def _acknowledge(
         faults.append(Fault(f"must be at most {TEXT_MAX} printable characters", "/text"))
     if faults:
         raise InvalidPackage(faults)
-    found = sos.named(db, inbox.workspace, number, locked=True)
-    if found is None:
+    incident = sos.named(db, inbox.workspace, number, locked=True)
+    if incident is None:
         raise Problem(404, f"no incident here has the number {number}")
     try:
-        answered = sos_desk.acknowledge(db, found, member, text, now)
+        answered = sos_desk.acknowledge(db, incident, member, text, now)
     except Refused as refused:
         raise Problem(409, str(refused)) from None
     return {"incident": answered.id, "state": answered.state}

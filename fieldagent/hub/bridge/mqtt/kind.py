@@ -83,22 +83,22 @@ EXAMPLES = {
 
 
 def _faults(own: Own) -> list[str]:
-    found = []
+    faults = []
     if own["mqtt-address"] is None:
-        found += [
+        faults += [
             _needs(name, "mqtt-address")
             for name in ("mqtt-workspace", "mqtt-user", "mqtt-ca-file")
             if own[name] is not None
         ]
     elif own["mqtt-workspace"] is None:
-        found.append(_needs("mqtt-address", "mqtt-workspace"))
+        faults.append(_needs("mqtt-address", "mqtt-workspace"))
     if own["mqtt-password-file"] is not None and own["mqtt-user"] is None:
-        found.append(_needs("mqtt-password-file", "mqtt-user"))
+        faults.append(_needs("mqtt-password-file", "mqtt-user"))
     if own["mqtt-credits-per-day"] and not own["mqtt-senders"]:
-        found.append(_needs("mqtt-credits-per-day", "mqtt-senders"))
+        faults.append(_needs("mqtt-credits-per-day", "mqtt-senders"))
     if own["mqtt-acknowledge"] == "on" and not own["mqtt-senders"]:
-        found.append(_needs("mqtt-acknowledge", "mqtt-senders"))
-    return found
+        faults.append(_needs("mqtt-acknowledge", "mqtt-senders"))
+    return faults
 
 
 def _needs(name: str, other: str) -> str:

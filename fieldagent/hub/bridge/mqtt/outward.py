@@ -95,13 +95,13 @@ class HubReporter:
     async def _tell_happened(self, session: MqttSession) -> None:
         store, workspace = self._host.store, self._inbox.workspace
         follower = self._happened or self._follower(await store.read(records.happened))
-        found = await store.read(
+        events = await store.read(
             lambda db: records.happened_since(db, workspace, follower.place, follower.room)
         )
         self._happened = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.fresh([(each.number, each.at) for each in found], now)
-        for each in found:
+        fresh = follower.fresh([(each.number, each.at) for each in events], now)
+        for each in events:
             if each.number in fresh:
                 topic = self._topics.kit(each.kit, "incident")
                 await session.publish(topic, compact(each.told))
@@ -113,18 +113,18 @@ class HubReporter:
 
     async def _tell_again(self, session: MqttSession) -> float:
         store, workspace = self._host.store, self._inbox.workspace
-        found = await store.read(partial(records.open_incidents, workspace=workspace))
-        unanswered = {each.id: each for each in found if each.state == "open"}
+        incidents = await store.read(partial(records.open_incidents, workspace=workspace))
+        unanswered = {each.id: each for each in incidents if each.state == "open"}
         self._alarms = {id_: self._alarms.get(id_, Alarm()) for id_ in unanswered}
         for id_, alarm in self._alarms.items():
             if alarm.due > self._host.clock():
                 continue
-            told = await store.read(
+            document = await store.read(
                 partial(records.told_of, workspace=workspace, id_=id_, repeat=alarm.times)
             )
-            if told is not None:
+            if document is not None:
                 topic = self._topics.kit(unanswered[id_].kit, "incident")
-                await session.publish(topic, compact(told))
+                await session.publish(topic, compact(document))
             alarm.note(self._host.clock())
         soonest = min((alarm.due for alarm in self._alarms.values()), default=float("inf"))
         return min(TURN_MAX, soonest - self._host.clock())
@@ -145,21 +145,21 @@ class HubReporter:
         if follower is None:
             place = await store.read(partial(tenure.place, name=records.NAME))
             follower = self._follower(place)
-        found = await store.read(
+        rows = await store.read(
             lambda db: records.fresh_items(db, workspace, follower.place, follower.room)
         )
         self._items = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.fresh([(item.id, item.accepted) for item, _ in found], now)
-        told: list[tuple[KitItem, str]] = []
-        for item, document in found:
+        fresh = follower.fresh([(item.id, item.accepted) for item, _ in rows], now)
+        items: list[tuple[KitItem, str]] = []
+        for item, document in rows:
             if item.id in fresh and documents.is_shared(item, self._inbox.rules.shares):
                 body = {"event_type": documents.event_type(item), **document}
                 await session.publish(self._topics.kit(item.kit, "item"), compact(body))
-                told.append((item, self._topics.reached(item.kit, item.request_id)))
+                items.append((item, self._topics.reached(item.kit, item.request_id)))
         # With several hubs the place moves later than what is told.
-        if told or follower.place > before:
-            note = partial(records.note_told, told=told, up_to=follower.place, now=now)
+        if items or follower.place > before:
+            note = partial(records.note_told, items=items, up_to=follower.place, now=now)
             await persist(store, note)
         return len(fresh) >= AT_ONCE
 
@@ -169,8 +169,8 @@ class HubReporter:
     async def _tell_ways(self, session: MqttSession) -> None:
         store, now = self._host.store, self._host.clock()
         for way in await store.read(partial(records.news_of_ways, now=now)):
-            told = {"id": way.request_id, "reached": way.steps}
-            await session.publish(way.topic, compact(told))
+            document = {"id": way.request_id, "reached": way.steps}
+            await session.publish(way.topic, compact(document))
             await persist(store, partial(records.note_way, way=way))
 
     # What is retained.
@@ -197,10 +197,10 @@ class HubReporter:
             if device["disabled"]:
                 gone += self._topics_of(int(device["id"]))
         wanted |= dict.fromkeys(gone, b"")
-        for topic, told in wanted.items():
-            if self._retained.get(topic) != told:
-                await session.publish(topic, told, retain=True)
-                self._retained[topic] = told
+        for topic, payload in wanted.items():
+            if self._retained.get(topic) != payload:
+                await session.publish(topic, payload, retain=True)
+                self._retained[topic] = payload
         self._took_back = True
 
     def _look(self, db: Db, now: float) -> tuple[list[dict[str, Any]], list[OpenIncident], int]:
@@ -216,20 +216,20 @@ class HubReporter:
     ) -> dict[str, bytes]:
         topics, shares = self._topics, self._inbox.rules.shares
         kit = int(device["id"])
-        told = documents.kit_state(device, incidents if "incidents" in shares else ())
-        found = {topics.kit(kit, "state"): compact(told)}
+        state = documents.kit_state(device, incidents if "incidents" in shares else ())
+        payloads = {topics.kit(kit, "state"): compact(state)}
         place = documents.position(device) if "positions" in shares else None
         if place is not None:
-            found[topics.kit(kit, "position")] = compact(place)
+            payloads[topics.kit(kit, "position")] = compact(place)
         if topics.discovery:
             config = topics.config(topics.device_of(kit))
-            found[config] = compact(documents.of_kit(topics, kit, told))
-        return found
+            payloads[config] = compact(documents.of_kit(topics, kit, state))
+        return payloads
 
     def _topics_of(self, kit: int) -> list[str]:
         topics = self._topics
-        found = [topics.kit(kit, "state"), topics.kit(kit, "position")]
-        return [*found, topics.config(topics.device_of(kit))] if topics.discovery else found
+        names = [topics.kit(kit, "state"), topics.kit(kit, "position")]
+        return [*names, topics.config(topics.device_of(kit))] if topics.discovery else names
 
     async def _forget(self) -> None:
         now = self._host.clock()

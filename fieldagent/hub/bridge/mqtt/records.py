@@ -40,8 +40,8 @@ OPEN_MAX = 200
 
 def happened(db: Db) -> int:
     """Return up to which event of incidents all have been told."""
-    ((found,),) = db.execute("SELECT happened FROM bridge WHERE name = ?", NAME)
-    return int(found)
+    ((number,),) = db.execute("SELECT happened FROM bridge WHERE name = ?", NAME)
+    return int(number)
 
 
 def keep_happened(db: Db, up_to: int) -> None:
@@ -59,18 +59,20 @@ def fresh_items(
         " AND restored IS NULL ORDER BY id LIMIT ?",
         *(workspace, after, limit),
     )
-    found = [
+    items = [
         KitItem(id_, float(accepted), kit, kind, bool(urgent), bool(private), request_id)
         for id_, accepted, kit, kind, urgent, private, request_id in rows
     ]
-    told = {each.number: each.as_json() for each in reading.items(db, [each.id for each in found])}
-    return [(each, told[each.id]) for each in found]
+    bodies = {
+        each.number: each.as_json() for each in reading.items(db, [each.id for each in items])
+    }
+    return [(each, bodies[each.id]) for each in items]
 
 
-def note_told(db: Db, told: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
+def note_told(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
     """Note that the broker has these items, and all up to `up_to`; with the topics of their
     ways."""
-    for item, topic in told:
+    for item, topic in items:
         if item.has_way:
             follow(db, item.id, topic, now)
     tenure.keep_place(db, NAME, up_to)
@@ -106,12 +108,12 @@ def news_of_ways(db: Db, now: float) -> list[ItemWay]:
     )
     news = {
         item: (topic, request_id, stored)
-        for item, topic, request_id, told, stored in reversed(rows)
-        if stored > told
+        for item, topic, request_id, sent_steps, stored in reversed(rows)
+        if stored > sent_steps
     }
-    found = reached(db, [*news])
+    steps = reached(db, [*news])
     return [
-        ItemWay(item, topic, request_id, found[item], stored)
+        ItemWay(item, topic, request_id, steps[item], stored)
         for item, (topic, request_id, stored) in news.items()
     ]
 
@@ -134,10 +136,10 @@ def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
 
 def told_of(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
     """Return what is told again of an incident; None where somebody has answered meanwhile."""
-    found = sos.named(db, workspace, id_)
-    if found is None or found.state != "open":
+    incident = sos.named(db, workspace, id_)
+    if incident is None or incident.state != "open":
         return None
-    return documents.incident(sos_desk.shown(db, found), None, repeat)
+    return documents.incident(sos_desk.shown(db, incident), None, repeat)
 
 
 class Happened(NamedTuple):
@@ -155,18 +157,20 @@ def happened_since(db: Db, workspace: int, after: int, limit: int) -> list[Happe
     most."""
     events = []
     for number, at in sos.events_behind(db, workspace, after, limit):
-        found = sos.of_event(db, number)
-        assert found is not None, "its timeline has it"
-        told = documents.incident(sos_desk.shown(db, found), sos_desk.event_of(db, number), 0)
-        events.append(Happened(number, at, found.id, found.device, told))
+        incident = sos.of_event(db, number)
+        assert incident is not None, "its timeline has it"
+        document = documents.incident(
+            sos_desk.shown(db, incident), sos_desk.event_of(db, number), 0
+        )
+        events.append(Happened(number, at, incident.id, incident.device, document))
     return events
 
 
 def kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
     """Return the kits of a workspace, as `GET /api/devices` has them."""
     bridge = Caller(0, "MQTT", workspace, frozenset(), 0, people.INTEGRATION, "MQTT", "", False)
-    found, _ = reading.devices(db, bridge, reading.END, KITS_MAX, now)
-    return found[::-1]
+    devices, _ = reading.devices(db, bridge, reading.END, KITS_MAX, now)
+    return devices[::-1]
 
 
 def deleted_kits(db: Db, workspace: int) -> list[int]:

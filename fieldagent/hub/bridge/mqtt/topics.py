@@ -80,9 +80,9 @@ class HubTopics(NamedTuple):
     def address(self, topic: str) -> CommandAddress | None:
         """Return who sends by this topic, and for which kit; None where it is none of commands."""
         form = rf"{re.escape(self.base)}(?:/kit/([1-9][0-9]{{0,17}}))?/send(?:/([^/]+))?"
-        if (found := re.fullmatch(form, topic, re.ASCII)) is None:
+        if (match := re.fullmatch(form, topic, re.ASCII)) is None:
             return None
-        return CommandAddress(found[2] or "", None if found[1] is None else int(found[1]))
+        return CommandAddress(match[2] or "", None if match[1] is None else int(match[1]))
 
 
 def topics_of(prefix: str, name: str, discovery: str) -> HubTopics:

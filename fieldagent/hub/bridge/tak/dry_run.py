@@ -12,15 +12,17 @@ KITS_MAX = 5
 def in_words(quote: Quote, allowance: Allowance, caller: str, per_day: int, size: int) -> str:
     """Return the answer to `caller`, a callsign or a user's name; `size`: UTF-8 bytes of the
     message."""
-    told = [f"Not sent, as it begins with a question mark: {counted(size, 'byte')}."]
-    told += [f"{each.kit}: {_way(each)}." for each in quote.kits[:KITS_MAX]]
+    sentences = [f"Not sent, as it begins with a question mark: {counted(size, 'byte')}."]
+    sentences += [f"{each.kit}: {_way(each)}." for each in quote.kits[:KITS_MAX]]
     if len(quote.kits) > KITS_MAX:
-        told.append(f"{counted(len(quote.kits) - KITS_MAX, 'more kit')}.")
-    told.append(_verdict(quote))
+        sentences.append(f"{counted(len(quote.kits) - KITS_MAX, 'more kit')}.")
+    sentences.append(_verdict(quote))
     listed = "is in tak-allow" if allowance.allowed else "is not in tak-allow"
     left = max(0, allowance.left)
-    told.append(f"{caller} {listed}; {left} of {per_day} that tak-credits-per-day allows are left.")
-    return " ".join(told)
+    sentences.append(
+        f"{caller} {listed}; {left} of {per_day} that tak-credits-per-day allows are left."
+    )
+    return " ".join(sentences)
 
 
 def _way(kit: KitCost) -> str:

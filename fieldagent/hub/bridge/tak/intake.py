@@ -101,15 +101,15 @@ class TakIntake:
         await persist(self._host.store, partial(note, by=by, now=now))
 
     async def _take_tick(self, event: CotEvent, now: float) -> None:
-        told = tak.read_receipt(event)
-        ours = told is not None and await persist(
+        receipt = tak.read_receipt(event)
+        ours = receipt is not None and await persist(
             self._host.store,
             lambda db: records.note_tick(
                 db,
-                told.sender.uid,
-                told.message_id,
+                receipt.sender.uid,
+                receipt.message_id,
                 now,
-                read=told.read,
+                read=receipt.read,
             ),
         )
         self._host.note_events(Became.TICK if ours else Became.REPEATED)

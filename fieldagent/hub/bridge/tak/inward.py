@@ -129,8 +129,8 @@ def _told_cost(
     allowance = _allowance(db, inbox, person, now)
     quote = spending.quoted(db, replace(posting, sender=person.member), allowance, now)
     size = len(posting.item.content.encode())
-    told = dry_run.in_words(quote, allowance, person.callsign, inbox.rules.credits_per_day, size)
-    return TakOutcome(Became.ASKED, told)
+    answer = dry_run.in_words(quote, allowance, person.callsign, inbox.rules.credits_per_day, size)
+    return TakOutcome(Became.ASKED, answer)
 
 
 def _person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:

@@ -46,10 +46,10 @@ def _address(value: str) -> TakAddress:
 
 
 def _callsigns(value: str) -> frozenset[str]:
-    found = frozenset(filter(None, (each.strip() for each in re.split(",", value))))
-    if not found:
+    callsigns = frozenset(filter(None, (each.strip() for each in re.split(",", value))))
+    if not callsigns:
         raise WrongProperty("names nobody: remove the line, or write callsigns with commas between")
-    return found
+    return callsigns
 
 
 KEYS = (
@@ -114,21 +114,21 @@ EXAMPLES = {
 
 
 def _faults(own: Own) -> list[str]:
-    found = []
+    faults = []
     server: TakAddress | None = own["tak-server"]
     if server is not None and server.secure and own["tak-certificate"] is None:
-        found.append("tak-server needs tak-certificate: set that too, or remove tak-server")
+        faults.append("tak-server needs tak-certificate: set that too, or remove tak-server")
     works = server is not None or own.get("tak-listen") is not None
     if server is not None and own["tak-workspace"] is None:
-        found.append("tak-server needs tak-workspace: set that too, or remove tak-server")
+        faults.append("tak-server needs tak-workspace: set that too, or remove tak-server")
     if own["tak-workspace"] is not None and not works:
-        found.append(
+        faults.append(
             "tak-workspace needs tak-server or tak-listen: set one of them too, or remove"
             " tak-workspace"
         )
     if own["tak-allow"] and not own["tak-credits-per-day"]:
-        found.append("tak-allow needs tak-credits-per-day: set that too, or remove tak-allow")
-    return found
+        faults.append("tak-allow needs tak-credits-per-day: set that too, or remove tak-allow")
+    return faults
 
 
 def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:

@@ -158,8 +158,8 @@ class StreamSession:
                 raise Lost("the server closed the connection; its log says why, if it refuses us")
             await self._hand_over(splitter.receive_data(data), take)
 
-    async def _hand_over(self, found: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
-        for raw in found:
+    async def _hand_over(self, events: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
+        for raw in events:
             kind = type_of(raw)
             if kind == tak.PONG:
                 self._pongs += 1

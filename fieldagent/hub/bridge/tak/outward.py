@@ -35,11 +35,11 @@ def unit_of(identity: str, user: KitUser) -> TakUnit:
 
 
 def position(
-    unit: TakUnit, user: KitUser, told: ToldPosition | None, now: float, *, shared: bool
+    unit: TakUnit, user: KitUser, place: ToldPosition | None, now: float, *, shared: bool
 ) -> list[CotEvent]:
     """Return what shows a user, as `tak_map` has it."""
     shown_by = ShownBy("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
-    return tak_map.position(unit, user, shown_by, told, now, shared=shared)
+    return tak_map.position(unit, user, shown_by, place, now, shared=shared)
 
 
 def person_for(item: FreshItem, people: Collection[int], shares: Collection[str]) -> int | None:

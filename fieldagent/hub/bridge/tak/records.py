@@ -71,16 +71,16 @@ def kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
         " ORDER BY member.id, device.id",
         workspace,
     )
-    found: dict[int, KitUser] = {}
+    users: dict[int, KitUser] = {}
     first: set[int] = set()
     for *row, in_distress in rows:
         user = KitUser(*row)
         if in_distress:
             first.add(user.member)
-        known = found.get(user.member)
+        known = users.get(user.member)
         if known is None or (user.at or -inf) > (known.at or -inf):
-            found[user.member] = user
-    ordered = sorted(found.values(), key=lambda each: (each.member not in first, each.member))
+            users[user.member] = user
+    ordered = sorted(users.values(), key=lambda each: (each.member not in first, each.member))
     return ordered[:most]
 
 
@@ -214,12 +214,12 @@ def out_due(db: Db, members: Collection[int], now: float, limit: int) -> list[Ou
         " ORDER BY tak_event.id LIMIT ?",
         *(*values, now, now - OVER_AFTER, limit),
     )
-    found = []
+    events = []
     for *row, body in rows:
         entry = stored_entry(body)
         assert isinstance(entry.content, Item), "the ledger holds items alone"
-        found.append(OutEvent._make((*row, entry.content, float(entry.time))))
-    return found
+        events.append(OutEvent._make((*row, entry.content, float(entry.time))))
+    return events
 
 
 def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:

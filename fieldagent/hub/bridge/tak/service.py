@@ -161,14 +161,14 @@ class _Bridge:
     def _enter(self, db: Db, new: Sequence[records.FreshItem], up_to: int, now: float) -> None:
         people = records.people(db, self._workspace)
         kits = records.with_kits(db, self._workspace)
-        found = []
+        items = []
         for item in new:
             person = outward.person_for(item, people, self._rules.shares)
             if person is not None and item.sender in kits:
-                found.append((item, person or None))
+                items.append((item, person or None))
             elif person and person not in kits:
                 ledger.note_rung(db, item.id, THE_HUB, Rung.NOBODY, NO_KIT, now)
-        records.line_up(db, found, up_to, now)
+        records.line_up(db, items, up_to, now)
 
     async def _give_up(self) -> None:
         now = self._host.clock()
@@ -246,8 +246,8 @@ class _Bridge:
                 said.append(Saying([event], note))
         for tick in work.ticks:
             if tick.member == user.member:
-                told = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
-                event = tak.receipt(told, TakUnit(tick.uid, tick.callsign), tak_map.at(now))
+                receipt = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
+                event = tak.receipt(receipt, TakUnit(tick.uid, tick.callsign), tak_map.at(now))
                 said.append(Saying([event], partial(_note_told, tick=tick)))
         return said
 

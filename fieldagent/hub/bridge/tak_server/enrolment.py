@@ -87,8 +87,8 @@ class Enrolment:
         """Return who was invited. Raises Problem 401."""
         name, token = basic_of(head.headers) or ("", "")
         now = self._clock()
-        found = partial(invitations.invited, name=name, token=token, now=now)
-        holder = await self._store.read(partial(found, workspace=self._workspace)) if name else None
+        look = partial(invitations.invited, name=name, token=token, now=now)
+        holder = await self._store.read(partial(look, workspace=self._workspace)) if name else None
         if holder is None:
             if name and (count := self._refused.note()):
                 log.warning("%d refused at tak-enroll-listen, the last as %.40r", count, name)

@@ -56,18 +56,18 @@ EXAMPLES = {
 
 
 def _faults(own: Own) -> list[str]:
-    found = []
+    faults = []
     for name in ("tak-enroll-listen", "tak-enroll-certificate"):
         needed = "tak-listen" if name == "tak-enroll-listen" else "tak-enroll-listen"
         if own[name] is not None and own[needed] is None:
-            found.append(f"{name} needs {needed}: set that too, or remove {name}")
+            faults.append(f"{name} needs {needed}: set that too, or remove {name}")
     if own["tak-listen"] is None:
-        return found
+        return faults
     if own["tak-server"] is not None:
-        found.append("tak-server and tak-listen: set the one or the other")
+        faults.append("tak-server and tak-listen: set the one or the other")
     if own["tak-workspace"] is None:
-        found.append("tak-listen needs tak-workspace: set that too, or remove tak-listen")
-    return found
+        faults.append("tak-listen needs tak-workspace: set that too, or remove tak-listen")
+    return faults
 
 
 def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:

@@ -146,9 +146,9 @@ async def _begun(settings: str, begin: Callable[[], T]) -> T:
         try:
             return begin()
         except (ListenFailed, OSError) as failed:
-            if (told := reason_of(failed)) != trouble:
-                log.error("%s: %s", settings, told)
-            trouble = told
+            if (reason := reason_of(failed)) != trouble:
+                log.error("%s: %s", settings, reason)
+            trouble = reason
             await trio.sleep(AGAIN)
 
 
