@@ -19,7 +19,6 @@ import gc
 import json
 import os
 import pkgutil
-import random
 import runpy
 import socket
 import subprocess
@@ -34,7 +33,6 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import fieldagent
-from fieldagent.hub.store.sqlite import _SqliteDb
 from tests import leftovers
 
 MODULE = [sys.executable, "-m", "fieldagent"]
@@ -202,17 +200,10 @@ def _import_all() -> None:
     gc.freeze()
 
 
-def _draw_again() -> None:
-    """What is drawn as a module is imported: a hub's number in what it claims in a file."""
-    _SqliteDb.worker = random.randrange(1, 2**31)
-    _SqliteDb.living_workers = f"SELECT {_SqliteDb.worker}"
-
-
 def _run(words: list[str]) -> NoReturn:
     sys.argv = ["fieldagent", *words]
     sys.orig_argv = [*MODULE, *words]
     _be_called(sys.orig_argv)
-    _draw_again()
     code: object = None
     try:
         runpy.run_module("fieldagent", run_name="__main__", alter_sys=True)

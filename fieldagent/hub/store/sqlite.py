@@ -55,11 +55,9 @@ LATE = 1.5
 
 class _SqliteDb:
     takes_lists = False
-    worker = random.randrange(1, 2**31)
-    """Of this process, which is the one that serves from the file."""
-    living_workers = f"SELECT {worker}"
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, worker: int) -> None:
+        self.worker, self.living_workers = worker, f"SELECT {worker}"
         self._connection = connection
         self._before = connection.total_changes
         self._announced: set[str] = set()
@@ -118,6 +116,8 @@ class SqliteStore:
                 f"the database {path} is damaged: {error}; restore it from a backup, or name"
                 " another with --database"
             ) from error
+        self._worker = random.randrange(1, 2**31)
+        """Of this hub, which is the one that serves from the file."""
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
         """What the group shares of each operation."""
@@ -125,6 +125,18 @@ class SqliteStore:
         self._topics = Topics()
         self._changes = _data_version(self._reader)
         self._changes_of_others = _data_version(self._writer)
+
+    def _db(self, connection: sqlite3.Connection) -> _SqliteDb:
+        return _SqliteDb(connection, self._worker)
+
+    def _run_together(
+        self,
+        operation: Callable[[Db, Sequence[A]], Sequence[T]],
+        connection: sqlite3.Connection,
+        arguments: Sequence[A],
+    ) -> list[tuple[T, set[str]]]:
+        db = self._db(connection)
+        return [(result, db.topics()) for result in operation(db, arguments)]
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
         before, self._begun = self._writer.total_changes, time.monotonic()
@@ -155,12 +167,12 @@ class SqliteStore:
             full = self._full
             # Nobody waits for news of it: it is not announced.
             await self._group.commit(
-                lambda writer: write_proof(_SqliteDb(writer), time.time(), needs_room=full)
+                lambda writer: write_proof(self._db(writer), time.time(), needs_room=full)
             )
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         def carry_out(connection: sqlite3.Connection) -> tuple[T, set[str]]:
-            db = _SqliteDb(connection)
+            db = self._db(connection)
             return operation(db), db.topics()
 
         result, topics = await self._group.commit(carry_out)
@@ -171,7 +183,7 @@ class SqliteStore:
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
         if operation not in self._shared:
-            self._shared[operation] = partial(_run_together, operation)
+            self._shared[operation] = partial(self._run_together, operation)
         result, topics = await self._group.commit_together(self._shared[operation], argument)
         self._announce(topics)
         answer: T = result
@@ -185,7 +197,7 @@ class SqliteStore:
 
     async def read(self, operation: Callable[[Db], T]) -> T:
         await trio.lowlevel.checkpoint()
-        return operation(_SqliteDb(self._reader))
+        return operation(self._db(self._reader))
 
     def heard(self, topic: str) -> trio.Event:
         return self._topics.heard(topic)
@@ -237,7 +249,7 @@ class SqliteStore:
         return True
 
     def once(self, operation: Callable[[Db], T]) -> T:
-        order: Order[sqlite3.Connection] = Order(lambda writer: operation(_SqliteDb(writer)))
+        order: Order[sqlite3.Connection] = Order(lambda writer: operation(self._db(writer)))
         self._transact([order])
         result: T = order.result
         return result
@@ -252,15 +264,6 @@ class SqliteStore:
             return
         self._reader.close()
         self._writer.close()
-
-
-def _run_together(
-    operation: Callable[[Db, Sequence[A]], Sequence[T]],
-    connection: sqlite3.Connection,
-    arguments: Sequence[A],
-) -> list[tuple[T, set[str]]]:
-    db = _SqliteDb(connection)
-    return [(result, db.topics()) for result in operation(db, arguments)]
 
 
 @contextmanager
