@@ -21,6 +21,7 @@ from fieldagent.hub.access.subject import Subject, devices_of, workspaces_of
 from fieldagent.hub.field.envelope_packing import forget_name
 from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
+from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.sentence import sentence
@@ -144,10 +145,10 @@ def delete_items(db: Db, subject: Subject, after: int) -> int | None:
 
 _OF_A_DEVICE = (
     ("delivery", "item", "1 = 1"),
-    ("arrived", "origin, sequence, digest", "1 = 1"),
+    ("arrived", f"{DOUBTED}, sequence, digest", "1 = 1"),
     ("receipt", "id", "state = 'waiting'"),
     ("receipt", "id", "state = 'sent'"),
-    ("slice", "origin, sequence, count, position", "1 = 1"),
+    ("slice", f"{DOUBTED}, sequence, count, position", "1 = 1"),
     ("mobile_terminated", "id", "1 = 1"),
     ("dead_letter", "id", "1 = 1"),
 )

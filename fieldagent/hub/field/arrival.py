@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from fieldagent.hub.contract import Bearer, Device, Estimate
+from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, fingerprint
@@ -43,7 +44,7 @@ def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
     """Note that it is here; return whether it is new."""
     return bool(
         db.execute(
-            "INSERT INTO arrived (device, origin, sequence, digest, at, sos)"
+            f"INSERT INTO arrived (device, {DOUBTED}, sequence, digest, at, sos)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
             brought.device.id,
             # Apart, so that what somebody invents never stands in the way of what is true.
@@ -60,7 +61,8 @@ def was_there(db: Db, entry: Entry, brought: KitMessage) -> bool:
     """Return whether the device itself said the same under this number."""
     return bool(
         db.execute(
-            "SELECT 1 FROM arrived WHERE device = ? AND origin = 0 AND sequence = ? AND digest = ?",
+            f"SELECT 1 FROM arrived WHERE device = ? AND {DOUBTED} = 0 AND sequence = ?"
+            " AND digest = ?",
             brought.device.id,
             entry.sequence,
             fingerprint(entry),

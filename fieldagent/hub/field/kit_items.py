@@ -16,6 +16,7 @@ from fieldagent.hub.places.fences import KitPosition
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.contact import Position
 from fieldagent.hub.records.ledger import Posting, enter_from_kits
+from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
@@ -77,7 +78,7 @@ def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Post
     )
 
 
-_ARRIVED = ("device", "origin", "sequence", "digest", "at", "sos")
+_ARRIVED = ("device", DOUBTED, "sequence", "digest", "at", "sos")
 _Key = tuple[int, int, bytes]
 
 

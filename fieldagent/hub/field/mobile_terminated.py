@@ -26,6 +26,7 @@ from fieldagent.hub.operator.failures import Scope
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
+from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Data
@@ -281,7 +282,7 @@ def ask_for_fragments(db: Db, now: float) -> int:
     """
     rows = db.execute(
         f"SELECT slice.sequence, slice.count, {ACCOUNT} FROM slice"
-        f" JOIN device ON device.id = slice.device WHERE origin = 0 AND {REACHED}"
+        f" JOIN device ON device.id = slice.device WHERE {DOUBTED} = 0 AND {REACHED}"
         " GROUP BY slice.sequence, slice.count, device.id"
         " HAVING max(slice.at) < ? AND max(slice.at) > ?"
         " AND ? - max(slice.at) >= ? * (max(slice.asked) - max(slice.at))",
@@ -293,7 +294,7 @@ def ask_for_fragments(db: Db, now: float) -> int:
     asked = 0
     for sequence, count, *row in rows:
         account = account_of(row)
-        those = "origin = 0 AND device = ? AND sequence = ? AND count = ?"
+        those = f"{DOUBTED} = 0 AND device = ? AND sequence = ? AND count = ?"
         which = account.device.id, sequence, count
         there = db.execute(
             f"SELECT position, slice FROM slice WHERE {those} ORDER BY position", *which

@@ -25,6 +25,7 @@ from fieldagent.hub.field.mobile_originated import addressed
 from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
 from fieldagent.hub.records import contact, kit_report, ledger, numbering, rebuild
 from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, Store, insert, one_of
 from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
@@ -200,7 +201,7 @@ def _was_buried(db: Db, device: int, hours: int, now: float) -> bool:
 
 def _is_here(db: Db, device: int, sent: Held) -> bool:
     rows = db.execute(
-        "SELECT digest FROM arrived WHERE device = ? AND origin = 0 AND sequence = ?",
+        f"SELECT digest FROM arrived WHERE device = ? AND {DOUBTED} = 0 AND sequence = ?",
         *(device, sent.number),
     )
     return not sent.number or sent.digest in {bytes(row[0])[:DIGEST_BYTES] for row in rows}
@@ -241,8 +242,8 @@ def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[
     here = {
         (of, number, bytes(digest)[:DIGEST_BYTES])
         for of, doubtful, number, digest in db.execute(
-            f"SELECT device, origin, sequence, digest FROM arrived WHERE device {among}"
-            f" AND origin IN (0, 1) AND sequence {numbered}",
+            f"SELECT device, {DOUBTED}, sequence, digest FROM arrived WHERE device {among}"
+            f" AND {DOUBTED} IN (0, 1) AND sequence {numbered}",
             *(*devices, *numbers),
         )
         # What another has brought of this kit's own, that proves now.
@@ -264,7 +265,7 @@ def _dropped(db: Db, device: int, listed: Inventory) -> int:
     of any more."""
     first, end = listed.dropped
     rows = db.execute(
-        "SELECT max(sequence) FROM arrived WHERE device = ? AND origin = 0 AND sequence < ?",
+        f"SELECT max(sequence) FROM arrived WHERE device = ? AND {DOUBTED} = 0 AND sequence < ?",
         *(device, end),
     )
     newest = rows[0][0]
@@ -320,7 +321,7 @@ def _take_sent(
 
 def _note_arrived(db: Db, device: int, entry: Entry, at: float, doubt: bool) -> bool:
     """Return whether it had not come before."""
-    columns = ("device", "origin", "sequence", "digest", "at", "sos")
+    columns = ("device", DOUBTED, "sequence", "digest", "at", "sos")
     row = (device, int(doubt), entry.sequence, fingerprint(entry), at, int(entry.sos))
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.records import alarm, ring_alerts, sos, workspace_log
 from fieldagent.hub.records.owed import RECEIPT, announce_answer, announce_mail, owe_receipt
+from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, earliest, few_rows, insert, one_of
 from fieldagent.package.package import IncidentWord, Item, Message, Person, Said, Waypoint
@@ -662,8 +663,8 @@ def forget(db: Db, *, before: float, now: float) -> int:
 _REMEMBERED = {
     "receipt": "id",
     "idempotency": "credential, member, key",
-    "slice": "device, origin, sequence, count, position",
-    "arrived": "device, origin, sequence, digest",
+    "slice": f"device, {DOUBTED}, sequence, count, position",
+    "arrived": f"device, {DOUBTED}, sequence, digest",
 }
 """Tables with what items are recognised and answered by, and the columns of their keys."""
 

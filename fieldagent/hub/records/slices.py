@@ -7,6 +7,10 @@ from typing import TypeAlias
 from fieldagent.hub.store.contract import Db
 from fieldagent.wire.envelope import Fragment
 
+DOUBTED = "origin"
+"""The column of `slice` and of `arrived` that is 1 where nobody has proved that the device sent it.
+Tables keep the names that 0.1 has: hubs of two versions work on the same ones."""
+
 Whose: TypeAlias = tuple[int, int, int]
 """Device, 1 where somebody else brings it whose word is doubted, and its number."""
 
@@ -14,8 +18,8 @@ Whose: TypeAlias = tuple[int, int, int]
 def keep(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
     """Store one fragment; all that are there of the same item come back."""
     db.execute(
-        "INSERT INTO slice (device, origin, sequence, count, position, slice, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, origin, sequence, count, position)"
+        f"INSERT INTO slice (device, {DOUBTED}, sequence, count, position, slice, at)"
+        f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, {DOUBTED}, sequence, count, position)"
         " DO UPDATE SET slice = excluded.slice, at = excluded.at",
         *whose,
         part.count,
@@ -24,7 +28,7 @@ def keep(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
         now,
     )
     rows = db.execute(
-        "SELECT position, slice FROM slice WHERE device = ? AND origin = ? AND sequence = ?"
+        f"SELECT position, slice FROM slice WHERE device = ? AND {DOUBTED} = ? AND sequence = ?"
         " AND count = ?",
         *whose,
         part.count,
@@ -36,7 +40,7 @@ def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
     """Remove the fragments of an item that was cut into `count`, all but the one at position
     `but`."""
     db.execute(
-        "DELETE FROM slice WHERE device = ? AND origin = ? AND sequence = ? AND count = ?"
+        f"DELETE FROM slice WHERE device = ? AND {DOUBTED} = ? AND sequence = ? AND count = ?"
         " AND position <> ?",
         *whose,
         count,
@@ -46,4 +50,4 @@ def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
 
 def may_lack(db: Db) -> bool:
     """Return whether a device may have to be asked for some, now or later."""
-    return bool(db.execute("SELECT 1 FROM slice WHERE origin = 0 LIMIT 1"))
+    return bool(db.execute(f"SELECT 1 FROM slice WHERE {DOUBTED} = 0 LIMIT 1"))
