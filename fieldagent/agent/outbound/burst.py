@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 
 from fieldagent.agent.journal.records import Piece
@@ -43,3 +44,9 @@ class Bursts(dict[int, Burst]):
             return None
         self.pop(piece.sequence, None)
         return burst
+
+    def land_all(self, pieces: Iterable[Piece], *, sent: bool) -> dict[Piece, Burst]:
+        """Note that these are under way no more; return those with which nothing of their Package
+        is, each with its burst."""
+        bursts = {piece: self.land(piece, sent=sent) for piece in pieces}
+        return {piece: burst for piece, burst in bursts.items() if burst is not None}

@@ -69,7 +69,10 @@ class Endings:
         """Write down that these legs ended; returns once it is on disk. `also` is carried out in
         the same commit: what left has ended, or has not left."""
         known = self._known(ended)
-        ended = [*ended, *(each for one in ended for each in self._superfluous(one, known))]
+        # Before the commit, which may have to wait for room on the disk: none leaves meanwhile. One
+        # that is taken out and not recorded is back in its queue at the next start.
+        taken_out = [each for one in ended for each in self._take_out_superfluous(one, known)]
+        ended = [*ended, *taken_out]
         note_ends = outbound.end(ended, self.clock())
         await self._journal.persist(note_ends if also is None else together(also, note_ends))
         for each in ended:
@@ -109,9 +112,11 @@ class Endings:
             return []
         return [self._queues[Channel.SATELLITE]]
 
-    def _superfluous(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> list[EndedLeg]:
-        """Return what the other channels need not send any more; where this one failed, they
-        hurry."""
+    def _take_out_superfluous(
+        self, ended: EndedLeg, known: Mapping[int, Accepted]
+    ) -> list[EndedLeg]:
+        """Take out of the other channels what they need not send any more, and return it; where
+        this one failed, they hurry."""
         package = known.get(ended.sequence)
         if package is None or package.package.urgent:
             return []
@@ -127,7 +132,7 @@ class Endings:
             others = self._dearer(ended.channel)
         elif ended.channel is Channel.RADIO and not self._ends_as_heard(ended.sequence):
             return []
-        return _withdrawn(others, ended.sequence, f"delivered over {ended.channel}")
+        return _take_out(others, ended.sequence, f"delivered over {ended.channel}")
 
     def _ends_as_heard(self, sequence: int) -> bool:
         """Another kit has it: whether that is the end also of what leads to the hub."""
@@ -149,7 +154,7 @@ class Endings:
         fan_out = self.fan_out_of(package.package, relayed=package.origin != 0)
         if fan_out is FanOut.EVERY:
             queues = self._dearer(Channel.CELLULAR) if proved else []
-        if withdrawn := _withdrawn(queues, sequence, "the hub has it"):
+        if withdrawn := _take_out(queues, sequence, "the hub has it"):
             await self.record(withdrawn)
 
     def _tell_neighbour(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> None:
@@ -184,7 +189,7 @@ class Endings:
             waiter.set()
 
 
-def _withdrawn(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedLeg]:
+def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedLeg]:
     """Take it out of these; what is in flight ends by itself, and is not tried again."""
     return [
         EndedLeg(out, queue.channel, Leg(Status.CANCELED, why))

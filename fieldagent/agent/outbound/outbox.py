@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from dataclasses import replace
 from itertools import count
+from math import inf
 
 import trio
 
@@ -190,8 +191,9 @@ class ChannelOutbox:
             return
         sent = outcome is Outcome.SENT
         words = self._words.get(number, Piggybacked())
+        over = self._queue.bursts.land_all(pieces, sent=sent)
         if sent:
-            settlement = after_success(self._journal, self._queue, pieces)
+            settlement = after_success(self._journal, self._queue, pieces, over)
             spent = price(self._queue.limits.tariff, len(transmission.body))
             record = together(
                 note_sent(self._queue, pieces, spent, now),
@@ -199,7 +201,8 @@ class ChannelOutbox:
                 lambda db: self._piggyback.record(db, words),
             )
         else:
-            settlement = after_failure(self._queue, pieces, outcome, reason, retry_after)
+            due = _due(retry_after)
+            settlement = after_failure(self.channel, pieces, over, outcome, reason, due)
             record = note_tried(self._queue, settlement, reason, now)
         await self._apply(settlement, record)
         if sent:
@@ -215,7 +218,8 @@ class ChannelOutbox:
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
     ) -> None:
         pieces = self._queue.in_flight[transmission.number]
-        settlement = after_failure(self._queue, pieces, Outcome.DOUBTFUL, reason, retry_after)
+        over, due = self._queue.bursts.land_all(pieces, sent=False), _due(retry_after)
+        settlement = after_failure(self.channel, pieces, over, Outcome.DOUBTFUL, reason, due)
         settlement.event = MAY_HAVE_LEFT
         record = note_tried(self._queue, settlement, reason, self._endings.clock())
         await self._apply(settlement, record)
@@ -226,6 +230,7 @@ class ChannelOutbox:
         waits = settlement.waits
         decided = [*settlement.ended, *self._queue.ends(waits)]
         await self._endings.record(decided, record)
+        self._queue.alone |= settlement.alone
         self.packing.settled()
         for each in settlement.ended:
             arrived = each.leg.status is Status.DELIVERED
@@ -260,12 +265,13 @@ class ChannelOutbox:
             # It failed before it took anything: over what is next, if over any of them.
             self._queue.take(now, under_way=False)
         back = self._queue.taken() - {piece.sequence for piece in kept}
-        self._queue.alone |= back
         waits = {
             sequence: now + min(AGAIN_MAX, AGAIN * self.packing.tries(sequence))
             for sequence in back
         }
-        settlement = Settlement(waits=waits, tried=sorted(back), ends_intent=begun is None)
+        settlement = Settlement(
+            waits=waits, tried=sorted(back), alone=back, ends_intent=begun is None
+        )
         reason, now = "the driver failed", self._endings.clock()
         await self._apply(settlement, note_tried(self._queue, settlement, reason, now))
         for number in lost:
@@ -302,6 +308,11 @@ class ChannelOutbox:
 
     async def spend(self, credit: int) -> None:
         await self._journal.persist(self.budget.book(Spent(0, credit)))
+
+
+def _due(retry_after: float) -> float:
+    """Return when it may go again (trio's clock), so many seconds from now; 0 is at once."""
+    return trio.current_time() + retry_after if retry_after > 0 else -inf
 
 
 def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:

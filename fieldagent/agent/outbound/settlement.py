@@ -1,5 +1,5 @@
-"""What the end of a transmission means for each Package that was in it. Decides, and writes
-nothing.
+"""What the end of a transmission means for each Package that was in it. Decides, and changes
+nothing: `Outbox` carries out what comes back.
 
 | how it ended | a whole Package, or its last fragment | another fragment | several Packages |
 |---|---|---|---|
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from math import inf
-
-import trio
 
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
@@ -39,16 +38,20 @@ class Settlement:
     """Packages that wait again, and until when; trio's clock."""
     tried: list[int] = field(default_factory=list)
     """Packages for which it counts as a try in vain."""
+    alone: set[int] = field(default_factory=set)
+    """Packages that travel alone from here on."""
     event: str = "not sent"
     """What their history says of it."""
     ends_intent: bool = True
 
 
-def after_success(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) -> Settlement:
+def after_success(
+    journal: Journal, queue: ChannelQueue, pieces: list[Piece], over: Collection[Piece]
+) -> Settlement:
     """Decide what ends and what waits after a transmission has left: a Package is Delivered with
-    its last fragment, and with another its next one may go at once."""
+    its last fragment, and with another its next one may go at once. `over` are the pieces with
+    which nothing of their Package is under way any more."""
     settlement = Settlement()
-    over = _over(queue, pieces, sent=True)
     for piece in pieces:
         if _completes(journal, queue, piece):
             leg = Leg(Status.DELIVERED)
@@ -59,28 +62,25 @@ def after_success(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) ->
 
 
 def after_failure(
-    queue: ChannelQueue, pieces: list[Piece], outcome: Outcome, reason: str, retry_after: float
+    channel: Channel,
+    pieces: list[Piece],
+    over: Mapping[Piece, Burst],
+    outcome: Outcome,
+    reason: str,
+    due: float,
 ) -> Settlement:
-    """Decide what ends and what waits again after a transmission that did not leave; `retry_after`
-    is in seconds, 0 for at once. Refused together, Packages travel alone from then on."""
-    over = _over(queue, pieces, sent=False)
+    """Decide what ends and what waits again, until `due`, after a transmission that did not leave.
+    Refused together, Packages travel alone from then on. `over` are the pieces with which nothing
+    of their Package is under way any more, each with its burst."""
     if outcome is Outcome.REFUSED and len(pieces) == 1:
         (sequence,) = (piece.sequence for piece in pieces)
-        ended = EndedLeg(sequence, queue.channel, Leg(Status.ERROR, reason or "refused"))
+        ended = EndedLeg(sequence, channel, Leg(Status.ERROR, reason or "refused"))
         return Settlement([ended], tried=[sequence], event="refused")
-    if outcome is Outcome.REFUSED:
-        queue.alone |= {piece.sequence for piece in pieces}
-    due = trio.current_time() + retry_after if retry_after > 0 else -inf
+    alone = {piece.sequence for piece in pieces} if outcome is Outcome.REFUSED else set()
     # Of a burst that was heard in part the rest goes at once.
     waits = {piece.sequence: -inf if burst.heard else due for piece, burst in over.items()}
     tried = [piece.sequence for piece, burst in over.items() if not burst.heard]
-    return Settlement(waits=waits, tried=tried)
-
-
-def _over(queue: ChannelQueue, pieces: list[Piece], *, sent: bool) -> dict[Piece, Burst]:
-    """Return those with which nothing of their Package is under way any more."""
-    bursts = {piece: queue.bursts.land(piece, sent=sent) for piece in pieces}
-    return {piece: burst for piece, burst in bursts.items() if burst is not None}
+    return Settlement(waits=waits, tried=tried, alone=alone)
 
 
 def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
