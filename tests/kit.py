@@ -143,8 +143,8 @@ class Kit(Core):
             document["message"] = {"content": "hello"}
         return (await self.intake.accept(read_package(document), key)).id
 
-    def load(self, room: int = 340) -> Transmission:
-        transmission = self.outbox.load(room)
+    def load(self, capacity: int = 340) -> Transmission:
+        transmission = self.outbox.load(capacity)
         assert transmission is not None
         return transmission
 

@@ -94,9 +94,9 @@ def _may_be_taken(
         # The program of the card's system may have been updated alone since.
         check_newer(version, image.name.version, older_too=order.older)
     with system_trial.opened(slots.device(slot), os.O_RDONLY) as device:
-        room = os.lseek(device, 0, os.SEEK_END)
-    if image.size > room:
-        raise NotTaken(f"{what} has {image.size:,} bytes, and this card has room for {room:,}")
+        capacity = os.lseek(device, 0, os.SEEK_END)
+    if image.size > capacity:
+        raise NotTaken(f"{what} has {image.size:,} bytes, and this card has room for {capacity:,}")
     try:
         settings = load(order.settings)
     except InvalidSettings as wrong:

@@ -66,11 +66,11 @@ class HomeWriter:
             entries.insert(0, Entry(ORIGIN, Introduction(HOME), entry.time))
             self._introduced = True
         whole = encode(entries, origin=ORIGIN)
-        room = self._mt_bytes - (0 if self._key is None else TAG_BYTES + 1)
-        if len(whole) <= room:
+        capacity = self._mt_bytes - (0 if self._key is None else TAG_BYTES + 1)
+        if len(whole) <= capacity:
             self._put(entries)
             return 1
-        fragments = self._sent[self._sequence] = split(whole, room)
+        fragments = self._sent[self._sequence] = split(whole, capacity)
         for fragment in fragments:
             self._put([Entry(self._sequence, fragment)])
         return len(fragments)

@@ -39,11 +39,11 @@ class LoraAir(SharedAir):
 
 
 class LoraTransmitter:
-    """Packets that wait for the air, at most `room` of them; each in one piece or several that
+    """Packets that wait for the air, at most `capacity` of them; each in one piece or several that
     follow each other."""
 
-    def __init__(self, number: int, air: LoraAir, random: Random, room: int) -> None:
-        self.number, self.air, self.random, self.room = number, air, random, room
+    def __init__(self, number: int, air: LoraAir, random: Random, capacity: int) -> None:
+        self.number, self.air, self.random, self.capacity = number, air, random, capacity
         self.busy = False
         """Its channel is never free."""
         self.reboot()
@@ -72,7 +72,7 @@ class LoraTransmitter:
 
     def take(self, pieces: list[bytes], now: float) -> bool:
         """Take a packet to transmit; return False where there is no room."""
-        if len(self._queue) >= self.room:
+        if len(self._queue) >= self.capacity:
             return False
         self._queue.append((now, pieces))
         if not self.is_transmitting:
@@ -124,10 +124,10 @@ class LoraTransmitter:
 class LoraBoard:
     """What each has, whichever its firmware: `data_to_send` says what the host is told."""
 
-    def __init__(self, number: int, air: SharedAir, random: Random, room: int) -> None:
+    def __init__(self, number: int, air: SharedAir, random: Random, capacity: int) -> None:
         assert isinstance(air, LoraAir)
         self.number, self.air, self.random = number, air, random
-        self._mouth = LoraTransmitter(number, air, random, room)
+        self._mouth = LoraTransmitter(number, air, random, capacity)
         self._said = bytearray()
 
     @property

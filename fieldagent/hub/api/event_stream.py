@@ -75,7 +75,7 @@ class Follower:
         return places
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Return how many rows to look at."""
         return AT_ONCE + len(self._told)
 
@@ -153,13 +153,13 @@ class EventStreams:
     ) -> AsyncGenerator[bytes, None]:
         viewer = None if caller.sees_all else caller.member
         if "item" in topics:
-            look = _Look(caller.workspace, viewer, items.place, items.room)
+            look = _Look(caller.workspace, viewer, items.place, items.capacity)
             async with aclosing(self._fresh(_items_behind, _items, look, items)) as rows:
                 async for batch in rows:
                     at = happened.place
                     yield b"".join(_event(place, at, "item", text) for text, place in batch)
         if "sos" in topics:
-            look = _Look(caller.workspace, None, happened.place, happened.room)
+            look = _Look(caller.workspace, None, happened.place, happened.capacity)
             async with aclosing(self._fresh(_happened_behind, _happened, look, happened)) as rows:
                 async for batch in rows:
                     at = items.place
@@ -217,7 +217,7 @@ class _Look(NamedTuple):
     viewer: int | None
     """Who sees but what is theirs; None sees all."""
     place: int
-    room: int
+    capacity: int
 
 
 _Rows = list[tuple[int, float]]
@@ -233,7 +233,7 @@ def _items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
 
 def _happened_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
     return _once_each(
-        looks, lambda look: sos.events_behind(db, look.workspace, look.place, look.room)
+        looks, lambda look: sos.events_behind(db, look.workspace, look.place, look.capacity)
     )
 
 

@@ -33,7 +33,9 @@ async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
         with told_once():
             if follower is None:
                 follower = await _begun(store, clock())
-            steps = await store.read(partial(_behind, place=follower.place, room=follower.room))
+            steps = await store.read(
+                partial(_behind, place=follower.place, capacity=follower.capacity)
+            )
             fresh = follower.fresh([(each.number, each.at) for each in steps], clock())
             lines = [each.line for each in steps if each.number in fresh]
         for line in filter(None, lines):
@@ -56,19 +58,19 @@ async def _begun(store: Store, now: float) -> Follower:
     unsettled = UNSETTLED if store.shared else 0.0
     sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"
     ((place,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
-    follower, room = Follower(int(place), unsettled), MANY
-    steps = await store.read(partial(_behind, place=follower.place, room=room))
+    follower, capacity = Follower(int(place), unsettled), MANY
+    steps = await store.read(partial(_behind, place=follower.place, capacity=capacity))
     follower.fresh([(each.number, each.at) for each in steps], now)
     return follower
 
 
-def _behind(db: Db, place: int, room: int) -> list[_Step]:
+def _behind(db: Db, place: int, capacity: int) -> list[_Step]:
     rows = db.execute(
         "SELECT sos_event.id, at, device.name FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " JOIN device ON device.id = sos.device WHERE sos_event.id > ? ORDER BY sos_event.id"
         " LIMIT ?",
         place,
-        room,
+        capacity,
     )
     return [_Step(number, float(at), _line(db, number, device)) for number, at, device in rows]
 

@@ -25,12 +25,12 @@ class Checked:
     async def fix_dates(self) -> None:
         await self._outbox.fix_dates()
 
-    def load(self, room: int) -> Transmission | None:
+    def load(self, capacity: int) -> Transmission | None:
         assert len(self.in_flight) < self._most, "more in flight than the driver may have"
         assert self.unsettled() is None, "a new load before the intent was settled"
-        transmission = self._outbox.load(room)
+        transmission = self._outbox.load(capacity)
         if transmission is not None:
-            assert len(transmission.body) <= room
+            assert len(transmission.body) <= capacity
             self.in_flight[transmission.number] = transmission
         return transmission
 

@@ -96,7 +96,7 @@ class HubReporter:
         store, workspace = self._host.store, self._inbox.workspace
         follower = self._happened or self._follower(await store.read(records.happened))
         events = await store.read(
-            lambda db: records.happened_since(db, workspace, follower.place, follower.room)
+            lambda db: records.happened_since(db, workspace, follower.place, follower.capacity)
         )
         self._happened = follower
         before, now = follower.place, self._host.clock()
@@ -146,7 +146,7 @@ class HubReporter:
             place = await store.read(partial(tenure.place, name=records.NAME))
             follower = self._follower(place)
         rows = await store.read(
-            lambda db: records.fresh_items(db, workspace, follower.place, follower.room)
+            lambda db: records.fresh_items(db, workspace, follower.place, follower.capacity)
         )
         self._items = follower
         before, now = follower.place, self._host.clock()

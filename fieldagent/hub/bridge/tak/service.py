@@ -150,7 +150,7 @@ class _Bridge:
         """Enter what new items are to go there, and return whether there may be more."""
         store, now = self._host.store, self._host.clock()
         items = await store.read(
-            lambda db: records.fresh_items(db, self._workspace, follower.place, follower.room)
+            lambda db: records.fresh_items(db, self._workspace, follower.place, follower.capacity)
         )
         fresh = follower.fresh([(each.id, each.accepted) for each in items], now)
         new = [each for each in items if each.id in fresh]
