@@ -64,7 +64,7 @@ def fleet(arguments: argparse.Namespace) -> int:
     except _NotBegun as none:
         complain(escaped(str(none)))
         return none.code
-    figures = run.told
+    figures = run.report
     if arguments.json:
         print(json.dumps(figures))
     else:
@@ -124,7 +124,7 @@ def _raise_open_files(links: int) -> None:
 
 class _Run:
     def __init__(self, arguments: argparse.Namespace, hub: HubAddress, tokens: list[str]) -> None:
-        self.told: dict[str, Any] = {}
+        self.report: dict[str, Any] = {}
         self._seconds = arguments.minutes * 60
         self._hub = hub
         self._tokens = tokens
@@ -132,7 +132,7 @@ class _Run:
         self._began = 0.0
 
     async def run(self, asks: Asks) -> None:
-        """Run the fleet until its time is over or it is asked to end, and make the report, `told`.
+        """Run the fleet until its time is over or it is asked to end, and make the `report`.
         Raises _NotBegun."""
         await self._try_some()
         memory, processor = _memory(), time.process_time()
@@ -153,8 +153,8 @@ class _Run:
             seconds = trio.current_time() - self._began
             cost = FleetCost(seconds, time.process_time() - processor, _memory(), memory)
             figures = all_kits.figures
-            self.told = report(figures, len(self._tokens), all_kits.waiting(), cost)
-            self.told["advice"] = self._advice(cost)
+            self.report = report(figures, len(self._tokens), all_kits.waiting(), cost)
+            self.report["advice"] = self._advice(cost)
             nursery.cancel_scope.cancel()
 
     async def _try_some(self) -> None:
@@ -191,7 +191,7 @@ class _Run:
 
     def _advice(self, cost: FleetCost) -> list[str]:
         """Return what limited the run, and what to do about it."""
-        refused, links = self.told["links"]["refused"], self.told["links"]
+        refused, links = self.report["links"]["refused"], self.report["links"]
         advice = []
         if any(reason.endswith(_error(errno.EMFILE)) for reason in refused):
             advice.append("Open files ran out: raise the hard limit of this process.")

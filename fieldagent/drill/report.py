@@ -42,7 +42,7 @@ class Run(NamedTuple):
     label: str
     plan: DrillPlan
     seed: int
-    found: Findings
+    findings: Findings
 
 
 def span(seconds: float | None) -> str:
@@ -77,7 +77,7 @@ def _took(calls: Sequence[CallForHelp], of: Callable[[CallForHelp], float | None
 
 def figures(run: Run) -> dict[str, str]:
     """Return the short figures of a run, in words, by what they are."""
-    findings = run.found
+    findings = run.findings
     calls, own = findings.calls, [each for each in findings.sent if not each.replaced]
     messages = [each for each in own if not each.is_position]
     times = [each.at_hub - each.at for each in messages if each.at_hub is not None]
@@ -154,7 +154,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _one(run: Run) -> list[str]:
-    findings = run.found
+    findings = run.findings
     return [
         *_calls(findings),
         *_why(findings),
@@ -213,11 +213,11 @@ def _count(bill: Any) -> str:
 
 
 def _air(run: Run) -> list[str]:
-    if not run.found.air:
+    if not run.findings.air:
         return []
     seconds = run.plan.days * 86_400
     rows = [
-        [kit, span(used), f"{100 * used / seconds:.3f} %"] for kit, used in run.found.air.items()
+        [kit, span(used), f"{100 * used / seconds:.3f} %"] for kit, used in run.findings.air.items()
     ]
     return ["## Air-time\n", _table(("kit", "on the air", "of the time"), rows)]
 
@@ -238,12 +238,12 @@ def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     days of all runs; `sos` is the mean of what messages with an SOS took for each SOS raised."""
     budgets: dict[str, dict[str, float]] = {}
     several = len({run.label for run in runs}) > 1
-    for label, kit in dict.fromkeys((run.label, b.kit) for run in runs for b in run.found.bills):
+    for label, kit in dict.fromkeys((run.label, b.kit) for run in runs for b in run.findings.bills):
         own = [run for run in runs if run.label == label]
-        bills = [bill for run in own for bill in run.found.bills if bill.kit == kit]
+        bills = [bill for run in own for bill in run.findings.bills if bill.kit == kit]
         whole = max(1, int(own[0].plan.days))
         days = [spent for bill in bills for spent in bill.days[:whole]]
-        calls = sum(call.kit == kit for run in own for call in run.found.calls)
+        calls = sum(call.kit == kit for run in own for call in run.findings.calls)
         name = f"{kit}, {label}" if several else kit
         budgets[name] = {f"{share}": percentile(days, share) for share in SHARES}
         budgets[name]["days"] = len(days)
@@ -286,12 +286,12 @@ def as_json(source: str, runs: Sequence[Run]) -> dict[str, Any]:
                 "label": run.label,
                 "seed": run.seed,
                 "figures": {name.strip(" –"): value for name, value in _named(run).items()},
-                "sos": [call._asdict() for call in run.found.calls],
-                "messages": [each._asdict() for each in run.found.sent],
-                "fromDesk": [each._asdict() for each in run.found.written],
-                "credits": [bill._asdict() for bill in run.found.bills],
-                "airTime": run.found.air,
-                "notPosted": run.found.unposted,
+                "sos": [call._asdict() for call in run.findings.calls],
+                "messages": [each._asdict() for each in run.findings.sent],
+                "fromDesk": [each._asdict() for each in run.findings.written],
+                "credits": [bill._asdict() for bill in run.findings.bills],
+                "airTime": run.findings.air,
+                "notPosted": run.findings.unposted,
             }
             for run in runs
         ],

@@ -181,7 +181,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
 
     def find(**wanted: Any) -> Callable[[Db], Any]:
         return lambda db: reading.items(
-            db, reading.find(db, caller, ItemFilter(**wanted), reading.END, 50).found
+            db, reading.find(db, caller, ItemFilter(**wanted), reading.END, 50).numbers
         )
 
     return {

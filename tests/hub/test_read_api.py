@@ -307,7 +307,7 @@ async def test_a_search_goes_on_where_it_found_nothing_and_looks_at_no_more_than
         caller = hub_caller()
         wanted = ItemFilter(text="needle")
         first = await store.read(lambda db: reading.find(db, caller, wanted, END, 5))
-        assert first.found == [] and first.following is not None
+        assert first.numbers == [] and first.following is not None
 
 
 def hub_caller() -> Caller:
@@ -323,7 +323,7 @@ async def test_a_page_takes_few_statements(store: Store) -> None:
             counted = Counted(db)
             wanted = ItemFilter(text="a", since=START - 60, until=START + 60)
             look = reading.find(counted, caller, wanted, END, 40)
-            assert len(reading.items(counted, look.found)) == 40
+            assert len(reading.items(counted, look.numbers)) == 40
             reading.devices(counted, caller, END, 100, START)
             reading.deliveries(counted, caller, 1, None, END, 100, START)
             return len(counted.statements)

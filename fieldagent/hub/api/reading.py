@@ -53,7 +53,7 @@ class ItemFilter:
 class Look(NamedTuple):
     """Numbers of items, and before which number there may be more."""
 
-    found: list[int]
+    numbers: list[int]
     following: int | None
 
 

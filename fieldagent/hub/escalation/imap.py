@@ -256,7 +256,7 @@ def _text(mail: EmailMessage) -> str:
     reader = _Html()
     with suppress(AssertionError):  # `<![x[`: what stands before it counts
         reader.feed(text)
-    return "".join(reader.found)
+    return "".join(reader.texts)
 
 
 class _Html(HTMLParser):
@@ -267,14 +267,14 @@ class _Html(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.texts: list[str] = []
         self._skipping = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in self._SKIPPED:
             self._skipping += 1
         elif tag in self._BREAKS:
-            self.found.append("\n")
+            self.texts.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._SKIPPED and self._skipping:
@@ -282,7 +282,7 @@ class _Html(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self._skipping:
-            self.found.append(data)
+            self.texts.append(data)
 
 
 def words_of(text: str) -> str:

@@ -69,7 +69,7 @@ def due_commands(
         if secrets and (device, number) not in but:
             body = wrap([each.entry], secrets[0], DOWN)
             minutes = max(1, min(MINUTES, int((each.expires - now) / 60)))
-            parcel = Entry(0, Parcel(body, device, minutes), int(each.given))
+            parcel = Entry(0, Parcel(body, device, minutes), int(each.given_at))
             parcels.append(DueCommand(device, number, parcel))
     return parcels
 

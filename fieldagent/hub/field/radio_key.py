@@ -63,7 +63,7 @@ class AskedKit(NamedTuple):
     """The last step that it was asked for."""
     number: int
     """Of that command."""
-    given: float
+    given_at: float
     outcome: int | None
     """None while it has not answered that."""
     said: str
@@ -76,7 +76,7 @@ class AskedKit(NamedTuple):
         """Return when it is to be asked for that step (Unix time)."""
         if self.asked < step:
             return 0.0
-        return self.given + (commands.LIFE if self.outcome is None else AGAIN)
+        return self.given_at + (commands.LIFE if self.outcome is None else AGAIN)
 
 
 def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:

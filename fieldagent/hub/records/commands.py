@@ -138,7 +138,7 @@ def put_off(db: Db, device: int, number: int, until: float, why: str) -> None:
 
 class ToCarry(NamedTuple):
     device: int
-    given: float
+    given_at: float
     expires: float
     entry: Entry
 

@@ -54,7 +54,7 @@ def _rows(report: KitWeek) -> Iterator[dict[str, Any]]:
             "state": "stored",
             "came": clock_time(sent.came),
         }
-    for delivery in report.given:
+    for delivery in report.deliveries:
         yield {
             "what": "to kit",
             "time": clock_time(delivery.at),

@@ -69,7 +69,7 @@ class KitWeek(NamedTuple):
     pause: float
     """Seconds without a position beyond which there is a gap."""
     sent: list[SentItem]
-    given: list[GivenItem]
+    deliveries: list[GivenItem]
     incidents: list[dict[str, Any]]
     """As the desk tells them, with their timelines."""
     costs: list[dict[str, Any]]
@@ -90,7 +90,7 @@ class KitWeek(NamedTuple):
 
     def given_counts(self) -> Counter[tuple[str, str, str]]:
         """Return how many there are of each kind, state and bearer."""
-        return Counter((each.kind, each.state, each.over) for each in self.given)
+        return Counter((each.kind, each.state, each.over) for each in self.deliveries)
 
 
 def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: float) -> KitWeek:

@@ -88,7 +88,7 @@ class SyntheticItems:
     """https://NAME that others push to; empty: the door of its own."""
     since: float = field(default_factory=time.monotonic)
     """When the last one began that went the whole way; this hub, where none did."""
-    told: str | None = None
+    reason: str | None = None
     """Why the last one stopped, as the log says; empty where it went the whole way, None where none
     was sent."""
     secret: str = ""
@@ -257,11 +257,11 @@ class SyntheticItems:
 
     def _tell(self, stopped: NoFurther | None, began: float) -> None:
         if stopped is None:
-            if self.told != "":
+            if self.reason != "":
                 log.info("synthetic items go the whole way: pushed, stored and posted")
-            self.since, self.told = began, ""
-        elif (text := str(stopped)) != self.told:
-            self.told = text
+            self.since, self.reason = began, ""
+        elif (text := str(stopped)) != self.reason:
+            self.reason = text
             log.error(
                 "the synthetic item of this minute stopped at %s: %s; the last that went the whole"
                 " way is %.0f s old",

@@ -70,7 +70,7 @@ async def command(
 async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> None:
     async with alps_of(store) as alps:
         taken = await command(alps, "for Ada", kit=1, name="a")
-        assert (taken.became, taken.told["accepted"]) == (Became.TAKEN, True)
+        assert (taken.became, taken.answer["accepted"]) == (Became.TAKEN, True)
         await alps.store.commit(
             lambda db: db.execute(
                 "INSERT INTO team (workspace, name, created) VALUES (1, 'Rescue', 0)"
@@ -88,7 +88,7 @@ async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> Non
         assert [text for _, text in said(await collect(alps.mailbox(2)))] == ["come down"]
         # A commit that broke, and was stored all the same, is tried once more.
         again = await command(alps, "for Ada", kit=1, name="a")
-        assert (again.became, again.told) == (Became.REPEATED, taken.told)
+        assert (again.became, again.answer) == (Became.REPEATED, taken.answer)
         # One voice for each sender that is listed, and one for all others.
         await command(alps, "x", "stranger", 1, "d")
         await command(alps, "x", "other", 1, "e")
@@ -103,7 +103,7 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
         first = await command(alps, "come down", kit=CLEO, name="a", number=7)
         alps.now += 60
         again = await command(alps, "come down", kit=CLEO, name="b", number=7, again=True)
-        assert (again.became, again.told) == (Became.REPEATED, first.told)
+        assert (again.became, again.answer) == (Became.REPEATED, first.answer)
         # Whoever says the same once more means it, and so do others, of another number or later.
         for who, number, is_again in (
             ("house", 7, False),
@@ -122,10 +122,10 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
 async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None:
     async with alps_of(store) as alps:
         body = {"message": {"content": "come down"}, "key": "k", "dryRun": True}
-        answer = (await command(alps, body, kit=CLEO)).told
+        answer = (await command(alps, body, kit=CLEO)).answer
         assert (answer["accepted"], answer["credits"], answer["creditsLeft"]) == (False, 2, 4)
         assert [(each["kit"], each["linked"]) for each in answer["kits"]] == [("kit 3", False)]
-        answer = (await command(alps, body, "stranger", CLEO)).told
+        answer = (await command(alps, body, "stranger", CLEO)).answer
         assert answer["credits"] == 0
         assert "stranger is not in mqtt-senders" in answer["withheld"]
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
@@ -134,30 +134,30 @@ async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None
         add = "UPDATE device SET member = ? WHERE id = 2"
         await alps.store.commit(lambda db: db.execute(add, CLEO))
         del body["dryRun"]
-        assert (await command(alps, body, kit=2)).told["credits"] == 2
+        assert (await command(alps, body, kit=2)).answer["credits"] == 2
         assert await alps.rows("SELECT count(*) FROM item") == [(1,)]
 
 
 async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
     async with alps_of(store) as alps:
-        answer = (await command(alps, "x", "stranger", CLEO, "a")).told
+        answer = (await command(alps, "x", "stranger", CLEO, "a")).answer
         assert "stranger is not in mqtt-senders" in answer["withheld"]
         await alps.satellite()
         assert alps.sky.taken == []
         body = {"key": "k", "message": {"content": "come down"}, "targetUserId": str(CLEO)}
         first = await command(alps, body, name="b")
-        price = first.told["credits"]
+        price = first.answer["credits"]
         assert 0 < price <= RULES.credits_per_day
         again = await command(alps, body, name="c")
-        assert (again.became, again.told) == (Became.REPEATED, first.told)
+        assert (again.became, again.answer) == (Became.REPEATED, first.answer)
         other = await command(alps, {**body, "message": {"content": "other"}}, name="d")
-        assert (other.became, other.told["problem"]["status"]) == (Became.REFUSED, 422)
+        assert (other.became, other.answer["problem"]["status"]) == (Became.REFUSED, 422)
         assert await alps.store.read(lambda db: records.spent_today(db, alps.now)) == price
-        while "withheld" not in (last := await command(alps, "x" * 60, kit=CLEO)).told:
+        while "withheld" not in (last := await command(alps, "x" * 60, kit=CLEO)).answer:
             alps.now += 1
-        assert "mqtt-credits-per-day is spent" in last.told["withheld"]
+        assert "mqtt-credits-per-day is spent" in last.answer["withheld"]
         alps.now += 86_400
-        assert "withheld" not in (await command(alps, "tomorrow", kit=CLEO)).told
+        assert "withheld" not in (await command(alps, "tomorrow", kit=CLEO)).answer
         alps.now += records.REMEMBERED + 1
         await alps.store.commit(lambda db: records.forget(db, alps.now))
         assert await alps.rows("SELECT * FROM mqtt_command") == []
@@ -182,7 +182,7 @@ async def test_what_cannot_be_is_told_with_why(store: Store) -> None:
     async with alps_of(store) as alps:
         for number, (body, became, status) in enumerate(WRONG):
             outcome = await command(alps, body, kit=1, name=f"{number}")
-            problem = outcome.told.get("problem", {"status": 0})
+            problem = outcome.answer.get("problem", {"status": 0})
             assert (outcome.became, problem["status"]) == (became, status), body
 
 
@@ -267,7 +267,7 @@ async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any)
         assert repeats == [*range(1, 7)]
         number = incidents[0]["id"]
         assert (await command(alps, {"acknowledge": number}, "stranger")).became is Became.REFUSED
-        answer = (await command(alps, {"acknowledge": number, "text": "coming"})).told
+        answer = (await command(alps, {"acknowledge": number, "text": "coming"})).answer
         assert (answer["incident"], answer["state"]) == (number, "seen")
         later = await hear(alps, reporter, 35)
         events = [body["event"] for topic, body in later.got if topic.endswith("incident")]

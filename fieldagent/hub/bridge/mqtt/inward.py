@@ -98,7 +98,7 @@ class CameAs(NamedTuple):
 
 class BrokerOutcome(NamedTuple):
     became: Became
-    told: Mapping[str, Any]
+    answer: Mapping[str, Any]
     """What its sender is told."""
 
 

@@ -104,7 +104,7 @@ class HubReporter:
         for each in events:
             if each.number in fresh:
                 topic = self._topics.kit(each.kit, "incident")
-                await session.publish(topic, compact(each.told))
+                await session.publish(topic, compact(each.document))
                 if each.sos not in self._alarms:
                     self._alarms[each.sos] = alarm = Alarm()
                     alarm.note(now)

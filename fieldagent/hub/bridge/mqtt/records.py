@@ -149,7 +149,7 @@ class Happened(NamedTuple):
     at: float
     sos: int
     kit: int
-    told: dict[str, Any]
+    document: dict[str, Any]
 
 
 def happened_since(db: Db, workspace: int, after: int, limit: int) -> list[Happened]:

@@ -176,7 +176,7 @@ class _BrokerBridge:
             self._host.note_events(Became.REFUSED)
             return {"accepted": False, "problem": {"detail": str(refused)}}
         self._host.note_events(outcome.became)
-        return dict(outcome.told)
+        return dict(outcome.answer)
 
 
 def _password(path: Path | None) -> str | None:
