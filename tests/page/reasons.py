@@ -229,7 +229,7 @@ GIVERS = {
     **dict.fromkeys(("_release", "withdraw"), SECOND),
     # How somebody is told, and who takes it.
     "ContactKind": Giver((1, 2)),
-    **dict.fromkeys(("_note_taken", "_settle", "_wait", "_withdrawn", "Failure", "Sent"), THIRD),
+    **dict.fromkeys(("_note_taken", "_settle", "_wait", "_take_out", "Failure", "Sent"), THIRD),
     **dict.fromkeys(("_Hindrance", "unreachable", "no_answer", "failed", "not_set_up"), FIRST),
     **dict.fromkeys(("settle", "release", "bury", "Verdict"), Giver(())),
 }
@@ -278,7 +278,7 @@ NAMED = {
     "hub/escalation/mail.py": ("NO_RELAY", "remedy"),
     "hub/escalation/outward.py": ("DATA", "why"),
     "hub/escalation/sms_gate.py": ("_MISSING",),
-    "hub/escalation/sms_webhook.py": ("_MISSING", "told"),
+    "hub/escalation/sms_webhook.py": ("_MISSING", "explanation"),
     "hub/escalation/telling.py": ("text", "handed"),
     "hub/escalation/twilio.py": ("_MISSING",),
     "hub/field/mobile_originated.py": ("NOBODY", "NOT_TAGGED", "OTHER_KEY", "_in_words"),

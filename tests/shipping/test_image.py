@@ -34,7 +34,7 @@ inbound-hook={HOOK}
 Changes = Mapping[str, tuple[str, str]]
 DEAD: Changes = {
     "fieldagent/cli/kit/run.py": (
-        "    start_logging(given.verbose)\n",
+        "    start_logging(arguments.verbose)\n",
         "    raise SystemExit('no')\n",
     )
 }

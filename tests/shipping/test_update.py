@@ -36,7 +36,7 @@ LATER = {
 }
 DEAD = {
     "fieldagent/cli/kit/run.py": (
-        "    start_logging(given.verbose)\n",
+        "    start_logging(arguments.verbose)\n",
         "    raise SystemExit('no')\n",
     )
 }
