@@ -29,7 +29,14 @@ from fieldagent.agent.journal import lived
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.watchdog import PROOF_EVERY
 from fieldagent.wire.kit_condition import UNKNOWN
-from tests.bench.process import REST, doings, radio_node, resident, until_at_work
+from tests.bench.process import (
+    REST,
+    bare_memory,
+    doings,
+    radio_node,
+    resident,
+    until_at_work,
+)
 from tests.bench.table import row
 from tests.browser import browser, page
 from tests.machine import mounted
@@ -330,6 +337,8 @@ def main() -> None:
         row("  processor, of this machine", kit.processor, "", "s/h")
         row("  memory, resident", kit.resident / (1 << 20), "", "MiB")
         row("  memory, its own share (PSS)", kit.own / (1 << 20), "", "MiB")
+        if name == PAGE_OPEN:
+            row("  memory over bare trio and h11", kit.resident / bare_memory(), "<= 1.35")
         row("  at the block device, between two proofs of the disk", kit.written, "<= 0", "B/m")
         busy = kit.processor * SLOWER + kit.wakeups * WAKEUP * HOUR
         energy = busy / HOUR * (BOARD_BUSY - BOARD_IDLE) * DAY / HOUR
