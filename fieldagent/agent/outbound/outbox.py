@@ -18,7 +18,7 @@ import trio
 from fieldagent.agent.channels.contract import Carriage, ChannelLink, Intent, Transmission
 from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Spent
+from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Piece, Spent
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
@@ -191,8 +191,8 @@ class ChannelOutbox:
             return
         sent = outcome is Outcome.SENT
         words = self._words.get(number, Piggybacked())
-        over = self._queue.bursts.land_all(pieces, sent=sent)
         if sent:
+            over = self._queue.bursts.land_all(pieces, sent=True)
             settlement = after_success(self._journal, self._queue, pieces, over)
             spent = price(self._queue.limits.tariff, len(transmission.body))
             record = together(
@@ -201,8 +201,7 @@ class ChannelOutbox:
                 lambda db: self._piggyback.record(db, words),
             )
         else:
-            due = _due(retry_after)
-            settlement = after_failure(self.channel, pieces, over, outcome, reason, due)
+            settlement = _land_failed(self._queue, pieces, outcome, reason, retry_after)
             record = note_tried(self._queue, settlement, reason, now)
         await self._apply(settlement, record)
         if sent:
@@ -218,8 +217,7 @@ class ChannelOutbox:
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
     ) -> None:
         pieces = self._queue.in_flight[transmission.number]
-        over, due = self._queue.bursts.land_all(pieces, sent=False), _due(retry_after)
-        settlement = after_failure(self.channel, pieces, over, Outcome.DOUBTFUL, reason, due)
+        settlement = _land_failed(self._queue, pieces, Outcome.DOUBTFUL, reason, retry_after)
         settlement.event = MAY_HAVE_LEFT
         record = note_tried(self._queue, settlement, reason, self._endings.clock())
         await self._apply(settlement, record)
@@ -310,9 +308,14 @@ class ChannelOutbox:
         await self._journal.persist(self.budget.book(Spent(0, credit)))
 
 
-def _due(retry_after: float) -> float:
-    """Return when it may go again (trio's clock), so many seconds from now; 0 is at once."""
-    return trio.current_time() + retry_after if retry_after > 0 else -inf
+def _land_failed(
+    queue: ChannelQueue, pieces: list[Piece], outcome: Outcome, reason: str, retry_after: float
+) -> Settlement:
+    """Land these, which have not left, and decide what that means; they wait `retry_after` seconds,
+    0 is not at all."""
+    over = queue.bursts.land_all(pieces, sent=False)
+    due = trio.current_time() + retry_after if retry_after > 0 else -inf
+    return after_failure(queue.channel, pieces, over, outcome, reason, due)
 
 
 def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:

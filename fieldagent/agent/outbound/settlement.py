@@ -1,5 +1,5 @@
 """What the end of a transmission means for each Package that was in it. Decides, and changes
-nothing: `Outbox` carries out what comes back.
+nothing: `ChannelOutbox` carries out what comes back.
 
 | how it ended | a whole Package, or its last fragment | another fragment | several Packages |
 |---|---|---|---|

@@ -45,8 +45,9 @@ class Db(Protocol):
     """The number of this process in what it claims (`records.claims`); 0 where nobody could know
     that it has died."""
 
-    living_workers: str
-    """A SELECT of the numbers of those that live."""
+    @property
+    def living_workers(self) -> str:
+        """Return a SELECT of the numbers of those that live."""
 
     def for_update(self, of: str = "") -> str:
         """Return the end of a SELECT of rows that are then changed: nobody else may change them

@@ -57,10 +57,14 @@ class _SqliteDb:
     takes_lists = False
 
     def __init__(self, connection: sqlite3.Connection, worker: int) -> None:
-        self.worker, self.living_workers = worker, f"SELECT {worker}"
+        self.worker = worker
         self._connection = connection
         self._before = connection.total_changes
         self._announced: set[str] = set()
+
+    @property
+    def living_workers(self) -> str:
+        return f"SELECT {self.worker}"
 
     def for_update(self, of: str = "") -> str:
         return ""
