@@ -46,6 +46,8 @@ CHECKS = (
     ZIPAPP,
     ("lint", "ruff", "check", ".", *SCRIPTS),
     ("format", "ruff", "format", "--check", ".", *SCRIPTS),
+    ("layers", PYTHON, "-m", "tests.layers"),
+    ("sizes", PYTHON, "-m", "tests.sizes"),
     COLLECTED,
     TESTS,
 )

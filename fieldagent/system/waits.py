@@ -1,7 +1,7 @@
 """Waits whose length is computed, and what may finish although everything stops.
 
 trio refuses a negative length, and a deadline less the present moment becomes one while code runs.
-So all computed lengths pass through here (tests/test_layers.py holds that); a deadline that is
+So all computed lengths pass through here (tests/layers.py checks that); a deadline that is
 known as a moment goes to `trio.move_on_at`, which takes one that has passed.
 """
 

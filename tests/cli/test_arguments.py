@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -248,3 +249,13 @@ def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
             2,
             True,
         )
+
+
+def test_a_command_that_only_talks_http_starts_without_trio() -> None:
+    code = (
+        "import sys, fieldagent.__main__ as m; sys.argv = ['fieldagent', 'status', '--port', '1'];"
+        "code = m.main(); assert code == 69, code;"
+        "bad = {'trio', 'h11', 'serial', 'cbor2', 'sqlite3'} & sys.modules.keys();"
+        "assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
