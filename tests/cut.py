@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,3 +34,22 @@ def cut_at(step: int, *calls: tuple[Any, str]) -> Iterator[list[int]]:
         for owner, name in calls:
             breaking.setattr(owner, name, cut(getattr(owner, name)))
         yield made
+
+
+def cut_everywhere(home: Path, run: Callable[[Path, int], list[int]]) -> int:
+    """Run a procedure once for each of its calls, and return how many calls it makes.
+
+    `run` gets an empty folder and the number of the call at which power fails. It returns the calls
+    that `cut_at` has counted. The last run is not cut.
+    """
+    for step in count():
+        folder = home / f"cut-{step}"
+        folder.mkdir()
+        try:
+            made = run(folder, step)
+        except Exception as error:
+            error.add_note(f"power failed at call {step}")
+            raise
+        if len(made) <= step:
+            return step
+    raise AssertionError

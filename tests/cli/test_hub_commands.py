@@ -87,16 +87,6 @@ def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
     return code, output.getvalue(), complained.getvalue()
 
 
-@pytest.mark.parametrize("words", TYPED, ids=" ".join)
-def test_what_is_not_there_is_told_in_words(
-    words: tuple[str, ...], alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
-    code, output, complained = carried_out(words, alps)
-    assert output if code == 0 else complained
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -18,13 +18,11 @@ from fieldagent.kit import kit_health, settings_trial
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.wire.kit_note import SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange, kit_of
-from tests.cut import PowerCut, cut_at
+from tests.cut import PowerCut, cut_at, cut_everywhere
 from tests.signer import Signer
 
 TOKEN = "x" * 40
 OPERATING = (Path(__file__).parents[2] / "docs/operating.md").read_text()
-STEPS = 96
-"""More than there are: the last ones are cut nowhere."""
 WAS = "# of the kit\nhub-address=https://hub.example.org\nhub-token={}\nsos-repeat=600\n"
 
 
@@ -75,7 +73,11 @@ class Kit:
 
 @pytest.fixture
 def kit(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Kit:
-    made = Kit(tmp_path, signer)
+    return kit_in(tmp_path, signer, monkeypatch)
+
+
+def kit_in(folder: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Kit:
+    made = Kit(folder, signer)
     monkeypatch.setattr(kit_health, "systemctl", made.systemctl)
     monkeypatch.setattr(kit_health, "status", made.status)
     monkeypatch.setattr(kit_health, "working_channels", lambda port: {"Cellular": "ready"})
@@ -92,27 +94,33 @@ def brought(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> bytes:
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "does not"])
-@pytest.mark.parametrize("step", range(STEPS))
-def test_power_may_fail_at_any_step(kit: Kit, brought: bytes, step: int, links: bool) -> None:
-    kit.links = links
-    kit.offer.write_bytes(brought)
+def test_power_may_fail_at_any_step(
+    tmp_path: Path, signer: Signer, brought: bytes, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "systemctl"))
-    with cut_at(step, *files) as made:
+
+    def run(home: Path, step: int) -> list[int]:
+        kit = kit_in(home, signer, monkeypatch)
+        kit.links = links
+        kit.offer.write_bytes(brought)
+        with cut_at(step, *files) as made:
+            kit.go_on()
+        new = kit.was.replace("sos-repeat=600\n", "") + "sos-repeat=900\n"
+        assert kit.settings.read_text() in (kit.was, new)
+        kit.systemctl("start")
         kit.go_on()
-    assert len(made) < STEPS, "there are more steps than this test cuts"
-    new = kit.was.replace("sos-repeat=600\n", "") + "sos-repeat=900\n"
-    assert kit.settings.read_text() in (kit.was, new)
-    kit.systemctl("start")
-    kit.go_on()
-    assert kit.settings.read_text() == (new if links else kit.was)
-    assert kit.outcome()[:2] == (7, "taken" if links else "back")
-    assert kit.runs
-    assert not kit.offer.exists()
-    assert {each.name for each in kit.place.folder.iterdir()} <= {
-        "lock", "settings-number", "settings-result.json", "settings-result.json.new",
-        "settings.json.new", "settings-new.properties.new", "settings-before.properties.new",
-        "settings-number.new",
-    }  # fmt: skip
+        assert kit.settings.read_text() == (new if links else kit.was)
+        assert kit.outcome()[:2] == (7, "taken" if links else "back")
+        assert kit.runs
+        assert not kit.offer.exists()
+        assert {each.name for each in kit.place.folder.iterdir()} <= {
+            "lock", "settings-number", "settings-result.json", "settings-result.json.new",
+            "settings.json.new", "settings-new.properties.new", "settings-before.properties.new",
+            "settings-number.new",
+        }  # fmt: skip
+        return made
+
+    assert cut_everywhere(tmp_path, run) > 20
 
 
 def test_they_are_put_in_place_and_the_file_of_before_is_kept(kit: Kit) -> None:

@@ -16,12 +16,10 @@ from fieldagent.kit import debian_packages, kit_health, root_units, trial, trial
 from fieldagent.kit.debian_packages import NotInstalled
 from fieldagent.kit.trial import Place, Trial
 from fieldagent.system.folder import sync_folder
-from tests.cut import PowerCut, cut_at
+from tests.cut import PowerCut, cut_at, cut_everywhere
 
 OLD, NEW = b"the program before\n", b"the new program\n"
 HALF = b"what dpkg leaves in the middle\n"
-STEPS = 64
-"""More than there are: the last ones are cut nowhere."""
 
 
 class Kit:
@@ -92,51 +90,58 @@ class Kit:
 PACKAGES = pytest.mark.parametrize("packages", [False, True], ids=["zipapp", "packages"])
 
 
-@PACKAGES
-@pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
-@pytest.mark.parametrize("step", range(STEPS))
-def test_power_may_fail_at_any_step(
-    tmp_path: Path, step: int, works: bool, packages: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kit = Kit(tmp_path, works=works, packages=packages)
+def cut_trial(kit: Kit, step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Run a trial until power fails at the call of that number, and return the calls."""
     monkeypatch.setattr(debian_packages, "install", kit.install)
     monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
     monkeypatch.setattr(kit_health, "status", kit.status)
     files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
     with cut_at(step, *files, (kit_health, "systemctl")) as made:
         trial.go_on(kit.place)
-    assert len(made) < STEPS, "there are more steps than this test cuts"
-    assert kit.program.read_bytes() in (OLD, NEW, HALF)[: 3 if packages else 2]
-    # The next start of the kit begins with whatever program is there.
-    kit.systemctl("start")
-    trial.go_on(kit.place)
-    assert not kit.place.trial.exists()
-    assert kit.place.result.exists()
-    assert kit.program.read_bytes() == (NEW if works else OLD)
-    assert kit.rows() == kit.expected(14 if works else 13)
-    assert not [*kit.journal.parent.glob("*.before*")]
+    return made
 
 
 @PACKAGES
-@pytest.mark.parametrize("step", range(STEPS))
+@pytest.mark.parametrize("works", [True, False], ids=["works", "does not"])
+def test_power_may_fail_at_any_step(
+    tmp_path: Path, works: bool, packages: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(home: Path, step: int) -> list[int]:
+        kit = Kit(home, works=works, packages=packages)
+        made = cut_trial(kit, step, monkeypatch)
+        assert kit.program.read_bytes() in (OLD, NEW, HALF)[: 3 if packages else 2]
+        # The next start of the kit begins with whatever program is there.
+        kit.systemctl("start")
+        trial.go_on(kit.place)
+        assert not kit.place.trial.exists()
+        assert kit.place.result.exists()
+        assert kit.program.read_bytes() == (NEW if works else OLD)
+        assert kit.rows() == kit.expected(14 if works else 13)
+        assert not [*kit.journal.parent.glob("*.before*")]
+        return made
+
+    assert cut_everywhere(tmp_path, run) > 20
+
+
+@PACKAGES
 def test_what_works_no_more_after_a_power_cut_goes_back_whole(
-    tmp_path: Path, step: int, packages: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, packages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However far it was, its end among it: nothing that the way back needs is gone before."""
-    kit = Kit(tmp_path, works=True, packages=packages)
-    monkeypatch.setattr(debian_packages, "install", kit.install)
-    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
-    monkeypatch.setattr(kit_health, "status", kit.status)
-    files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
-    with cut_at(step, *files, (kit_health, "systemctl")):
+
+    def run(home: Path, step: int) -> list[int]:
+        kit = Kit(home, works=True, packages=packages)
+        made = cut_trial(kit, step, monkeypatch)
+        ended = trial.phase(kit.place) in ("", "end")
+        kit.works = False
+        kit.systemctl("start")
         trial.go_on(kit.place)
-    ended = trial.phase(kit.place) in ("", "end")
-    kit.works = False
-    kit.systemctl("start")
-    trial.go_on(kit.place)
-    assert kit.program.read_bytes() == (NEW if ended else OLD)
-    assert kit.rows() == kit.expected(14 if ended else 13)
-    assert not [*kit.journal.parent.glob("*.before*")]
+        assert kit.program.read_bytes() == (NEW if ended else OLD)
+        assert kit.rows() == kit.expected(14 if ended else 13)
+        assert not [*kit.journal.parent.glob("*.before*")]
+        return made
+
+    assert cut_everywhere(tmp_path, run) > 20
 
 
 @pytest.mark.parametrize("place", ["journal.sqlite3.restored", "journal.sqlite3.of-2"])
