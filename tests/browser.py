@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import leftovers
+from tests.machine import tool
 from tests.processes import PATIENCE
 
 SHOTS = Path(__file__).parents[1] / "dist/screenshots"
@@ -41,11 +42,9 @@ WITH_WORKER: dict[str, Any] = {"service_workers": "allow"}
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Skips the test where there is none."""
-    driver = pytest.importorskip("playwright.sync_api", reason="needs Playwright: extra `test`")
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("needs Debian's chromium")
+    """Start Debian's Chromium."""
+    driver = import_module("playwright.sync_api")
+    program = tool("chromium", "chromium")
     with driver.sync_playwright() as playwright:
         how: dict[str, Any] = {"executable_path": program, "env": leftovers.unmarked()}
         if os.geteuid() == 0:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
@@ -24,74 +24,45 @@ import trio
 import trio.testing
 from hypothesis import HealthCheck, settings
 
-from tests import autojump, disk, fork_server, leftovers, offline
+from tests import autojump, disk, durations, fork_server, leftovers, offline
 from tests.processes import PATIENCE
 from tests.started import loopback
 
 ROOT = Path(__file__).parents[1]
-REAL_TIME_LIMIT = 2 * PATIENCE
-"""Seconds after which a test that waits for something that never comes is ended."""
+DEFAULT = "not full and not soak"
+"""The selection of `tests/run`, as in pyproject.toml."""
+ALL_FULL = re.compile(r"^pytestmark = (\[\n    )?pytest\.mark\.full\b", re.MULTILINE)
+"""The line of a file whose tests all belong to `tests/run full`."""
+LIMIT_S = 2 * PATIENCE
+"""Seconds after which a test in real time is ended."""
+LIMIT_FULL_S = 1800.0
+"""The same for a test of `tests/run full`. A test of `tests/run soak` has no limit."""
 
 # How long it takes to draw an example tells of the machine's load, not of the strategy.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
-FIRST = [
-    ROOT / "tests" / name
-    for name in (
-        "soak/test_soak.py",
-        "simulation/test_seeds.py",
-        "cli/test_root.py",
-        "agent/sms/test_sms_faults.py",
-        "agent/sms/test_mmcli.py",
-        "shipping/test_packages.py",
-        "cli/test_setup.py",
-        "hub/test_cloudloop_journey.py",
-        "hub/bridge/test_tak_journey.py",
-        "agent/people/test_camp.py",
-        "test_pages.py",
-        "agent/test_browser.py",
-        "agent/test_browser_languages.py",
-        "agent/channels/test_healing.py",
-        "agent/journal/test_opening.py",
-        "http/test_openapi.py",
-        "simulator/test_simulate_node.py",
-        "hub/test_foreign_modems.py",
-        "agent/satellites/test_imt_watched.py",
-        "hub/test_console_room.py",
-        "hub/test_known_devices.py",
-        "hub/test_console.py",
-        "hub/test_commands.py",
-        "agent/inbound/test_sos_first.py",
-        "hub/test_deletion.py",
-        "shipping/test_package_update.py",
-        "hub/test_radio_journey.py",
-        "shipping/test_update.py",
-        "agent/journal/test_full_disk.py",
-        "agent/test_update_news.py",
-        "hub/test_fleet.py",
-        "soak/test_people.py",
-    )
-]
-"""What takes a minute and more, the longest first: begun last, one of them would keep the others'
-processors waiting."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip files that the selection leaves out as a whole: each worker would import them."""
+    is_left_out = config.option.markexpr == DEFAULT and collection_path.name.startswith("test_")
+    named = {argument.partition("::")[0] for argument in config.args}
+    if not is_left_out or {str(collection_path), os.path.relpath(collection_path, ROOT)} & named:
+        return None
+    return bool(ALL_FULL.search(collection_path.read_text())) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those, and then the files with the most tests."""
-    files = Counter(item.path for item in items)
-
-    def turn(item: pytest.Item) -> tuple[int, int]:
-        place = FIRST.index(item.path) if item.path in FIRST else len(FIRST)
-        return place, -files[item.path]
-
-    items.sort(key=turn)
+    """Put the files first that take longest: begun last, they would run while workers are idle."""
+    known = durations.read()
+    items.sort(key=lambda item: -known.get(os.path.relpath(item.path, ROOT), 0.0))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     description = "start each program by exec, as users do, and not by tests/fork_server.py"
     parser.addoption("--cold", action="store_true", help=description)
+    description = "write the seconds of each file to tests/durations.txt"
+    parser.addoption("--record-durations", action="store_true", help=description)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -103,6 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--cold"):
         fork_server.use()
     autojump.install()
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(durations.Recorder())
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
@@ -140,6 +113,12 @@ def disk_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return disk.build(tmp_path_factory.mktemp("disk"))
 
 
+def _limit_s(item: pytest.Function) -> float:
+    if item.get_closest_marker("soak"):
+        return inf
+    return LIMIT_FULL_S if item.get_closest_marker("full") else LIMIT_S
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     test: Callable[..., Any] = pyfuncitem.obj
@@ -151,8 +130,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     clock = value if isinstance(value, trio.testing.MockClock) else None
 
     async def bounded() -> None:
-        limited = clock is None and pyfuncitem.get_closest_marker("long") is None
-        with trio.fail_after(REAL_TIME_LIMIT if limited else inf):
+        with trio.fail_after(inf if clock else _limit_s(pyfuncitem)):
             await test(**arguments)
 
     trio.run(partial(bounded), clock=clock)

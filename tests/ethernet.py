@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.machine import lacking
+from tests.machine import unavailable
 from tests.own_network import own_network
 
 TUN = Path("/dev/net/tun")
@@ -92,7 +92,7 @@ def _forward(sender: Plug, plugs: list[Plug]) -> None:
 def ethernet(*addresses: str) -> Iterator[list[Plug]]:
     """A machine for each of these addresses."""
     if not os.access(TUN, os.R_OK | os.W_OK):
-        lacking(f"no {TUN}")
+        unavailable(f"no {TUN}")
     with ExitStack() as stack:
         plugs = []
         for address in addresses:

@@ -6,15 +6,14 @@ No driver stands between: Firefox itself listens (https://w3c.github.io/webdrive
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from websockets.sync.client import ClientConnection, connect
 
+from tests.machine import tool
 from tests.processes import PATIENCE, Running, until
 
 HELD = 1_700
@@ -140,11 +139,8 @@ class Firefox:
 
 @contextmanager
 def firefox(home: Path) -> Iterator[Firefox]:
-    """A window of a fresh profile. Skips the test where there is no Firefox."""
-    program = shutil.which("firefox-esr")
-    if program is None:
-        # Not one of `build/debian-packages`: the long tests alone use it, and it is large.
-        pytest.skip("needs Debian's firefox-esr")
+    """Open a window of a fresh profile."""
+    program = tool("firefox-esr", "firefox-esr")
     profile = home / "firefox"
     profile.mkdir()
     command = [

@@ -48,7 +48,7 @@ START = 1_790_000_000.0
 HEAD_START = 120.0
 RATES = [
     pytest.param(0.0, id="time-stands-still"),
-    pytest.param(1.0, id="time-passes", marks=pytest.mark.long),
+    pytest.param(1.0, id="time-passes", marks=pytest.mark.full),
 ]
 """How fast virtual time runs while code does. At 0 no test sees a moment that has just passed; at 1
 what it sees tells of the machine's load, too."""

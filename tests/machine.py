@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,24 +14,41 @@ from typing import NoReturn
 
 import pytest
 
+COMPLETE = "FIELDAGENT_TESTS_COMPLETE"
+"""If this variable or `CI` is set, a missing program is a failure. `tests/run full` sets it."""
 
-def lacking(why: str) -> NoReturn:
-    """What a test needs is not here: its author may go on, CI may not."""
-    if os.environ.get("CI"):
+
+NPM = Path(sys.prefix, "npm/node_modules")
+"""Where `tests/run full` installs the packages of build/npm-packages."""
+
+
+def is_complete() -> bool:
+    """Return True if a missing program fails a test instead of skipping it."""
+    return bool(os.environ.get("CI") or os.environ.get(COMPLETE))
+
+
+def needs(program: object, how: str) -> pytest.MarkDecorator:
+    """Return a mark that skips a test without its program. In a complete run the test fails."""
+    return pytest.mark.skipif(not program and not is_complete(), reason=how)
+
+
+def unavailable(why: str) -> NoReturn:
+    """Skip the test, or fail it in a run that must be complete."""
+    if is_complete():
         pytest.fail(why)
     pytest.skip(why)
 
 
 def tool(name: str, package: str) -> str:
     """The path of a program that a package of Debian's brings."""
-    return shutil.which(name) or lacking(f"no {name}: apt-get install {package}")
+    return shutil.which(name) or unavailable(f"no {name}: apt-get install {package}")
 
 
 @contextmanager
 def mounted(place: Path, *what: str | Path) -> Iterator[Path]:
     """`place` with a file system of its own, by these arguments of mount(8)."""
     if os.geteuid() != 0:
-        lacking("only root may mount a file system")
+        unavailable("only root may mount a file system")
     place.mkdir(exist_ok=True)
     done = subprocess.run(["mount", *what, place], capture_output=True, text=True)
     if done.returncode:

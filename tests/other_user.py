@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import offline
-from tests.machine import lacking
+from tests.machine import unavailable
 
 UID = 64_242
 """The agent's user, whom no system knows by name."""
@@ -31,7 +31,7 @@ ENVIRONMENT = {
 def open_place() -> Iterator[Path]:
     """A folder of root's that all may pass through: pytest's own are root's alone."""
     if os.geteuid():
-        lacking("only root can become another user")
+        unavailable("only root can become another user")
     place = Path(tempfile.mkdtemp(prefix="fieldagent-"))
     place.chmod(0o755)
     try:
@@ -50,4 +50,4 @@ def python() -> str:
             done = subprocess.run([each, "-c", ask], env=ENVIRONMENT, capture_output=True, **theirs)
             if done.returncode == 0:
                 return each
-    return lacking("no Python 3.11 that users other than root may run: apt-get install python3")
+    return unavailable("no Python 3.11 that users other than root may run: apt-get install python3")

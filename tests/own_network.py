@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.machine import lacking, tool
+from tests.machine import tool, unavailable
 from tests.processes import started
 
 PROGRAMS = [("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2")]
@@ -19,7 +19,7 @@ def own_network() -> Iterator[list[str]]:
     for program, package in PROGRAMS:
         tool(program, package)
     if os.geteuid() != 0:
-        lacking("only root may make a network namespace")
+        unavailable("only root may make a network namespace")
     script = "ip link set lo up && echo up && exec sleep infinity"
     command = ["unshare", "--net", "sh", "-c", script]
     with started(command, stdout=subprocess.PIPE, text=True) as holder:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import leftovers
-from tests.machine import lacking
+from tests.machine import unavailable
 
 ACCOUNT = "postgres"
 """PostgreSQL refuses to run as root; Debian's package makes this account."""
@@ -87,7 +87,7 @@ def server(*, durable: bool = False, preload: str = "") -> Iterator[Server]:
     one of its own libraries."""
     where = binaries()
     if where is None:
-        lacking("no PostgreSQL server: apt-get install postgresql")
+        unavailable("no PostgreSQL server: apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="fieldagent-postgres-"))
     running = Server(where, folder, durable=durable, preload=preload)
     running.start()

@@ -1,33 +1,36 @@
-"""The steps of `tests/run`, one after the other, whichever fails.
+"""The steps of `tests/run`, one after the other. A step that fails does not stop the others.
 
-Ctrl-C and SIGTERM end the step that runs: pytest ends what its tests started. What is left then all
-the same is a child of this process, which adopts orphans, and is ended here.
+Ctrl-C and SIGTERM end the running step: pytest ends the programs that its tests have started. This
+process adopts orphans, and ends what is left.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from tests import leftovers
+from tests import leftovers, machine, touched
 
 BIN = Path(sys.executable).parent
 PYTHON = "python"
-WORKERS = str(7 * (os.cpu_count() or 1) // 2)
-"""Tests wait for most of their time. A file's tests share what it sets up, and stay together. The
-files' order is `conftest`'s."""
+WORKERS = str(2 * (os.cpu_count() or 1))
+"""Tests wait for half of their time. A worker takes whole files: their tests share fixtures."""
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
+FULL = ("-m", "not soak")
 ZIPAPP = ("zipapp", "build/zipapp")
 SCRIPTS = ("build/zipapp", "build/deb", "build/release", "systemd/first-settings")
-"""Python by its first line, and not by its name."""
+"""Scripts that are Python by their first line and not by their names."""
 MODULES = tuple(
     f"build/{name}.py"
     for name in (
@@ -36,11 +39,10 @@ MODULES = tuple(
     )
 )
 COLLECTED = ("collection", PYTHON, "-m", "pytest", "--collect-only", "-qqq")
-"""It leaves the tests' compiled code behind: without that each worker compiles all of them. What it
-says is shown where it fails."""
-TESTS = ("tests", *PYTEST)
+"""Compiles the tests once. Without this step each worker compiles all of them. Its output appears
+only if it fails."""
 TYPES = ("types", "mypy", "--scripts-are-modules", "fieldagent", "tests", *SCRIPTS, *MODULES)
-"""Runs beside the steps that follow, as it keeps one processor busy alone."""
+"""Runs beside the following steps: it uses one processor alone."""
 CHECKS = (
     TYPES,
     ZIPAPP,
@@ -48,9 +50,8 @@ CHECKS = (
     ("format", "ruff", "format", "--check", ".", *SCRIPTS),
     ("layers", PYTHON, "-m", "tests.layers"),
     ("sizes", PYTHON, "-m", "tests.sizes"),
-    COLLECTED,
-    TESTS,
 )
+TESTS = (COLLECTED, ("tests", *PYTEST))
 NEWER = (
     *("tests/http", "tests/webhook", "tests/cli", "tests/system"),
     "tests/shipping/test_install.py",
@@ -64,80 +65,109 @@ NEWER = (
         )
     ),
 )
-"""What touches TLS, SQLite, subprocesses, Debian's folders and the terminal. The zipapp is
-built there and installed; what is in it meets Debian 13's Python among the other tests."""
-EXPLORED = [
-    word
-    for name in (
-        *("http/test_openapi.py", "cli/test_root.py", "cli/test_setup.py", "cli/test_radio.py"),
-        *("cli/test_track_gpsfake.py", "cli/test_system_update.py", "cli/test_trial.py"),
-        *("cli/test_settings_trial.py", "cli/test_update_offer.py"),
-        "agent/inbound/test_sos_first.py",
-    )
-    for word in ("--ignore", f"tests/{name}")
-]
-"""What takes long, and meets the same of each Python."""
-IMAGE = [
-    f"tests/shipping/test_{name}.py"
-    for name in (
-        "image",
-        "card_cuts",
-        "pi_start",
-        "pi_card",
-        "pi_slots",
-        "system_update",
-        "card_network",
-    )
-]
-MARKED = (PYTHON, "-m", "pytest", "-m")
-HALF = ("timeout", "--signal=INT", "--kill-after=60", "1800")
-"""Of an hour."""
-BOTH = ("-n", "2", "--dist", "loadfile")
-"""At once: an emulated board keeps one processor busy."""
+"""Tests of TLS, SQLite, subprocesses, Debian's folders and the terminal. They run on Debian 13,
+whose Python is newer."""
+CARD = (
+    "tests/shipping/test_image.py::test_the_first_start_takes_the_settings_from_the_card",
+    "tests/shipping/test_image.py::test_a_message_leaves_and_a_hook_gets_one",
+)
 KINDS = {
-    "ci": (
-        ("Debian 13", "build/debian", "trixie", "tests/run", "tests", *NEWER, *EXPLORED),
-        ("cards", *HALF, *MARKED, "card", *BOTH, "--durations=15", *IMAGE[:3]),
+    "full": (
         *CHECKS,
+        (*COLLECTED, *FULL),
+        ("tests", *PYTEST, *FULL),
     ),
-    "tests": (ZIPAPP, COLLECTED, TESTS),
-    "long": (ZIPAPP, ("long tests", *MARKED, "long or card")),
-    "image": (("image", *MARKED, "long or card", *IMAGE),),
+    "soak": (ZIPAPP, ("soak", PYTHON, "-m", "pytest", "-m", "soak")),
+    "ci": (
+        ("Debian 13", "build/debian", "trixie", "tests/run", "tests", *NEWER),
+        *CHECKS,
+        *TESTS,
+        ("a card's start", *PYTEST, *FULL, *CARD),
+        ("what the change touches", *PYTEST, "-m", "full"),
+    ),
+    "tests": (ZIPAPP, *TESTS),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
     "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
 }
-"""The last step of each takes the arguments, and the collection of what it runs."""
+"""The steps called `collection`, `tests` and by the kind's own name take the arguments."""
+TOUCHED = KINDS["ci"][-1][0]
 
+NO_TESTS = 5
+"""The exit code of pytest if it selects no test."""
 CANNOT = 77
-"""The exit code of a step that this machine cannot take; it has said why."""
-GRACE = 10.0
-"""Seconds that what is left has between SIGTERM and SIGKILL."""
+"""The exit code of a step that this machine cannot run. The step has printed the reason."""
+GRACE_S = 10.0
+"""Seconds between SIGTERM and SIGKILL for what is left."""
+SUMMARY = re.compile(r"^=+ (?P<of_pytest>.*) in [\d.]+s.*=+$|^(?P<of_steps>\d+ passed, \d+ failed)")
+COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
+
+
+def outcomes(line: str) -> Counter[str]:
+    """Return the counts in the closing line of pytest or of these steps, empty for any other line.
+
+    An error of a fixture counts as a failed test.
+    """
+    match = SUMMARY.match(re.sub(r"\x1b\[[\d;]*m", "", line))
+    counts: Counter[str] = Counter()
+    if match:
+        for number, name in COUNT.findall(match["of_pytest"] or match["of_steps"]):
+            counts["passed" if name == "passed" else "failed"] += int(number)
+    return counts
 
 
 class Steps:
     def __init__(self) -> None:
         self.stopped = 0
-        """By which signal."""
+        """The signal that ended the run."""
+        self.counts: Counter[str] = Counter()
+        """Tests that passed and failed, in all steps."""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._beside: dict[str, IO[bytes]] = {}
-        """What those say that run beside others, until they have ended."""
+        """The output of steps that run beside others, until they have ended."""
 
     def stop(self, number: int, _: FrameType | None) -> None:
         self.stopped = number
         for running in self._running.values():
-            # What Python, ruff and pytest end at, in order.
+            # Python, ruff and pytest end in order at SIGINT.
             running.send_signal(signal.SIGINT)
 
     def run(self, name: str, *command: str) -> int:
-        """The exit code."""
+        """Run a step and return its exit code."""
         print(f"\n== {name}", flush=True)
-        if name != COLLECTED[0]:
+        if name == COLLECTED[0]:
+            with tempfile.TemporaryFile() as output:
+                if code := self._begin(name, command, output).wait():
+                    output.seek(0)
+                    print(output.read().decode(), flush=True)
+                return code
+        if "pytest" not in command and "build/debian" not in command:
             return self._begin(name, command, None).wait()
-        with tempfile.TemporaryFile() as said:
-            if code := self._begin(name, command, said).wait():
-                said.seek(0)
-                print(said.read().decode(), flush=True)
-            return code
+        if sys.stdout.isatty() and "pytest" in command:
+            command = (*command, "--color=yes")
+        process = self._begin(name, command, subprocess.PIPE)
+        assert process.stdout is not None
+        with process.stdout as output:
+            self._pass_on(process, output.fileno())
+        return process.wait()
+
+    def _pass_on(self, process: subprocess.Popen[bytes], output: int) -> None:
+        """Print what a step prints and count its tests, until the step has ended.
+
+        Orphans of a killed step can hold its output open, so the end of the file does not count.
+        """
+        line = b""
+        while True:
+            has_ended = process.poll() is not None
+            if not select.select([output], [], [], 0 if has_ended else 0.1)[0]:
+                if has_ended:
+                    return
+                continue
+            if not (data := os.read(output, 1 << 16)):
+                return
+            os.write(sys.stdout.fileno(), data)
+            *lines, line = (line + data).split(b"\n")
+            for each in lines:
+                self.counts += outcomes(each.decode(errors="replace"))
 
     def run_beside(self, name: str, *command: str) -> None:
         # Open until `end`.
@@ -145,17 +175,17 @@ class Steps:
         self._begin(name, command, self._beside[name])
 
     def end(self) -> dict[str, int]:
-        """Wait for what runs beside, and show what it said; the exit codes come back."""
+        """Wait for the steps that run beside others, print their output and return their codes."""
         codes = {}
-        for name, said in self._beside.items():
+        for name, output in self._beside.items():
             codes[name] = self._running[name].wait()
-            said.seek(0)
-            print(f"\n== {name}", said.read().decode(), sep="\n", end="", flush=True)
-            said.close()
+            output.seek(0)
+            print(f"\n== {name}", output.read().decode(), sep="\n", end="", flush=True)
+            output.close()
         return codes
 
     def _begin(
-        self, name: str, command: Sequence[str], output: IO[bytes] | None
+        self, name: str, command: Sequence[str], output: IO[bytes] | int | None
     ) -> subprocess.Popen[bytes]:
         # In a group of its own: a terminal's Ctrl-C comes once, and from here.
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "process_group": 0}
@@ -166,25 +196,36 @@ class Steps:
 
 
 def main(arguments: list[str]) -> int:
-    chosen = KINDS.get(arguments[0] if arguments else "", CHECKS)
-    if chosen is not CHECKS:
+    kind = arguments[0] if arguments and arguments[0] in KINDS else ""
+    chosen = KINDS[kind] if kind else (*CHECKS, *TESTS)
+    if kind:
         arguments = arguments[1:]
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     # Tests start the program by thousands: without its compiled code each takes half as long again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if kind in ("full", "soak"):
+        os.environ[machine.COMPLETE] = "1"
     leftovers.adopt_orphans()
     steps = Steps()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, steps.stop)
     codes: dict[str, int] = {}
     for name, *command in chosen:
-        options = arguments if name in (COLLECTED[0], chosen[-1][0]) else ()
         if steps.stopped:
             break
         if name == TYPES[0]:
             steps.run_beside(name, *command)
-        else:
-            codes[name] = steps.run(name, *command, *options)
+            continue
+        if name in (COLLECTED[0], TESTS[-1][0], kind):
+            command += arguments
+        elif name == TOUCHED:
+            files = touched.files()
+            if not files:
+                continue
+            command += files
+        code = steps.run(name, *command)
+        # The files of a change may hold no test that is marked `full`.
+        codes[name] = 0 if name == TOUCHED and code == NO_TESTS else code
     codes |= steps.end()
     end_orphans()
     if steps.stopped:
@@ -195,14 +236,16 @@ def main(arguments: list[str]) -> int:
     if skipped:
         print(f"\nSkipped: {', '.join(skipped)}")
     print(f"\nFailed: {', '.join(failed)}" if failed else "\nChecks and tests passed")
+    if steps.counts:
+        print(f"{steps.counts['passed']} passed, {steps.counts['failed']} failed")
     return 1 if failed else 0
 
 
 def end_orphans() -> None:
-    """Children of orphans become orphans in their turn."""
+    """End adopted processes, and their orphans in turn."""
     began = time.monotonic()
     while children := _children():
-        number = signal.SIGTERM if time.monotonic() - began < GRACE else signal.SIGKILL
+        number = signal.SIGTERM if time.monotonic() - began < GRACE_S else signal.SIGKILL
         for pid in children:
             os.kill(pid, number)
         time.sleep(0.1)

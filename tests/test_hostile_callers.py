@@ -87,7 +87,7 @@ def _administration(home: Path) -> Iterator[Server]:
 
 @pytest.fixture(
     scope="module",
-    params=[_agent, _hub, pytest.param(_administration, marks=pytest.mark.long)],
+    params=[_agent, _hub, pytest.param(_administration, marks=pytest.mark.full)],
     ids=["agent", "hub", "administration"],
 )
 def server(

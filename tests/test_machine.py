@@ -7,7 +7,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 BUILD = TESTS.parent / "build"
-LISTS = ("debian-packages", "image-packages", "long-packages")
+LISTS = ("debian-packages", "image-packages", "full-packages")
 
 
 def installed() -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import os
 import shutil
 import threading
 import urllib.error
@@ -20,13 +19,12 @@ import pytest
 from fieldagent.agent.mqtt.topics import topics_of
 from fieldagent.agent.mqtt_settings import MqttSettings
 from tests.agent.mqtt.brokers import Mosquitto, needs_mosquitto, neighbour
+from tests.machine import NPM, needs
 from tests.processes import Running, agent, free_port, sky, until
 
 FLOW = Path(__file__).parents[1] / "examples/node-red.json"
-NODE_RED = shutil.which(os.environ.get("NODE_RED", "node-red"))
-needs_node_red = pytest.mark.skipif(
-    NODE_RED is None, reason="node-red is not there: npm install --global node-red@4"
-)
+NODE_RED = shutil.which(NPM / ".bin/node-red")
+needs_node_red = needs(NODE_RED, "node-red is missing: `tests/run full` installs it")
 
 
 def nodes() -> dict[str, dict[str, Any]]:
@@ -78,7 +76,7 @@ def notified() -> Iterator[tuple[int, list[Notice]]]:
 
 class NodeRed(Running):
     def __init__(self, home: Path) -> None:
-        assert NODE_RED is not None
+        assert NODE_RED is not None, "node-red is missing"
         self.address = f"http://127.0.0.1:{free_port()}"
         port = self.address.rpartition(":")[2]
         (home / "settings.js").write_text(
@@ -108,7 +106,7 @@ class NodeRed(Running):
         return self.ask("/fieldagent", urllib.parse.urlencode(fields).encode(), **headers)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @needs_mosquitto
 @needs_node_red
 def test_a_message_goes_each_way(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def lost(home: Path, what: Recorded, states: int, seed: int, *, lies: bool = Fal
 
 @pytest.mark.parametrize("program", ["agents", "hubs"])
 @pytest.mark.parametrize(
-    "states", [STATES, pytest.param(STATES_LONG, marks=pytest.mark.long)], ids=["some", "many"]
+    "states", [STATES, pytest.param(STATES_LONG, marks=pytest.mark.full)], ids=["some", "many"]
 )
 def test_whatever_a_power_cut_leaves_holds_what_was_answered(
     tmp_path: Path, request: pytest.FixtureRequest, program: str, states: int
@@ -152,7 +152,7 @@ def test_whatever_a_power_cut_leaves_holds_what_was_answered(
     assert lost(tmp_path, request.getfixturevalue(program), states, seed=1) == 0
 
 
-@pytest.mark.parametrize("program", [pytest.param("agents", marks=pytest.mark.long), "hubs"])
+@pytest.mark.parametrize("program", [pytest.param("agents", marks=pytest.mark.full), "hubs"])
 def test_with_a_disk_that_lies_something_is_lost(
     tmp_path: Path, request: pytest.FixtureRequest, program: str
 ) -> None:

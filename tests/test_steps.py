@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import leftovers
+from tests import durations, leftovers, touched
 from tests.processes import PATIENCE, started, until
+from tests.steps import outcomes
 
 SLOW = """
 import subprocess, sys
@@ -38,7 +39,7 @@ def test_that_forgets():
 STEPS = """
 import sys
 from tests import steps
-steps.CHECKS = (("tests", *sys.argv[1:]),)
+steps.CHECKS, steps.TESTS = (), (("tests", *sys.argv[1:]),)
 sys.exit(steps.main([]))
 """
 
@@ -97,3 +98,43 @@ def test_what_a_test_leaves_is_ended_and_told(tmp_path: Path) -> None:
     assert "sleep 1000" in left
     assert "fieldagent hub run" not in left
     assert "1 failed, 1 passed, 1 error" in output
+
+
+@pytest.mark.parametrize(
+    ("line", "passed", "failed"),
+    [
+        ("===== 2 failed, 31 passed, 4 deselected, 1 error in 12.34s (0:00:12) =====", 31, 3),
+        (
+            "\x1b[32m====== \x1b[32m\x1b[1m7 passed\x1b[0m\x1b[32m in 0.10s\x1b[0m ======\x1b[0m",
+            7,
+            0,
+        ),
+        ("12 passed, 3 failed", 12, 3),
+        ("the kit passed, 3 failed in 1s", 0, 0),
+    ],
+)
+def test_the_closing_line_of_a_step_is_counted(line: str, passed: int, failed: int) -> None:
+    counts = outcomes(line)
+    assert (counts["passed"], counts["failed"]) == (passed, failed)
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "belongs"),
+    [
+        ("fieldagent/hub/escalation/mail.py", "tests/hub/escalation/test_contract.py", True),
+        ("fieldagent/hub/escalation/mail.py", "tests/hub/test_console.py", False),
+        ("fieldagent/agent/outbound/queue.py", "tests/agent/outbound/test_queue.py", True),
+        ("fieldagent/agent/outbound/queue.py", "tests/hub/test_journey.py", True),
+        ("fieldagent/hub/console/console.js", "tests/hub/test_journey.py", False),
+        ("tests/hub/test_patroni.py", "tests/hub/test_patroni.py", True),
+        ("docs/hub.md", "tests/hub/test_journey.py", False),
+    ],
+)
+def test_tests_belong_to_a_change(path: str, file: str, belongs: bool) -> None:
+    assert (file in touched.belonging([path])) == belongs
+
+
+def test_the_tests_of_a_change_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(touched, "changed", lambda: ["tests/hub/test_a.py", "tests/hub/test_b.py"])
+    monkeypatch.setattr(durations, "read", lambda: {"tests/hub/test_a.py": 9e9})
+    assert touched.files() == ["tests/hub/test_b.py"]

@@ -627,7 +627,7 @@ def test_what_a_hub_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None
         }
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_who_hangs_up_and_asks_again_leaves_nothing_open(tmp_path: Path) -> None:
     """As `curl --max-time` in a loop does under no sky; `nc` ends its own way alone, and waits."""
     with agent(tmp_path, {"satellite-port": str(tmp_path / "modem")}) as running:

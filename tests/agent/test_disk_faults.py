@@ -244,7 +244,7 @@ def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
             assert kit.call("GET", "/api/health").status == 200
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("number", [EIO, ENOSPC], ids=["EIO", "ENOSPC"])
 def test_every_call_to_the_disk_fails_in_turn(
     tmp_path: Path, disk_library: Path, number: int

@@ -12,9 +12,10 @@ import pytest
 from tests.agent.test_wrong_clock import DAY, FAKETIME, environment
 from tests.firefox import Firefox, firefox
 from tests.hub.test_console import SECRET, settle_in
+from tests.machine import needs
 from tests.processes import MODULE, agent, hub, until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 YEAR = 31_557_600
 """Seconds."""
@@ -115,7 +116,7 @@ def test_a_message_and_the_handbook(tmp_path: Path) -> None:
         shown.sees("h1", "Handbook of the kit")
 
 
-@pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed")
+@needs(FAKETIME, "apt-get install faketime")
 @pytest.mark.parametrize("wrong", ["-1y", "+1y"])
 def test_a_kit_whose_clock_is_a_year_from_the_browsers(tmp_path: Path, wrong: str) -> None:
     """Nobody has told it the time: the SOS goes, and what is told is told from the kit's clock."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.machine import tool
 from tests.processes import Agent, agent, sky, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -108,9 +108,7 @@ def test_the_examples_name_what_is_there(tmp_path: Path) -> None:
 
 
 def test_prometheus_takes_the_rules() -> None:
-    tool = shutil.which("promtool")
-    if tool is None:
-        pytest.skip("needs Debian's prometheus, for promtool")
+    promtool = tool("promtool", "prometheus")
     for arguments in (["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"]):
-        done = subprocess.run([tool, *arguments], cwd=EXAMPLES, capture_output=True, text=True)
+        done = subprocess.run([promtool, *arguments], cwd=EXAMPLES, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

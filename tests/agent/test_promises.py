@@ -128,7 +128,7 @@ def test_what_has_outlived_its_time_never_leaves(tmp_path: Path) -> None:
             assert not any('"short"' in line for line in above.output())
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_recovery_command_runs_where_the_hub_stays_away(tmp_path: Path) -> None:
     """A minute is the shortest time after which it may."""
     came = tmp_path / "came"

@@ -90,7 +90,7 @@ def test_a_disk_that_hangs_is_named_and_the_watchdog_is_fed_no_more(
         assert kit.stop() == 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_disk_that_hangs_while_nothing_is_written_is_named_too(
     tmp_path: Path, systemd: Systemd
 ) -> None:

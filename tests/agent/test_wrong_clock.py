@@ -20,10 +20,11 @@ import pytest
 
 from fieldagent.agent.journal import lived as place
 from tests.hub.test_journey import receiver
+from tests.machine import needs
 from tests.processes import MODULE, PATIENCE, Agent, administer, agent, hub, sky, until
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
-pytestmark = pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed")
+pytestmark = needs(FAKETIME, "apt-get install faketime")
 
 DAY = 86_400
 IN_1970 = "@1970-01-02 03:04:05"
@@ -77,7 +78,7 @@ SETTINGS = [
     ("+0", "+10y"),
     ("+0", IN_1970),
     *(
-        pytest.param(then, now, marks=pytest.mark.long)
+        pytest.param(then, now, marks=pytest.mark.full)
         for then in ["+0", *CLOCKS]
         for now in CLOCKS
         if then != now and (then, now) not in [("+0", "+10y"), ("+0", IN_1970)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine import unavailable
 from tests.processes import MODULE, PATIENCE
 
 BASH = """
@@ -48,7 +49,7 @@ def printed(*arguments: str) -> str:
 def offered(shell: str, folder: Path, line: str) -> set[str]:
     """What the shell offers for the last word of the line."""
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        unavailable(f"apt-get install {shell}")
     script = folder / "script"
     script.write_text(printed("completion", shell))
     program, command = SHELLS[shell]
@@ -112,7 +113,7 @@ def test_the_manual_page_has_every_command_and_groff_takes_it() -> None:
         assert {f"fieldagent {words}{name}" for name in commands} <= headings
     assert "66 no such settings file" in page
     if shutil.which("groff") is None:
-        pytest.skip("groff is not installed")
+        unavailable("apt-get install groff-base")
     done = subprocess.run(
         ["groff", "-man", "-ww", "-Tutf8", "-P-c"],
         input=page,

@@ -227,7 +227,7 @@ def test_a_report_is_published_of_each_example() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(path.name, marks=() if path.stem == "hut" else pytest.mark.long)
+        pytest.param(path.name, marks=() if path.stem == "hut" else pytest.mark.full)
         for path in DRILLS
     ],
 )

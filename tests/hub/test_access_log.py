@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from fieldagent.hub.service.access_log import REFUSED_A_MINUTE, AccessLog, call_
 from fieldagent.hub.service.figures import Figures
 from tests.hub.test_journey import receiver
 from tests.hub.test_outage import call
+from tests.machine import tool
 from tests.processes import Hub, administer, agent, hub, until
 
 SECRET_WORDS = "nobody else is to read this"
@@ -163,8 +163,7 @@ def test_each_figure_is_explained_and_what_rings_is_there(seen: Seen) -> None:
 
 
 def test_prometheus_understands_the_rules() -> None:
-    if (promtool := shutil.which("promtool")) is None:
-        pytest.skip("promtool is not here (Debian's prometheus)")
+    promtool = tool("promtool", "prometheus")
     done = subprocess.run([promtool, "check", "rules", RULES], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

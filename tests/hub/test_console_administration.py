@@ -378,7 +378,7 @@ def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
         assert all(each not in log for each in office.secrets)
 
 
-@pytest.mark.parametrize("screen", ["390-dark", pytest.param("1280-light", marks=pytest.mark.long)])
+@pytest.mark.parametrize("screen", ["390-dark", pytest.param("1280-light", marks=pytest.mark.full)])
 def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in_as_administrator(database)

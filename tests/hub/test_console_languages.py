@@ -31,7 +31,7 @@ def choose(shown: Any, language: str) -> None:
 
 @pytest.mark.parametrize(
     ("locale", "words"),
-    [("uk-UA", "травма"), pytest.param("de-DE", "Verletzung", marks=pytest.mark.long)],
+    [("uk-UA", "травма"), pytest.param("de-DE", "Verletzung", marks=pytest.mark.full)],
 )
 def test_an_sos_rings_and_is_answered_in_ones_own_language(
     tmp_path: Path, locale: str, words: str

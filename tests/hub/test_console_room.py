@@ -223,8 +223,8 @@ SCREENS_HIGH = 6
     [
         ("390-light", 200),
         ("1280-dark", 200),
-        pytest.param("390-dark", 1_000, marks=pytest.mark.long),
-        pytest.param("1280-light", 1_000, marks=pytest.mark.long),
+        pytest.param("390-dark", 1_000, marks=pytest.mark.full),
+        pytest.param("1280-light", 1_000, marks=pytest.mark.full),
     ],
 )
 def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:

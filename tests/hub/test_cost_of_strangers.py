@@ -179,7 +179,7 @@ def test_what_two_strangers_ask_for_costs_two_tenths_of_a_core(
         expect_little(served.settled(control, 2), control, 2)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("pipelined", [True, False], ids=["pipelined", "one by one"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_one_asks_for_costs_a_tenth_of_a_core(
@@ -198,7 +198,7 @@ def test_so_do_strangers_at_the_operator_s_door(served: Served, control: Measure
         expect_little(served.settled(control), control)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_a_right_key_asks_of_postgresql_costs_its_share(tmp_path: Path, postgres: str) -> None:
     """The database's threads too; another key is answered meanwhile."""
     database = new_database(postgres)

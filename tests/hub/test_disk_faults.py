@@ -218,7 +218,7 @@ def test_an_administrator_is_told_in_words(
     assert administer(database, "user", "add", "Ada")["id"] == 2
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("number", [EIO, ENOSPC], ids=["EIO", "ENOSPC"])
 def test_every_call_to_the_disk_fails_in_turn(
     tmp_path: Path, disk_library: Path, number: int

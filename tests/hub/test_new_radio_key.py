@@ -77,7 +77,7 @@ def talk(ada: Agent, ben: Agent, when: str) -> None:
     until(lambda: f"Ben {when}" in contents(ada))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
     tmp_path: Path,
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
             }
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_command_goes_by_a_neighbour_and_its_answer_comes_back(tmp_path: Path) -> None:
     """Ada's kit is killed with it at hand, and Ben's as he has carried it out."""
     team = Team(tmp_path, "Ada", "Ben", "Eve")

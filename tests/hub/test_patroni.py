@@ -23,7 +23,7 @@ from tests.hub.test_journey import Receiver, folder, receiver
 from tests.patroni import PASSWORD, Cluster, cluster
 from tests.processes import Agent, administer, agent, hub, until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 PACE = 0.2
 """Seconds between two pushes, and between two that the kit sends."""

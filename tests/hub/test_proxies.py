@@ -294,7 +294,7 @@ def test_check_finds_a_proxy_that_passes_no_upgrade(tmp_path: Path) -> None:
         assert "its proxy must pass WebSockets at /link" in said
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_an_agent_finds_out_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
     """By itself after 60 s (proxy_read_timeout)."""
     (tmp_path / "kit").mkdir()

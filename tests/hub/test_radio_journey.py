@@ -125,7 +125,7 @@ def test_satellite_goes_on_though_a_neighbour_without_a_link_heard_it(tmp_path: 
         above.expect("no link there")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_no_credit_is_spent_on_what_a_neighbour_brings_to_the_hub(tmp_path: Path) -> None:
     team = Team(tmp_path, "Ada", "Ben")
     with ExitStack() as stack:
@@ -146,7 +146,7 @@ def test_no_credit_is_spent_on_what_a_neighbour_brings_to_the_hub(tmp_path: Path
         assert not any("carried" in line for line in above.lines)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_carrier_is_found_behind_a_kit_without_a_link(tmp_path: Path) -> None:
     """A-C-B: Ada hears Cid alone, and Ben alone reaches the hub. The webhook has it, once, as
     Ada's, and Ada is told."""
@@ -277,7 +277,7 @@ def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> Non
             assert set(over().values()) == {"radio", "ip"}
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_push_comes_down_over_a_kit_between_and_its_receipt_back(tmp_path: Path) -> None:
     """A-C-B: Ada alone is linked, Cid hears both. That he has read it comes up the same way."""
     team = Team(tmp_path, "Ada", "Cid", "Ben")

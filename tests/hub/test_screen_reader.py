@@ -17,7 +17,7 @@ from tests.agent.test_browser import hold
 from tests.hub.test_console import SECRET, console, settle_in
 from tests.processes import agent, frozen, hub
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 EXPECTED = Path(__file__).with_name("screen_reader.txt")
 HEARD = Path(__file__).parents[2] / "dist/screen_reader.txt"

@@ -103,7 +103,7 @@ LONG = {"a row is locked", "it is frozen"}
 
 @pytest.mark.parametrize(
     "what",
-    [pytest.param(what, marks=[pytest.mark.long] if what in LONG else []) for what in TROUBLES],
+    [pytest.param(what, marks=[pytest.mark.full] if what in LONG else []) for what in TROUBLES],
 )
 def test_what_is_told_while_nothing_can_be_written(what: str, tmp_path: Path) -> None:
     trouble, cause = TROUBLES[what]

@@ -63,7 +63,7 @@ async def test_the_code_takes_the_same_steps(
     await take(model, spin.walk(model, seed), tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("model", spin.MODELS)
 async def test_the_code_takes_the_same_steps_for_long(
     tmp_path: Path, model: str, clock: Any

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.machine import lacking, tool
+from tests.machine import tool, unavailable
 from tests.processes import Running, sky
 
 ROOT = Path(__file__).parents[2]
@@ -71,11 +71,11 @@ def build_packages(folder: Path) -> None:
 
 @pytest.fixture(
     scope="session",
-    params=["as built", "3.13", pytest.param("arm64", marks=pytest.mark.long)],
+    params=["as built", "3.13", pytest.param("arm64", marks=pytest.mark.full)],
 )
 def interpreter(request: pytest.FixtureRequest, python_313: str | None) -> str:
     known = {"as built": sys.executable, "3.13": python_313}
-    return known.get(request.param) or _fetched(request.param) or lacking(NO_DEBIAN)
+    return known.get(request.param) or _fetched(request.param) or unavailable(NO_DEBIAN)
 
 
 NO_DEBIAN = "no such Python here, and build/foreign-python could not fetch Debian's (see above)"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.machine import lacking, tool
+from tests.machine import tool, unavailable
 from tests.shipping.conftest import CANNOT, ROOT
 
 
@@ -37,7 +37,7 @@ def on_debian(release: str, repository: Path, *script: str) -> None:
         text=True,
     )
     if done.returncode == CANNOT:
-        lacking(done.stderr.strip())
+        unavailable(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("== done\n"), done.stdout
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.shipping.board import BOOT, Board
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 SETTINGS = "page-listen=192.168.4.0/24\npage-portal-port=9093\n"
 KIT = """\

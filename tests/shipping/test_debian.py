@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.machine import lacking
+from tests.machine import unavailable
 from tests.shipping.conftest import CANNOT, ROOT
 
 LEFT = ("/usr/local/bin/systemctl", "/usr/local/sbin/dpkg", "/run/systemd/system", "/tmp/asked")
@@ -18,12 +18,12 @@ def in_debian(script: str) -> str:
         [ROOT / "build/debian", "bookworm", "sh", "-euc", script], capture_output=True, text=True
     )
     if done.returncode == CANNOT:
-        lacking(done.stderr.strip())
+        unavailable(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_stopped_run_leaves_nothing_for_the_next() -> None:
     made = "\n".join(f"install -D -m 755 /dev/null {each}/left" for each in LEFT)
     assert in_debian(f"{made}\necho made") == "made\n"

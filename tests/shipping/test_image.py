@@ -13,15 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.machine import lacking
+from tests.machine import unavailable
 from tests.processes import Running
 from tests.shipping.board import ANSWER, BOOT, ENTRY, Board
 from tests.shipping.conftest import build
 from tests.shipping.update_kit import rebuilt, version
 from tests.signer import Signer
 
-card = pytest.mark.card
-long = pytest.mark.long
+pytestmark = pytest.mark.full
 
 TOKEN = "the-token-of-a-link-that-nobody-answers"
 HOOK = "cat >>/var/lib/fieldagent/came; echo >>/var/lib/fieldagent/came"
@@ -66,7 +65,7 @@ def board(image: Path, sim: Running, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def python_of_the_card(python_313: str | None) -> str:
-    return python_313 or lacking("no Python 3.13 here to compile for the card's")
+    return python_313 or unavailable("no Python 3.13 here to compile for the card's")
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +117,6 @@ def arrived(sim: Running, text: str) -> list[str]:
     return [line for line in sim.output() if text in line and "message" in line]
 
 
-@card
 def test_the_first_start_takes_the_settings_from_the_card(board: Board) -> None:
     assert board.run("systemctl --failed --quiet") == ""
     assert board.run("systemctl is-active fieldagent") == "active"
@@ -133,7 +131,6 @@ def test_the_first_start_takes_the_settings_from_the_card(board: Board) -> None:
     assert not board.shows(TOKEN.encode())
 
 
-@card
 def test_the_unit_holds_what_it_promises(board: Board) -> None:
     board.until("systemctl show fieldagent --property WatchdogTimestamp | grep -q 20")
     board.until("systemctl show fieldagent --property StatusText | grep -q 'Satellite ready'")
@@ -144,7 +141,7 @@ def test_the_unit_holds_what_it_promises(board: Board) -> None:
     assert board.run(f"stat -c %U /proc/{pid(board)}") == "fieldagent"
 
 
-@long
+@pytest.mark.soak
 def test_at_rest_the_card_takes_less_than_5_mb_a_day(board: Board) -> None:
     """At its block device, by all that runs there. What comes once an hour is in an hour once."""
     until_ready(board)
@@ -155,7 +152,6 @@ def test_at_rest_the_card_takes_less_than_5_mb_a_day(board: Board) -> None:
     assert (after - before) * 512 * 24 <= 5_000_000
 
 
-@card
 def test_the_clock_that_the_network_sets_is_trusted(board: Board) -> None:
     """As timesyncd and chrony tell the kernel; the agent may ask, and not set."""
     (board.share / "set_by_network.py").write_text(SET_BY_NETWORK)
@@ -174,7 +170,6 @@ assert ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(bytes(told), 512))
 """
 
 
-@long
 def test_a_clock_that_is_wrong_is_set_as_the_satellites_tell(board: Board) -> None:
     """To the system, too: TLS goes by it."""
     until_ready(board)
@@ -185,7 +180,6 @@ def test_a_clock_that_is_wrong_is_set_as_the_satellites_tell(board: Board) -> No
     assert board.run("ls /var/lib/fieldagent/clock.offer || echo taken").endswith("taken")
 
 
-@card
 def test_a_message_leaves_and_a_hook_gets_one(board: Board, sim: Running) -> None:
     assert "Delivered" in board.run("fieldagent send message 'the kit is up' --channel Satellite")
     assert len(arrived(sim, "the kit is up")) == 1
@@ -193,7 +187,6 @@ def test_a_message_leaves_and_a_hook_gets_one(board: Board, sim: Running) -> Non
     board.until("grep -q 'hello kit' /var/lib/fieldagent/came")
 
 
-@card
 def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running) -> None:
     until_ready(board)
     sim.type("latency 60")
@@ -210,7 +203,6 @@ def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running)
     assert "Delivered" in board.run("fieldagent sent")
 
 
-@long
 def test_a_newer_program_takes_over_and_another_gives_way(
     board: Board, sim: Running, signed: Signed
 ) -> None:
@@ -233,7 +225,6 @@ def test_a_newer_program_takes_over_and_another_gives_way(
     assert len(arrived(sim, "over two updates")) == 1
 
 
-@card
 def test_a_program_that_nobody_trusted_has_signed_is_refused(
     board: Board, signer: Signer, program: Path, tmp_path: Path
 ) -> None:
@@ -281,7 +272,6 @@ def becomes(board: Board, state: str, seconds: float = UPDATE) -> None:
     board.until(f"{HUB} device list {STORE} | grep -q '{state}'", seconds)
 
 
-@long
 def test_settings_from_the_hub_are_put_in_place_by_their_unit(
     linked: Board, signer: Signer
 ) -> None:
@@ -297,7 +287,6 @@ def test_settings_from_the_hub_are_put_in_place_by_their_unit(
     assert linked.run("journalctl --boot --unit fieldagent-settings | grep -c Starting") == "1"
 
 
-@long
 def test_settings_with_which_the_link_does_not_return_are_taken_back(
     linked: Board, signer: Signer
 ) -> None:
@@ -311,7 +300,6 @@ def test_settings_with_which_the_link_does_not_return_are_taken_back(
     until_ready(linked)
 
 
-@long
 def test_an_agent_that_stands_still_is_started_again(board: Board, sim: Running) -> None:
     until_ready(board)
     before = pid(board)
@@ -326,7 +314,6 @@ def test_an_agent_that_stands_still_is_started_again(board: Board, sim: Running)
     assert len(arrived(sim, "alive again")) == 1
 
 
-@long
 def test_a_disk_that_is_full_takes_an_sos(board: Board, sim: Running) -> None:
     until_ready(board)
     before = pid(board)
@@ -342,7 +329,6 @@ def test_a_disk_that_is_full_takes_an_sos(board: Board, sim: Running) -> None:
     assert len(arrived(sim, "room again")) == 1
 
 
-@long
 def test_who_has_a_key_on_the_card_may_log_in(board: Board) -> None:
     board.run("ssh-keygen -q -t ed25519 -N '' -f /tmp/key")
     reach = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no -i /tmp/key root@127.0.0.1"
@@ -351,7 +337,6 @@ def test_who_has_a_key_on_the_card_may_log_in(board: Board) -> None:
     assert "Satellite" in board.run(f"{reach} fieldagent status")
 
 
-@long
 def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
     """Somebody types them at a laptop, and puts the card back."""
     board.shut_down()
@@ -363,7 +348,6 @@ def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
     assert "::/fieldagent.properties" in board.files()
 
 
-@long
 def test_a_start_that_fails_is_tried_again(board: Board) -> None:
     board.shut_down()
     entry = board.read(ENTRY)

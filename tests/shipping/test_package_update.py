@@ -59,7 +59,7 @@ def now(repository: Path) -> str:
     return version
 
 
-@pytest.mark.parametrize("release", ["trixie", pytest.param("bookworm", marks=pytest.mark.long)])
+@pytest.mark.parametrize("release", ["trixie", pytest.param("bookworm", marks=pytest.mark.full)])
 def test_newer_packages_take_over_and_those_that_do_not_do_give_way(
     repository: Path, release: str
 ) -> None:
@@ -67,7 +67,7 @@ def test_newer_packages_take_over_and_those_that_do_not_do_give_way(
     on_debian(release, repository, *script)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(("release", "every"), [("trixie", "1"), ("bookworm", "5")])
 def test_power_fails_while_dpkg_works(repository: Path, release: str, every: str) -> None:
     script = ["tests/shipping/package_power.sh", now(repository), WORKS, UNWELL, every]

@@ -78,7 +78,7 @@ def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.parametrize(
     "release",
     # A Raspberry Pi OS of 32 bits, its processor emulated: minutes.
-    ["bookworm", "trixie", pytest.param("bookworm:armhf", marks=pytest.mark.long)],
+    ["bookworm", "trixie", pytest.param("bookworm:armhf", marks=pytest.mark.full)],
 )
 def test_from_the_first_installation_to_the_purge(repository: Path, release: str) -> None:
     on_debian(release, repository, "tests/shipping/packages.sh")

@@ -29,7 +29,7 @@ from tests.shipping.card import (
 )
 from tests.shipping.conftest import card_image
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 BOARDS = {
     "bcm2837-rpi-3-a-plus": "raspberrypi,3-model-a-plus",

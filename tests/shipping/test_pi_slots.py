@@ -15,7 +15,7 @@ from tests.shipping.card import partitions
 from tests.shipping.conftest import card_image
 from tests.shipping.pi_board import PiBoard
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 SLOTS = (
     "PYTHONPATH=/usr/lib/fieldagent/fieldagent.pyz python3 -c"

@@ -16,8 +16,7 @@ from tests.shipping.conftest import card_image
 from tests.shipping.pi_board import PiBoard
 from tests.shipping.test_image import arrived, until_ready, until_sent
 
-card = pytest.mark.card
-long = pytest.mark.long
+pytestmark = pytest.mark.full
 
 SETTINGS = """\
 satellite-port=/dev/fieldagent-satellite
@@ -42,7 +41,6 @@ def board(sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bo
         card.unlink()
 
 
-@card
 def test_a_pi_starts_from_its_card_and_takes_its_settings(board: Board) -> None:
     assert "Raspberry Pi 3 Model B" in board.run("tr -d '\\0' </proc/device-tree/model")
     assert board.run("uname -m") == "aarch64"
@@ -55,7 +53,6 @@ def test_a_pi_starts_from_its_card_and_takes_its_settings(board: Board) -> None:
     assert "inbound-hook, satellite-port" in report
 
 
-@card
 def test_a_message_leaves_by_the_modem_at_its_usb(board: Board, sim: Running) -> None:
     until_ready(board)
     assert "ftdi_sio" in board.run("lsmod")
@@ -65,14 +62,12 @@ def test_a_message_leaves_by_the_modem_at_its_usb(board: Board, sim: Running) ->
     board.until("grep -q 'hello Pi' /var/lib/fieldagent/came")
 
 
-@long
 def test_its_clock_is_set_as_the_satellites_tell(board: Board) -> None:
     """It has none that goes on without power, and TLS goes by it."""
     board.until("journalctl --unit fieldagent-clock | grep 'as the satellite tells the time'", BOOT)
     assert abs(int(board.run("date +%s")) - time.time()) < ANSWER
 
 
-@long
 def test_power_that_fails_with_a_message_waiting_loses_nothing(board: Board, sim: Running) -> None:
     sim.type("service 0")
     board.run("fieldagent send message 'before the cut' --channel Satellite --no-wait")

@@ -64,7 +64,7 @@ def released(checkout: Path, *words: str | Path) -> subprocess.CompletedProcess[
     return subprocess.run([checkout / "build/release", *words], capture_output=True, text=True)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_all_of_it_is_made_summed_and_signed(
     checkout: Path, keys: Path, tmp_path: Path, zipapp: Path
 ) -> None:

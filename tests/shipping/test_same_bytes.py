@@ -94,7 +94,7 @@ def _files(folder: Path) -> dict[str, tuple[str, int, int, bytes]]:
 
 @pytest.mark.parametrize(
     "what",
-    [pytest.param(each, marks=[pytest.mark.long] if each in LONG else []) for each in MAKES],
+    [pytest.param(each, marks=[pytest.mark.full] if each in LONG else []) for each in MAKES],
 )
 def test_two_builds_are_the_same_bytes(
     what: str, other: Path, tmp_path: Path, request: pytest.FixtureRequest

@@ -12,7 +12,7 @@ import pytest
 from tests.shipping.board import BOOT, Board, Failed
 from tests.shipping.debian import repacked
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 COMMON = {
     "usr/lib/sysusers.d/fieldagent.conf": ("u fieldagent-hub ", "# "),

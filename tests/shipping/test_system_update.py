@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.machine import lacking, tool
+from tests.machine import tool, unavailable
 from tests.processes import Running
 from tests.shipping.board import BOOT, ENTRIES, Board
 from tests.shipping.card import cut_out, partitions
@@ -23,7 +23,7 @@ from tests.shipping.test_image import DEAD, Changes
 from tests.shipping.update_kit import rebuilt, version
 from tests.signer import Signer
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 SETTINGS = b"satellite-port=/dev/fieldagent-satellite\n"
 WRITTEN = 1800.0
@@ -68,7 +68,7 @@ def system(
     """Puts the card's own system at /mnt/VERSION.system, as that version, with these changes of its
     program, and with an init that ends at once where that is to be dead."""
     home = tmp_path_factory.mktemp("systems")
-    python = python_313 or lacking("no Python 3.13 here to compile for the card's")
+    python = python_313 or unavailable("no Python 3.13 here to compile for the card's")
     program = build(home / "own.pyz", "--for", python, stdout=subprocess.DEVNULL)
 
     def make(number: str, changes: Changes, *, dead_init: bool = False) -> Path:

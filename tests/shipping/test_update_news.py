@@ -17,12 +17,13 @@ from tests import browser
 from tests.agent.test_update_news import NOT, status, told
 from tests.agent.test_wrong_clock import FAKETIME, Gpsd, environment
 from tests.file_server import file_server
+from tests.machine import needs
 from tests.processes import Agent, administer, agent, hub, until
 from tests.signer import Signer
 
 pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed"),
+    pytest.mark.full,
+    needs(FAKETIME, "apt-get install faketime"),
 ]
 
 

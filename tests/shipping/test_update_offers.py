@@ -18,7 +18,7 @@ from tests.shipping.test_update import MUTE
 from tests.shipping.update_kit import Kit, kit, rebuilt, version
 from tests.signer import Signer
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import pytest
 
 import fieldagent
 from fieldagent.hub.console.passkeys import BROUGHT_BY
-from tests.machine import lacking
+from tests.machine import unavailable
 from tests.processes import PATIENCE, agent, hub, sky
 from tests.shipping.conftest import NO_DEBIAN, ROOT, build, built_version
 
@@ -210,7 +210,7 @@ def test_compiled_code_is_used(
 ) -> None:
     interpreter = sys.executable if version == "as built" else python_313
     if interpreter is None:
-        lacking(NO_DEBIAN)
+        unavailable(NO_DEBIAN)
     if version != "as built":
         zipapp = build(tmp_path / "fieldagent.pyz", "--for", interpreter)
     tag = isolated(interpreter, "-c", "import sys; print(sys.implementation.cache_tag)").stdout

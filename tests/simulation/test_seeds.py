@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": where}
 
 
-@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=str)
 def test_what_is_promised_holds_for_every_seed(seeds: range) -> None:
     workers = os.cpu_count() or 1
     bounds = [seeds.start + len(seeds) * n // workers for n in range(workers + 1)]

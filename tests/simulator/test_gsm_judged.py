@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine import needs
 from tests.processes import MODULE, PATIENCE, Running, until
 
-pytestmark = pytest.mark.skipif(shutil.which("gammu") is None, reason="needs Debian's gammu")
+pytestmark = needs(shutil.which("gammu"), "apt-get install gammu")
 NUMBER = "+41791234567"
 
 

@@ -60,7 +60,7 @@ def test_each_step_is_told(tmp_path: Path) -> None:
         assert "step 2 of 3" in checked(tmp_path, 2)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_three_kits_change_while_packages_and_an_sos_flow(tmp_path: Path) -> None:
     """What is posted while a kit is away reaches it once it is back, minutes later."""
     kits: dict[int, Agent] = {}

@@ -102,7 +102,7 @@ def test_a_way_over_an_empty_battery_is_told(tmp_path: Path) -> None:
             assert (heard["hopsToHub"], heard["wayBatteryLow"]) == (0, True)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_who_has_read_it_is_told_over_one_between(tmp_path: Path) -> None:
     """Kits 1 and 3 do not hear each other, nobody has a hub: pressed at the page of 3, told at 1 in
     the API, by `show` and in the events, once, also after both have started anew."""
@@ -141,7 +141,7 @@ def read_at(kit: Agent, number: int) -> list[str]:
     return [each["text"] for each in ladder(kit, number) if each["rung"] == "read"]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_an_sos_reaches_all_and_its_sender_sees_who_lacks_it(tmp_path: Path) -> None:
     """Three in earshot of each other and one behind a ridge, at 30 % loss."""
     (tmp_path / "who").write_text("1 2\n1 3\n2 3\n3 4\n")
@@ -187,7 +187,7 @@ def test_an_sos_reaches_who_was_never_heard(tmp_path: Path) -> None:
 MINUTES = 10
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_ten_kits_that_move_have_everything_once(tmp_path: Path) -> None:
     """On an air that loses 30 %: each says something each minute for ten, one of them behind a
     ridge from the third on, where one other alone hears it, and with all again after the seventh.
@@ -238,7 +238,7 @@ def texts(of: Agent) -> list[str]:
     return contents
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_who_raises_an_sos_sees_where_radio_hops_ends_it(tmp_path: Path) -> None:
     """1-2-3-4, and it may cross one kit: 3 has it, 4 is out of its reach."""
     (tmp_path / "who").write_text("1 2\n2 3\n3 4\n")

@@ -16,7 +16,7 @@ from tests.soak.bridges import live, report
 MINUTES = float(os.environ.get("SOAK_MINUTES", "4"))
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @needs_mosquitto
 @pytest.mark.parametrize("seed", [1, 2])
 def test_bridges_whose_ends_are_killed(tmp_path: Path, seed: int) -> None:

@@ -20,7 +20,7 @@ def test_a_short_day_of_ten_people(tmp_path: Path) -> None:
     _run(tmp_path, 8.0, 1)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_day_of_ten_people(tmp_path: Path, seed: int) -> None:
     _run(tmp_path, 600.0, seed)

@@ -39,6 +39,6 @@ def test_a_while_of_faults(tmp_path: Path) -> None:
     _run(tmp_path, IN_CI if os.environ.get("CI") else BRIEFLY, HURRY)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_hours_of_faults(tmp_path: Path) -> None:
     _run(tmp_path, 60 * MINUTES, 1.0)

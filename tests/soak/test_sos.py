@@ -26,7 +26,7 @@ from tests.soak.sos_table import (
 SEEDS = [int(seed) for seed in os.environ.get("SOS_DAY_SEEDS", "1 2 3").split()]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_day_with_twenty_incidents(tmp_path: Path, seed: int) -> None:
     with server() as database:
@@ -35,7 +35,7 @@ def test_a_day_with_twenty_incidents(tmp_path: Path, seed: int) -> None:
     assert not day.wrong, told_of_a_day(day)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_where_an_sos_is_after_an_hour_in_every_state(tmp_path: Path) -> None:
     """It takes that hour. Where the table is another than the page's, either the kit does otherwise
     than it should, or `python -m tests.soak.sos_table --write` brings the page up to date."""

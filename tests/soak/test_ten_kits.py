@@ -33,7 +33,7 @@ def posts(running: Agent, content: str, **members: int) -> None:
     assert answer.status == 202, answer
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_everybody_has_everything_once_within_ten_minutes(tmp_path: Path) -> None:
     arguments = ("--nodes", str(KITS), "--loss", str(LOSS), "--seed", "3")
     with ExitStack() as stack:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from fieldagent.wire import cot, tak
 from fieldagent.wire.cot import CotEvent, CotPoint
 from fieldagent.wire.tak import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
+from tests.machine import NPM, needs
 
-PLACE = os.environ.get("NODE_COT")
-needs_node_cot = pytest.mark.skipif(
-    PLACE is None,
-    reason="NODE_COT names no folder with it: npm install --prefix FOLDER @tak-ps/node-cot",
+needs_node_cot = needs(
+    (NPM / "@tak-ps/node-cot").exists(), "node-cot is missing: `tests/run full` installs it"
 )
 READ = """
 import { readFileSync } from 'node:fs';
@@ -41,7 +36,7 @@ def read(*events: CotEvent) -> list[dict[str, Any]]:
     document = json.dumps([cot.encode(each).decode() for each in events])
     done = subprocess.run(
         ["node", "--input-type=module", "--eval", READ],
-        cwd=Path(PLACE or "/"), input=document, capture_output=True, text=True, timeout=60,
+        cwd=NPM, input=document, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results: list[dict[str, Any]] = json.loads(done.stdout)

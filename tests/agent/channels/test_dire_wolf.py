@@ -79,7 +79,7 @@ def test_packages_of_every_size_go_both_ways_through_real_tncs(tmp_path: Path) -
         assert "confirmed: stored by Kit 2" in shown
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_team_of_three_has_everything(tmp_path: Path) -> None:
     """Each posts a few messages, and one an SOS."""
     with (

@@ -101,7 +101,7 @@ NO_FURTHER = "{} has it and may not pass it on (radio-hops); {} has not confirme
     [
         (1, [2], [NO_FURTHER.format("Kit 2", "station 3")]),
         pytest.param(
-            *(2, [2, 3], [NO_FURTHER.format("Kit 3", "station 4")]), marks=pytest.mark.long
+            *(2, [2, 3], [NO_FURTHER.format("Kit 3", "station 4")]), marks=pytest.mark.full
         ),
         (3, [2, 3, 4], []),
     ],
@@ -871,7 +871,7 @@ def test_an_sos_after_a_cold_start_is_everywhere(topology: str, count: int) -> N
     assert everywhere.value == 3
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("topology", "count"),
     [(A_C_B, 3), (LINE, 4), (LINE_OF_6, 6), (GRID_OF_9, 9)],

@@ -106,6 +106,6 @@ def test_what_is_called_delivered_is_at_the_gateway(tmp_path: Path) -> None:
     trio.run(_all_of, tmp_path, FEW)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_ten_thousand_are(tmp_path: Path) -> None:
     trio.run(_all_of, tmp_path, MANY)

@@ -34,8 +34,8 @@ async def until_async(there: Any) -> None:
     ("count", "loss", "seed"),
     [
         (3, 0.0, 1),
-        pytest.param(5, 0.3, 2, marks=pytest.mark.long),
-        pytest.param(10, 0.3, 3, marks=pytest.mark.long),
+        pytest.param(5, 0.3, 2, marks=pytest.mark.full),
+        pytest.param(10, 0.3, 3, marks=pytest.mark.full),
     ],
 )
 async def test_at_a_kit_that_has_lost_its_journal(
@@ -98,7 +98,7 @@ def came(home: Path) -> list[str]:
     return [_content(line) for line in lines if line]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_by_radio_with_real_processes(tmp_path: Path) -> None:
     homes = {name: folder(tmp_path / name) for name in ("Ada", "Ben", "Cleo")}
 

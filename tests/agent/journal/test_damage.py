@@ -407,6 +407,6 @@ def test_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
     survive(tmp_path, FLIPS, seed=11)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_thousand_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
     survive(tmp_path, MANY_FLIPS, seed=3)

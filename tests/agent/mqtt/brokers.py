@@ -13,21 +13,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.machine import needs
 from tests.processes import PATIENCE, Running, until
 
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/bin")
-needs_mosquitto = pytest.mark.skipif(
-    MOSQUITTO is None, reason="mosquitto is not there: apt install mosquitto"
-)
+needs_mosquitto = needs(MOSQUITTO, "apt-get install mosquitto")
 
 
 class Mosquitto(Running):
     def __init__(self, home: Path, port: int, *more: str) -> None:
-        assert MOSQUITTO is not None
+        assert MOSQUITTO is not None, "apt-get install mosquitto"
         self.port = port
         config = home / f"mosquitto-{port}.conf"
         # As another user it would not get into the folders of tests that root runs.

@@ -109,7 +109,7 @@ def test_a_station_is_a_tracker_and_who_is_not_listed_is_not_there(tmp_path: Pat
         assert learn(ada, "ack") == {"ack": 1, "there": False}
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_page_and_the_map_of_the_hub_say_how_it_is_known(tmp_path: Path) -> None:
     with frequency(tmp_path) as there, browser.browser() as opened:
         (ada,) = there.kit.people
@@ -126,7 +126,7 @@ def test_the_page_and_the_map_of_the_hub_say_how_it_is_known(tmp_path: Path) -> 
             on_map.filter(has_text=f"ago, {CAVEAT}").wait_for(state="attached")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_setting_lets_one_call_sign_ring(tmp_path: Path) -> None:
     with frequency(tmp_path, **{"mesh-sos": ROVER}) as there:
         (ada,) = there.kit.people
@@ -141,7 +141,7 @@ def test_a_setting_lets_one_call_sign_ring(tmp_path: Path) -> None:
         assert there.devices()["kit-ada"]["position"] is None
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_busy_channel_bounds_what_the_journal_writes(tmp_path: Path) -> None:
     """Of 400 stations; and what is for the kit is answered all the same."""
     with frequency(tmp_path, **{"mesh-calls": "*"}) as there:

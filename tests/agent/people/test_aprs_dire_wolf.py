@@ -37,7 +37,7 @@ def get(inside: list[str], path: str) -> Any:
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_beacon_of_dire_wolfs_is_heard_and_a_message_through_it_answered(tmp_path: Path) -> None:
     settings = tmp_path / "agent.properties"
     settings.write_text(f"{SETTINGS}state-directory={tmp_path / 'state'}\n")

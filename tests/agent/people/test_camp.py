@@ -31,7 +31,7 @@ from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, po
 from tests.hub.test_journey import sky as sky_of_hub
 from tests.processes import administer, agent, free_port, hub, sky, until
 
-SLOW = {"aprs": pytest.mark.long}
+SLOW = {"aprs": pytest.mark.full}
 """Its station waits before it answers, so that no two of them transmit at once: `test_aprs_camp.py`
 has one way of each in the ordinary run."""
 

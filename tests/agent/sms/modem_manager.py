@@ -20,8 +20,8 @@ from pathlib import Path
 from tests.processes import until
 
 DAEMON = shutil.which("ModemManager", path=f"{os.environ['PATH']}:/usr/sbin")
-LACKS = [each for each in ("mmcli", "dbus-daemon", "dbus-send") if shutil.which(each) is None]
-LACKS += [] if DAEMON else ["ModemManager"]
+MISSING = [each for each in ("mmcli", "dbus-daemon", "dbus-send") if shutil.which(each) is None]
+MISSING += [] if DAEMON else ["ModemManager"]
 BUS = """<busconfig><type>session</type><listen>unix:path={path}</listen>
 <policy context="default"><allow send_destination="*"/><allow receive_sender="*"/>
 <allow own="*"/></policy></busconfig>
@@ -35,7 +35,7 @@ TEST_MODE = (
 @contextmanager
 def modem_manager(home: Path, port: Path) -> Iterator[dict[str, str]]:
     """It has the modem at `port`, enabled; what comes back is the environment of who asks it."""
-    assert DAEMON is not None
+    assert DAEMON is not None, "ModemManager is missing: apt-get install modemmanager"
     bus = home / "bus"
     settings = home / "bus.conf"
     settings.write_text(BUS.format(path=bus))

@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from fieldagent.wire.sms_frame import PARTS_DOWN
-from tests.agent.sms.modem_manager import LACKS, modem_manager
+from tests.agent.sms.modem_manager import MISSING, modem_manager
 from tests.agent.sms.network import HUB_NUMBER, REFERENCE, Country, country, facts, reaches
 from tests.agent.sms.test_sms_journey import contents
 from tests.agent.sms.test_sms_parts import LONG
 from tests.agent.test_agent import HOOK
 from tests.hub.test_contacts import changed
+from tests.machine import needs
 from tests.processes import Agent, until
 
 pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(bool(LACKS), reason=f"needs {', '.join(LACKS)}"),
+    pytest.mark.full,
+    needs(not MISSING, f"apt-get install modemmanager dbus: {', '.join(MISSING)} is missing"),
 ]
 
 

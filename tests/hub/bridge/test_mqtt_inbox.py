@@ -31,7 +31,7 @@ TOPICS = topics_of("fieldagent", "hub", "homeassistant")
 RULES = HubMqttRules("1", frozenset(SHARES), frozenset(("house",)), 4, True)
 INBOX = CommandInbox(1, RULES, TOPICS)
 ON_BOTH = pytest.mark.parametrize(
-    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
+    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)], indirect=True
 )
 """Virtual minutes of PostgreSQL take a quarter of a real one."""
 CLEO = 3

@@ -316,7 +316,7 @@ def test_a_broker_that_dies_before_it_acknowledges_has_it_again(
         assert alps.rows("SELECT count(*) FROM mqtt_command") == [(1,)]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @needs_mosquitto
 def test_a_refused_password_is_told_and_tls_needs_the_brokers_authority(
     tmp_path: Path, stack: ExitStack
@@ -364,7 +364,7 @@ def test_a_refused_password_is_told_and_tls_needs_the_brokers_authority(
     alps.await_linked()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @needs_mosquitto
 def test_of_two_hubs_on_one_database_one_is_there(tmp_path: Path, postgres: str) -> None:
     """The other follows once the dead one's word has run out: half a minute."""

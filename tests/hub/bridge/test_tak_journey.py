@@ -341,7 +341,7 @@ def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: E
         until(lambda: any('uid="FA-' in line for line in server.output()))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> None:
     """It takes the hub's bytes, as its kernel does, and answers no ping: that takes 20 s to see."""
     there = Mountain(tmp_path, stack)
@@ -360,7 +360,7 @@ def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> No
     assert len(ids) == 1, "it may have come twice, under its one id"
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_another_process_is_there_once_one_has_died(tmp_path: Path, postgres: str) -> None:
     """It waits until the dead one's word has run out: half a minute."""
     database = new_database(postgres)

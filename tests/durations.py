@@ -1,0 +1,38 @@
+"""The seconds that each file of tests took in the last recorded run.
+
+`tests/run full --record-durations` writes them. The order of files and the choice of `.ci/run`
+follow from them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).with_suffix(".txt")
+LEAST_S = 1.0
+"""Files that take less are not listed."""
+
+
+def read() -> dict[str, float]:
+    """Return the seconds of each listed file, by its path below the project's folder."""
+    lines = FILE.read_text().splitlines()
+    return {path: float(seconds) for seconds, path in (line.split() for line in lines)}
+
+
+class Recorder:
+    """A plugin of pytest that adds up what workers report."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Replace the figures of the files that have run, and keep the others."""
+        known = read() | self._seconds
+        listed = sorted((-seconds, path) for path, seconds in known.items() if seconds >= LEAST_S)
+        FILE.write_text("".join(f"{-seconds:.0f} {path}\n" for seconds, path in listed))
