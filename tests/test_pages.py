@@ -290,12 +290,12 @@ ELSEWHERE = {
     "build/deb": "tests/shipping/test_packages.py runs it",
     "scp dist/*.deb kit:": "it asks for a second machine",
     "sudo apt install ./fieldagent-common_*.deb ./fieldagent_*.deb": "tests/shipping/packages.sh",
-    "sudo build/image amd64": "tests/run image",
+    "sudo build/image amd64": "tests/run full",
     "sudo build/image arm64": "tests/shipping/test_pi_card.py",
     "sudo dd if=dist/fieldagent-amd64.img of=/dev/sdX bs=4M conv=fsync": "it asks for a card",
-    "cp ~/.ssh/id_ed25519.pub /media/BOOTFS/authorized_keys": "tests/run image puts one there",
+    "cp ~/.ssh/id_ed25519.pub /media/BOOTFS/authorized_keys": "tests/run full puts one there",
     "ssh root@kit": "it asks for a board",
-    "scp minisign.pub root@kit:/etc/fieldagent/update.pub": "tests/run image puts one there",
+    "scp minisign.pub root@kit:/etc/fieldagent/update.pub": "tests/run full puts one there",
 }
 """Commands of the steps that are not run here, each with the reason."""
 

@@ -592,7 +592,7 @@ def test_a_package_that_is_purged_takes_nothing_else_along(kit: Kit) -> None:
         assert not (kit.theirs / "state").exists()
 
 
-TRIES = 200
+TRIES = 1000
 SWAPS = """
 import os, sys
 os.chdir(sys.argv[1])

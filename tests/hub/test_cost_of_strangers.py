@@ -179,7 +179,7 @@ def test_what_two_strangers_ask_for_costs_two_tenths_of_a_core(
         expect_little(served.settled(control, 2), control, 2)
 
 
-@pytest.mark.full
+@pytest.mark.soak
 @pytest.mark.parametrize("pipelined", [True, False], ids=["pipelined", "one by one"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_one_asks_for_costs_a_tenth_of_a_core(

@@ -1,7 +1,5 @@
 """The image of a kit's card, booted: what only a real kernel, a real systemd and a real cut of the
-power show. Each walk goes on where the one before has ended, as the life of a kit does.
-
-Those marked `card` are a step of CI's own."""
+power show. Each walk goes on where the one before has ended, as the life of a kit does."""
 
 from __future__ import annotations
 

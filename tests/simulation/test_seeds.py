@@ -19,9 +19,9 @@ from tests.processes import started
 from tests.simulation.broken import BROKEN
 from tests.simulation.world import CALM, DAY, DAYS, WITH_CHANCE, simulate
 
-FEW, MANY = range(12, 14), range(1000)
-"""The two that are few cost little: time runs on in the first while code does, and stands still in
-the second (`world._rate`)."""
+FEW, SOME, MANY = range(12, 14), range(40), range(1000)
+"""Time runs while code does in the first of the few seeds, and stands still in the second
+(`world._rate`). Both cost little."""
 MEMORY = Path("/dev/shm")
 
 
@@ -31,7 +31,15 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": where}
 
 
-@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.full)], ids=str)
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        FEW,
+        pytest.param(SOME, marks=pytest.mark.full),
+        pytest.param(MANY, marks=pytest.mark.soak),
+    ],
+    ids=str,
+)
 def test_what_is_promised_holds_for_every_seed(seeds: range) -> None:
     workers = os.cpu_count() or 1
     bounds = [seeds.start + len(seeds) * n // workers for n in range(workers + 1)]

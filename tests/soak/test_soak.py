@@ -1,6 +1,6 @@
-"""A minute of the soak wherever tests run, two in CI, hours of it in the long tests.
+"""Ten minutes of the soak in `tests/run full`, two hours in `tests/run soak`.
 
-SOAK_MINUTES names another length for those. `python -m tests.soak` prints the same table.
+SOAK_MINUTES sets another length for the latter. `python -m tests.soak` prints the same table.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from tests.soak.__main__ import report, soak
 from tests.soak.faults import HILLS
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "120"))
-BRIEFLY, IN_CI = 45, 120
-"""Seconds."""
+TEN_MINUTES_S = 600.0
 HURRY = 6.0
-"""How many times the faults then: in so short a time each is to come. The rarest is the restart of
-the database, every ten seconds on average."""
+"""The factor of faults in ten minutes: each kind must occur. The rarest is a restart of the
+database, every ten seconds on average."""
 
 
 def _run(home: Path, seconds: float, hurry: float) -> None:
@@ -32,11 +31,12 @@ def _run(home: Path, seconds: float, hurry: float) -> None:
     assert not findings.wrong, summary
     posted = findings.ledger.delivered
     assert all(posted.get(channel) for channel in ("Satellite", "Cellular", "Radio")), summary
-    assert len(findings.ledger.faults.keys() - {HILLS}) == 7 or seconds < 60, summary
+    assert len(findings.ledger.faults.keys() - {HILLS}) == 7, summary
 
 
-def test_a_while_of_faults(tmp_path: Path) -> None:
-    _run(tmp_path, IN_CI if os.environ.get("CI") else BRIEFLY, HURRY)
+@pytest.mark.full
+def test_ten_minutes_of_faults(tmp_path: Path) -> None:
+    _run(tmp_path, TEN_MINUTES_S, HURRY)
 
 
 @pytest.mark.soak

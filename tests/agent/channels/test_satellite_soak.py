@@ -1,7 +1,7 @@
 """Delivered means that the gateway has it.
 
 A real agent on a real clock and a real pty, with a modem that browns out, is unplugged, stalls and
-loses bytes at moments of its own chance. `tests/run long` takes ten thousand; SOAK names another
+loses bytes at moments of its own chance. `tests/run full` takes ten thousand; SOAK names another
 number.
 """
 
