@@ -29,7 +29,10 @@ WORKERS = str(2 * (os.cpu_count() or 1))
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
 FULL = ("-m", "not soak")
 ZIPAPP = ("zipapp", "build/zipapp")
-SCRIPTS = ("build/zipapp", "build/deb", "build/release", "systemd/first-settings")
+SCRIPTS = (
+    *("build/zipapp", "build/deb", "build/drill_reports", "build/release"),
+    "systemd/first-settings",
+)
 """Scripts that are Python by their first line and not by their names."""
 MODULES = tuple(
     f"build/{name}.py"

@@ -211,17 +211,10 @@ def test_how_long_something_was_away() -> None:
 DRILLS = sorted(ROOT.glob("examples/drills/*.toml"))
 
 
-def published() -> dict[str, str]:
-    """The reports of docs/drills.md by their file, without the version."""
-    parts = re.split(r"^(?=## )", (ROOT / "docs/drills.md").read_text(), flags=re.MULTILINE)
-    named = {re.findall(r"`(\w+\.toml)`, seed 1: ", part)[0]: part for part in parts[1:-1]}
-    return {name: re.sub(r"^fieldagent \S+,", "", text, flags=re.M) for name, text in named.items()}
-
-
 def test_a_report_is_published_of_each_example() -> None:
     text = (ROOT / "docs/drills.md").read_text()
-    assert len(re.findall(r"^fieldagent \S+, `\w+\.toml`, seed \d+: ", text, re.M)) == len(DRILLS)
-    assert published().keys() == {path.name for path in DRILLS}
+    named = re.findall(r"^fieldagent \S+, `(\w+\.toml)`, seed 1: ", text, re.MULTILINE)
+    assert named == [path.name for path in DRILLS]
 
 
 @pytest.mark.parametrize(
@@ -231,13 +224,9 @@ def test_a_report_is_published_of_each_example() -> None:
         for path in DRILLS
     ],
 )
-def test_what_is_published_is_what_the_command_says(name: str, tmp_path: Path) -> None:
-    out = tmp_path / "report.md"
-    subprocess.run(
-        [sys.executable, "-m", "fieldagent", "drill", f"examples/drills/{name}", "--out", out],
-        cwd=ROOT,
-        check=True,
-        timeout=1800,
+def test_what_is_published_is_what_the_command_says(name: str) -> None:
+    """If it is not, and the change is meant, `build/drill_reports` writes the page."""
+    done = subprocess.run(
+        ["build/drill_reports", "--check", name], cwd=ROOT, capture_output=True, text=True
     )
-    report = re.sub(r"^#", "##", out.read_text(), flags=re.M).split("### What a drill")[0]
-    assert re.sub(r"^fieldagent \S+,", "", report, flags=re.M).strip() == published()[name].strip()
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,8 @@
-"""Every test of the store's users runs on SQLite and on PostgreSQL."""
+"""Tests of the store's users run on SQLite and on PostgreSQL.
+
+`tests/run` runs both where the two databases differ: store, claims, lease and ledger. Elsewhere the
+PostgreSQL half is part of `tests/run full`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,28 @@ import pytest
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from tests.postgres import new_database, server
+
+HERE = Path(__file__).parent
+BOTH = {
+    HERE / f"test_{name}.py"
+    for name in (
+        *("alarm", "claims", "exchange", "kit_items", "lease", "mt_copies", "outage", "parcels"),
+        *("postgres", "rebuilding", "repeats", "rollback", "store"),
+    )
+}
+"""The files whose PostgreSQL half runs in each `tests/run`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        parameters = (
+            item.callspec.params
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else {}
+        )
+        if parameters.get("database") == "postgresql" and item.path not in BOTH:
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="session")
