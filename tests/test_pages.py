@@ -113,6 +113,7 @@ def kit(reader: Reader, settings: str, command: str) -> Iterator[Running]:
 SESSIONS = "IMEI,Date,Credits\n300234010000001,2026-09-21,4\n"
 
 
+@pytest.mark.full
 def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
     blocks = reader.blocks(HUB)
     set_up, push, settings, programs, groups, webhook, letters, usage, passkeys, fleet = blocks
@@ -159,6 +160,7 @@ def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
         assert "links: 20 of 20 open at the end" in reader.types(fleet)
 
 
+@pytest.mark.full
 def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> None:
     simulator, settings, *_ = reader.blocks(RADIO)
     (send,) = re.findall(r"`(fieldagent send [^`]+)`", RADIO)
@@ -179,6 +181,7 @@ def test_two_kits_reach_each_other_as_the_radios_page_says(reader: Reader) -> No
 LORA = [each for each in re.findall(r"(?m)^    radio-protocol=(\S+)$", RADIO) if each != "kiss"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", LORA)
 def test_two_kits_reach_each_other_by_the_settings_of_a_lora_board(
     reader: Reader, name: str
@@ -237,6 +240,7 @@ def simulated(reader: Reader) -> Iterator[Running]:
         yield running
 
 
+@pytest.mark.full
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
     *_, commands, track, batched = reader.blocks(LOCAL_API)
     text, place, dry_run, by, *more = commands.strip().splitlines()

@@ -495,6 +495,7 @@ def test_check_tells_what_is_wrong_with_the_radio(tmp_path: Path, lines: str, pr
     assert problem in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "prefer", ["wait=0", "respond-async, WAIT = 1", 'foo="a,wait=9"; x, wait="0"; y']
 )

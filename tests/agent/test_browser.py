@@ -76,6 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[W
         yield World(above, kit)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("screen", SCREENS)
 def test_every_control(chromium: Any, world: World, screen: str) -> None:
     with page(chromium, world.kit.port, screen) as shown:
@@ -532,6 +533,7 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
             assert [each["text"] for each in packages] == ["kept", "hut"]
 
 
+@pytest.mark.full
 def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -765,6 +767,7 @@ def test_at_six_kilobytes_a_second_the_button_acts_within_a_second_of_being_seen
         context.close()
 
 
+@pytest.mark.full
 def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_path: Path) -> None:
     """Ben's kit is off: Cid's has what he lacks."""
     with nodes(tmp_path, "--nodes", "3", "--seed", "7"), kit(tmp_path, 1) as ada:

@@ -196,6 +196,7 @@ def test_the_button_is_held_though_the_page_moves_below_the_pointer(
         shown.locator("#confirm[open]").wait_for(state="detached")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fate", ["lost", "broken", "never there"])
 def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str) -> None:
     with sky(tmp_path, 0), agent(tmp_path) as kit:
@@ -375,6 +376,7 @@ def test_utm_and_mgrs_are_typed_where_degrees_are(chromium: Any, kit: Agent) -> 
         assert shown.locator("#sos-longitude").input_value().startswith("8.541")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("locale", "said"), [("en-GB", "9 of 10: 1 minute at most"), ("de-CH", "9 von 10: höchstens 1")]
 )

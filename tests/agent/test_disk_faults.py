@@ -224,6 +224,7 @@ def test_who_waits_for_an_sos_that_memory_alone_has_is_told_as_the_agent_stops(
         assert "is kept and goes on" not in output
 
 
+@pytest.mark.full
 def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
     tmp_path: Path, disk_library: Path
 ) -> None:

@@ -70,6 +70,7 @@ def works_on(kit: Agent, part: str, *broken: Break) -> None:
         assert f"tests.breaking.AsATest: as a test in {each.place}" in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "broken",
     [
@@ -132,6 +133,7 @@ async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
     assert {*hub.mailbox.contents} == {"precious", "next"}
 
 
+@pytest.mark.full
 def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: Path) -> None:
     broken = [
         Break(f"{RADIO}:RadioDriver._show_life"),

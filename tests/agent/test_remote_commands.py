@@ -269,6 +269,7 @@ async def cut_after(folder: Path, commits: int, verb: Verb, done: Done) -> bool:
         return not through.is_set()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
     tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,7 @@ def test_a_mirror_that_stands_still_is_told_of(
         until(lambda: not told(running))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("wrong", ["of a stranger", "changed", "of settings", "not there"])
 def test_what_nobody_trusted_has_signed_is_no_news(
     tmp_path: Path, signer: Signer, program: Path, wrong: str

@@ -87,6 +87,7 @@ SETTINGS = [
 """What the clock shows at first, and after a restart."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("then", "now"), SETTINGS)
 def test_what_waits_outlives_a_clock_that_is_set(tmp_path: Path, then: str, now: str) -> None:
     with starts(tmp_path, then) as kit:
@@ -111,6 +112,7 @@ def test_what_waits_outlives_a_clock_that_is_set(tmp_path: Path, then: str, now:
         assert later(kit, "ends", key="another")["id"] == ended["id"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jump", CLOCKS)
 def test_a_clock_that_is_set_while_the_agent_runs(tmp_path: Path, jump: str) -> None:
     with starts(tmp_path, "+0") as kit:
@@ -147,6 +149,7 @@ def lived(home: Path, seconds: int) -> None:
         journal.commit()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shows", ["-3d", "+10y", IN_1970])
 def test_a_boot_with_a_clock_that_nobody_has_set(tmp_path: Path, shows: str) -> None:
     with starts(tmp_path, "+0") as kit:

@@ -66,6 +66,7 @@ MAKERS = {
 """Commands that make a folder."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ask", [*ASKS, signal.SIGHUP], ids=lambda ask: ask.name)
 @pytest.mark.parametrize("words", MAKERS.values(), ids=MAKERS.keys())
 def test_whatever_ends_it_its_folder_is_removed(

@@ -45,6 +45,7 @@ def test_each_radio_that_is_known_can_be_recognised() -> None:
     assert {each.name for each in radios()} == set(KNOWN)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KNOWN)
 def test_a_radio_is_told_as_itself(kind: str, tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", kind, "--nodes", "1") as air:

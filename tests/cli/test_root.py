@@ -554,7 +554,11 @@ def run_all(kit: Kit, only: str = "", *, without: Set[str] = frozenset()) -> lis
     return [(name, code, text) for (name, *_), (code, text) in zip(calls, results, strict=True)]
 
 
-@pytest.mark.parametrize("what", LAYS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(each, marks=() if each is links_to_files else pytest.mark.full) for each in LAYS],
+    ids=lambda each: each.__name__,
+)
 def test_no_command_of_roots_touches_what_is_laid(kit: Kit, what: Callable[[Kit], None]) -> None:
     lay(kit, what)
     with untouched(kit):
@@ -563,6 +567,7 @@ def test_no_command_of_roots_touches_what_is_laid(kit: Kit, what: Callable[[Kit]
     assert not bad
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("phase", ["switch", "watch", "back", "end"])
 @pytest.mark.parametrize("what", LAYS, ids=lambda each: each.__name__)
 def test_no_step_of_a_trial_touches_what_is_laid(
@@ -621,6 +626,7 @@ def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
         process.wait()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "leads_to", "work"),
     [

@@ -92,6 +92,7 @@ def is_ready(status: Mapping[str, Any], port: str) -> bool:
     return str(states[port]()).startswith("ready")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [*KNOWN, *MODEMS])
 def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None:
     begin(tmp_path)
@@ -116,6 +117,7 @@ def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None
             assert code == OK
 
 
+@pytest.mark.full
 def test_each_device_gets_its_place(tmp_path: Path) -> None:
     """Two radios of one firmware, of which one is people's; the file keeps all else."""
     begin(tmp_path, **{"satellite-port": "/dev/nothing", "radio-name": "Hut"})
@@ -169,6 +171,7 @@ def test_the_kind_is_set_right_where_the_port_stays(tmp_path: Path) -> None:
     assert settings(tmp_path)["satellite-modem"] == "imt"
 
 
+@pytest.mark.full
 def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
     """Without it the device is left out, and the others are not."""
     begin(tmp_path)
@@ -214,6 +217,7 @@ def typed(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_devices_that_are_no_device_of_ours(tmp_path: Path) -> None:
     """All at one time: what is silent, echoes, talks garbage, is unplugged, or is in use."""
     noise = [

@@ -63,6 +63,7 @@ def tracking(gpsd: int, agent: int, *more: str) -> Iterator[Running]:
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> None:
     tool("gpsfake", "gpsd-clients")
     tool("gpsd", "gpsd")

@@ -217,6 +217,7 @@ def test_a_report_is_published_of_each_example() -> None:
     assert named == [path.name for path in DRILLS]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [

@@ -73,6 +73,7 @@ async def test_curl(options: list[str], written: str) -> None:
     assert process.stdout.decode() == written
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("attack", ["-H", "-B", "-X"])
 async def test_slowhttptest_does_not_starve_an_honest_client(attack: str) -> None:
     limits = Limits(connections=32, head_deadline=3, body_deadline=3, write_deadline=3)

@@ -168,6 +168,7 @@ def explore(address: str, *arguments: str) -> None:
     assert "generated" in output
 
 
+@pytest.mark.full
 def test_the_local_api_is_as_described(tmp_path: Path) -> None:
     """Without a channel every Package ends at once, so that the call that waits is explored too."""
     with agent(tmp_path, {"satellite-port": None}) as running:
@@ -176,6 +177,7 @@ def test_the_local_api_is_as_described(tmp_path: Path) -> None:
         explore(address, "--exclude-path", "/api/events")
 
 
+@pytest.mark.full
 def test_the_local_api_is_as_described_while_packages_wait(tmp_path: Path) -> None:
     settings = {"satellite-port": str(tmp_path / "absent"), "inbound-hook": "true"}
     with agent(tmp_path, settings) as running:
@@ -188,6 +190,7 @@ def test_the_local_api_is_as_described_while_packages_wait(tmp_path: Path) -> No
         )
 
 
+@pytest.mark.full
 def test_the_push_api_is_as_described(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -219,6 +222,7 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.full
 def test_the_administration_api_is_as_described(tmp_path: Path) -> None:
     """Its caller proves who calls by a password: there, every token may be revoked."""
     database = str(tmp_path / "hub.sqlite3")

@@ -94,6 +94,7 @@ def journey(home: Path, traits: str = "", **settings: str) -> Iterator[Journey]:
         assert not any("a token in a URL" in line for line in above.output())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("traits", ["", *TRAITS, "+".join(TRAITS)])
 def test_both_ways_with_every_trait(tmp_path: Path, traits: str) -> None:
     large = random.Random(1).randbytes(30_000)
@@ -144,6 +145,7 @@ def test_what_came_while_the_hub_was_down_for_too_long_is_fetched(tmp_path: Path
         until(lambda: trip.arrived() == ["first", "missed"])
 
 
+@pytest.mark.full
 def test_a_call_without_an_answer_is_settled_by_the_history(tmp_path: Path) -> None:
     with journey(tmp_path) as trip:
         running, kit = trip.hub(), trip.kit()

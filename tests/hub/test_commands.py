@@ -14,6 +14,7 @@ from tests.processes import MODULE, PATIENCE, hub
 from tests.processes import administer_from_shell as administer
 
 
+@pytest.mark.full
 def test_the_directory_from_the_command_line(database: str) -> None:
     first = administer(database, "init", "Alps")
     assert first["apiKey"].startswith("key_")
@@ -64,6 +65,7 @@ def test_the_directory_from_the_command_line(database: str) -> None:
         assert secret not in audit
 
 
+@pytest.mark.full
 def test_capitals_of_a_name_count_only_where_they_decide(database: str) -> None:
     administer(database, "init", "Alps")
     ids = [
@@ -90,6 +92,7 @@ def test_init_says_where_the_database_is(tmp_path: Path) -> None:
     assert f"The database is {tmp_path / 'hub.sqlite3'}." in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -132,6 +135,7 @@ def pushing(tmp_path: Path) -> Any:
         yield push
 
 
+@pytest.mark.full
 def test_a_push_waits_as_long_as_the_hub_asks(pushing: Any) -> None:
     for _ in range(2):
         done = pushing("message", "--target", "2", "Storm at noon")
@@ -182,6 +186,7 @@ def test_a_port_that_is_taken_has_a_code_of_its_own(tmp_path: Path) -> None:
     assert f"port {running.port} on 127.0.0.1 is in use by another program" in second.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("secret", ["", "\n", "\r\n"])
 def test_a_password_that_nobody_gave_is_none(database: str, secret: str) -> None:
     """As where a script's variable is not set: with an empty one everybody would be Olga."""

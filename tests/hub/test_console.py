@@ -524,6 +524,7 @@ class Held:
 STREAM = "**/api/events?*"
 
 
+@pytest.mark.full
 def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None:
     """Whatever the page had looked at before would be without it, and the stream tells what comes
     after its beginning alone: also where the browser comes back before any event told its place."""
@@ -610,6 +611,7 @@ def tile_server(settings: dict[str, str]) -> Iterator[list[str | None]]:
             server.shutdown()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
 def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, screen: str) -> None:
     database, port = str(tmp_path / "hub.sqlite3"), free_port()
@@ -747,6 +749,7 @@ def authenticator(shown: Any) -> Iterator[None]:
     session.detach()
 
 
+@pytest.mark.full
 def test_a_passkey_signs_in_once_it_was_added(tmp_path: Path) -> None:
     """In Chromium, at a hub with TLS and a name; removed, or with a new password, it is nothing."""
     database = str(tmp_path / "hub.sqlite3")

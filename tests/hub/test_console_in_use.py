@@ -331,33 +331,46 @@ def test_a_watch_that_was_not_handed_over_keeps_its_words(desk: Any) -> None:
 SENDING = ("POST", "PATCH", "DELETE", "PUT")
 
 
+def _key(request: Any) -> tuple[str, str, str]:
+    return request.method, request.url, request.post_data or ""
+
+
 class Twice:
     """Presses what sends two times while the first is on its way, which is then lost."""
 
     def __init__(self, shown: Any) -> None:
         self.shown = shown
         self._held: list[Any] = []
+        self._lost: set[tuple[str, str, str]] = set()
+        """Requests that were aborted: the page tries some of them again by itself."""
         for path in ("api", "console"):
             shown.route(f"**/{path}/**", self._meet)
 
     def _meet(self, route: Any) -> None:
-        if route.request.method in SENDING and not route.request.url.endswith("/cost"):
-            self._held.append(route)
-        else:
+        request = route.request
+        if request.method not in SENDING or request.url.endswith("/cost"):
             route.continue_()
+        elif _key(request) in self._lost:
+            route.abort()
+        else:
+            self._held.append(route)
+
+    def _lose(self) -> None:
+        while self._held:
+            route = self._held.pop()
+            self._lost.add(_key(route.request))
+            route.abort()
 
     def press(self, button: Any) -> None:
         name = button.get_attribute("id") or button.inner_text()
-        # An SOS that nobody answers is tried again by itself, until its dialog is left.
-        while self._held:
-            self._held.pop().abort()
+        self._lose()
         button.scroll_into_view_if_needed()
         button.evaluate("each => { each.click(); each.click(); }")
         until(lambda: self.shown.evaluate("true") and self._held)
         button.evaluate("each => each.isConnected && each.click()")
         self.shown.evaluate(DRAWN)
         assert len(self._held) == 1, name
-        self._held.pop().abort()
+        self._lose()
         self.shown.evaluate(DRAWN)
 
 

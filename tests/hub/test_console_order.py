@@ -197,6 +197,7 @@ def test_one_stream_is_listened_to_however_slowly_it_was_begun_anew(
     assert len([each for each in asked if "/api/events" in each]) == 1
 
 
+@pytest.mark.full
 def test_the_stream_comes_back_however_often_the_hub_was_away_before(
     world: World, desk: Any
 ) -> None:
@@ -518,6 +519,7 @@ def test_one_of_the_history_is_shown_once_however_often_it_is_opened(
     assert entry.locator("article").count() == 1
 
 
+@pytest.mark.full
 def test_a_press_on_the_map_is_one_also_where_it_is_drawn_anew_meanwhile(
     world: World, desk: Any
 ) -> None:

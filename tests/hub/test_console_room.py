@@ -218,6 +218,7 @@ SCREENS_HIGH = 6
 """What a phone's page may be, however many kits there are."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("screen", "kits"),
     [

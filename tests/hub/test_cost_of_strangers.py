@@ -166,6 +166,7 @@ def expect_little(result: Measured, control: Measured, strangers: int = 1) -> No
     assert result.soon, result
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_two_strangers_ask_for_costs_two_tenths_of_a_core(
     served: Served, control: Measured, case: Case
@@ -259,6 +260,7 @@ def test_probes_are_those_that_tell_how_the_hub_is() -> None:
     assert patterns >= set(listening.PROBES)
 
 
+@pytest.mark.full
 def test_a_file_is_compressed_once_and_known_again(served: Served) -> None:
     def get(tag: str) -> tuple[int, bytes, str]:
         line = HTTPSConnection(

@@ -177,6 +177,7 @@ def test_what_cannot_be_read_is_kept_with_its_device(tmp_path: Path, body: bytes
         assert device(database)["deadLetters"] == 1
 
 
+@pytest.mark.full
 def test_an_sos_under_any_status_of_its_session_arrives_once(tmp_path: Path) -> None:
     """Whole or cut short, from a device or from nobody's: the operator was told that it is here."""
     database = str(tmp_path / "hub.sqlite3")

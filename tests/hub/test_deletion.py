@@ -116,6 +116,7 @@ def is_bytes(value: Any) -> bool:
     return isinstance(value, bytes | bytearray | memoryview)
 
 
+@pytest.mark.full
 def test_a_disabled_user_ends_links_and_intake_and_comes_back(
     database: str, tmp_path: Path
 ) -> None:

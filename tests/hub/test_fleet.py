@@ -188,6 +188,7 @@ def test_test_kits_are_alone_in_their_workspace_and_their_tokens_private(tmp_pat
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("more", "open_", "advice"),
     [
@@ -224,6 +225,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [

@@ -98,6 +98,7 @@ AT_ONCE = 12
 """Wrong passwords that an address may try before it is told to wait."""
 
 
+@pytest.mark.full
 def test_others_failures_refuse_no_right_password(tmp_path: Path, database: str) -> None:
     """Three addresses guess as fast as they may, and go on; at a second process too where the
     database is shared."""
@@ -210,6 +211,7 @@ async def test_what_a_cookie_says_is_signed(store: Store) -> None:
         assert devices.named_in(head(mine)) == {}
 
 
+@pytest.mark.full
 def test_the_address_of_the_proxy_is_not_the_guesser_s(tmp_path: Path) -> None:
     """Behind one, each has the count of their own address."""
     database = str(tmp_path / "hub.sqlite3")

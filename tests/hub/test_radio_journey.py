@@ -221,6 +221,7 @@ def test_what_the_desk_says_of_an_sos_comes_down_the_way_it_went_up(tmp_path: Pa
         assert [each["by"] for each in said()] == ["Olga", "Olga"]
 
 
+@pytest.mark.full
 def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> None:
     """Ben's kit has no way to the hub but Ada's. Hers is killed with a push at hand, and then his
     own link comes back: his hook has each push once, and the hub knows which way it was

@@ -34,6 +34,7 @@ def test_every_run_keeps_what_is_claimed(tmp_path: Path, model: str, cycles: boo
     assert HOLDS in said and "max search depth" not in said, said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("model", "fault"), [(model, fault) for model in spin.MODELS for fault in spin.faults(model)]
 )

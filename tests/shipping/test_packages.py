@@ -16,6 +16,7 @@ from tests.shipping.debian import on_debian, signed_repository
 NAMES = {"fieldagent", "fieldagent-common", "fieldagent-hub"}
 
 
+@pytest.mark.full
 def test_there_are_three_of_any_architecture(packages: list[Path]) -> None:
     assert {each.name.partition("_")[0] for each in packages} == NAMES
     assert all(each.name.endswith("_all.deb") for each in packages)
@@ -29,6 +30,7 @@ def test_what_is_in_each_stands_beside_it(packages: list[Path]) -> None:
         assert {"trio", "h11"} <= {component["name"] for component in bill["components"]}
 
 
+@pytest.mark.full
 def test_lintian_finds_no_error(packages: list[Path]) -> None:
     lintian = tool("lintian", "lintian")
     done = subprocess.run(
@@ -48,6 +50,7 @@ print(sys.modules["fieldagent"].__file__)
 """
 
 
+@pytest.mark.full
 def test_compiled_code_finds_its_data(packages: list[Path], tmp_path: Path) -> None:
     """Compiled as `postinst` does, where the package is installed."""
     (common,) = (each for each in packages if each.name.startswith("fieldagent-common"))
@@ -75,6 +78,7 @@ def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -
     return signed_repository(tmp_path_factory.mktemp("repository"), packages)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "release",
     # A Raspberry Pi OS of 32 bits, its processor emulated: minutes.

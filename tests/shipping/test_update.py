@@ -66,6 +66,7 @@ def signed(made: Kit, program: Path) -> Path:
     return program
 
 
+@pytest.mark.full
 def test_a_newer_program_takes_over_with_queue_and_settings(
     ready: Kit, zipapp: Path, programs: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_an_sos_that_memory_alone_has_is_not_left_behind(
         assert kit_health.unsafe_to_stop(made.port) == ""
 
 
+@pytest.mark.full
 def test_what_has_changed_is_all_that_is_fetched(ready: Kit, zipapp: Path, programs: Path) -> None:
     """Twice: what a delta has made of a program is the base of the next."""
     served, before = programs / "fieldagent.pyz", zipapp
@@ -156,6 +158,7 @@ def test_one_that_does_not_start_gives_way_to_the_one_before_and_the_hub_lists_w
     assert f"9.0.1 fell back to {before}: no agent answers" in listed["lastUpdate"]
 
 
+@pytest.mark.full
 def test_one_that_loses_a_channel_goes_back_with_the_journal_of_before(
     ready: Kit, zipapp: Path, programs: Path
 ) -> None:
@@ -171,6 +174,7 @@ def test_one_that_loses_a_channel_goes_back_with_the_journal_of_before(
     until(lambda: ready.state_of("Satellite") == "ready")
 
 
+@pytest.mark.full
 def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
     ready: Kit, zipapp: Path, programs: Path, tmp_path: Path
 ) -> None:
@@ -243,6 +247,7 @@ def test_what_nobody_trusted_has_signed_is_refused(zipapp: Path, tmp_path: Path)
 SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "refusal"),
     [

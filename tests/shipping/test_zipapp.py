@@ -71,6 +71,7 @@ def test_is_no_larger_than_was_argued(zipapp: Path) -> None:
     assert zipapp.stat().st_size < MOST_BYTES["all"]
 
 
+@pytest.mark.full
 def test_a_kit_s_own_is_smaller_and_delivers(tmp_path: Path) -> None:
     """Without hub and simulator, which it says where somebody asks for them."""
     kit = build(tmp_path / "kit.pyz", "--kit")
@@ -167,6 +168,7 @@ def test_does_not_tell_where_it_was_built(zipapp: Path) -> None:
     assert sources == {name: name.partition("/")[2].removesuffix("c") for name in compiled}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("libraries", [ROOT / ".venv/packer", Path("/nonexistent")])
 def test_whatever_packs_it_a_stranger_unpacks_it(
     zipapp: Path, tmp_path: Path, libraries: Path
@@ -204,6 +206,7 @@ def test_a_hub_without_the_library_for_passkeys_says_how_to_get_it(
     assert BROUGHT_BY in (ROOT / "docs/hub.md").read_text()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("version", ["as built", "3.13"])
 def test_compiled_code_is_used(
     version: str, zipapp: Path, python_313: str | None, tmp_path: Path
@@ -250,6 +253,7 @@ def test_any_other_version_runs_from_the_sources(zipapp: Path, tmp_path: Path) -
     assert isolated(sys.executable, bare, "--version").stdout.startswith("fieldagent ")
 
 
+@pytest.mark.full
 def test_a_radio_of_ones_own_goes_along_and_the_time_of_entries_can_be_set(
     tmp_path: Path,
 ) -> None:
@@ -268,6 +272,7 @@ def test_a_radio_of_ones_own_goes_along_and_the_time_of_entries_can_be_set(
     assert "kits at 127.255.255.255, port 9753, hear each other" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["trio.py", "fieldagent", "notes.txt"])
 def test_what_cannot_go_along_is_refused(name: str, tmp_path: Path) -> None:
     own = tmp_path / name
@@ -299,6 +304,7 @@ def test_checks_settings(interpreter: str, zipapp: Path, tmp_path: Path) -> None
     assert "'satelite-baud' is not a setting; the nearest is satellite-baud" in done.stderr
 
 
+@pytest.mark.full
 def test_every_module_can_be_imported(interpreter: str, zipapp: Path) -> None:
     isolated(interpreter, "-W", "error", "-c", IMPORT_ALL, zipapp, *MODULES)
 

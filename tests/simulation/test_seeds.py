@@ -63,6 +63,7 @@ def test_what_is_promised_holds_for_every_seed(seeds: range) -> None:
     assert sum(int(text.splitlines()[-1].split()[0]) for text in outputs) == len(seeds)
 
 
+@pytest.mark.full
 def test_a_seed_is_a_trace_that_can_be_run_again() -> None:
     command = [sys.executable, "-m", "tests.simulation", "11"]
     first, second = (
@@ -93,6 +94,7 @@ class Steps(trio.abc.Instrument):
         self.count += 1
 
 
+@pytest.mark.full
 def test_no_part_ticks_through_the_weeks(tmp_path: Path) -> None:
     """One that looks each minute costs more than all that happens: `_replaced` slows it down."""
     steps = Steps()
@@ -101,7 +103,14 @@ def test_no_part_ticks_through_the_weeks(tmp_path: Path) -> None:
     assert steps.count / ((DAYS * DAY + CALM) / 3600) < 400
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        each if n == 0 else pytest.param(each, marks=pytest.mark.full)
+        for n, each in enumerate(BROKEN)
+    ],
+    [pytest.param(each, marks=pytest.mark.full) if n else each for n, each in enumerate(BROKEN)],
+)
 def test_a_broken_promise_is_seen(name: str) -> None:
     # The rarest shows in one seed of nine.
     seeds = dict.fromkeys([BROKEN[name].seed, *range(90)])

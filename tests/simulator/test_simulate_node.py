@@ -42,6 +42,7 @@ def kit(
         yield running
 
 
+@pytest.mark.full
 def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
     with nodes(tmp_path, "--seed", "7") as air, kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
         assert air.lines[0] == "[air] seed 7"
@@ -58,6 +59,7 @@ def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
         air.expect("node 2 hears")
 
 
+@pytest.mark.full
 def test_the_air_is_seen(tmp_path: Path) -> None:
     """Who is heard, that two have one number, and that one has another key."""
     stranger = {"radio-key": "11" * 32}
@@ -281,6 +283,7 @@ def told(of: Agent, command: str) -> str:
     return subprocess.run(called, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.full
 def test_a_node_is_taken_away_and_put_back(tmp_path: Path) -> None:
     with nodes(tmp_path) as air, kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
         air.type("unplug 1")

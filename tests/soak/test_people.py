@@ -8,6 +8,8 @@ import pytest
 
 from tests.soak.people_day import live, report
 
+pytestmark = pytest.mark.full
+
 
 def _run(home: Path, seconds: float, seed: int) -> None:
     day = live(home, seed=seed, seconds=seconds)

@@ -159,6 +159,7 @@ def is_sound(message: Any) -> bool:
     return has_one(name, message) and all(map(is_sound, within))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [name for name in THEIRS if name not in ("ToRadio", "FromRadio")])
 @given(data=st.data())
 def test_ours_and_theirs_are_the_same_bytes(name: str, data: st.DataObject) -> None:

@@ -225,6 +225,7 @@ async def test_cut_in_the_middle_of_anything(
         assert hub.mailbox.loaded == []
 
 
+@pytest.mark.full
 async def test_a_link_that_drops_again_and_again(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     dice = random.Random(4)
@@ -401,6 +402,7 @@ async def test_no_ping_where_none_is_wanted(tmp_path: Path, ca: Path, clock: Any
         assert wire.connections == 1
 
 
+@pytest.mark.full
 async def test_a_proxy_that_cuts_idle_links_is_found_out(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:

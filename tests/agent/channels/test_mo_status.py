@@ -92,6 +92,7 @@ def test_sent(field: Field, number: int) -> None:
     assert field.arrivals(content) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("delivered", ["", " delivered"])
 @pytest.mark.parametrize("number", [*DOUBTFUL, *RETRIED, *RESERVED])
 def test_not_sent_for_sure_and_so_tried_again(field: Field, number: int, delivered: str) -> None:
@@ -143,6 +144,7 @@ def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
         field.close()
 
 
+@pytest.mark.full
 def test_a_person_who_sees_the_sky_ends_the_rest(field: Field) -> None:
     """16 lets the modem rest for ten minutes."""
     field.ready().next_session_ends("16")

@@ -89,6 +89,7 @@ def data(size: int) -> dict[str, object]:
     return {"data": {"payload": "QUJD" * (size // 3)}}
 
 
+@pytest.mark.full
 def test_two_agents_reach_each_other(firmware: Path, tmp_path: Path) -> None:
     with nodes(firmware, tmp_path), kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
         ada.expect("the node says: ready")

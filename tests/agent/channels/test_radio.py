@@ -98,6 +98,7 @@ async def test_a_node_that_went_deaf_is_noticed_though_nothing_is_sent(
         await until(lambda: ada.outbox.link.state is LinkState.READY, 60)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("priority", [12, 100])
 @pytest.mark.parametrize("minutes", [1, 3, 10, 30])
 async def test_behind_a_hill_what_waits_goes_once_somebody_is_heard(

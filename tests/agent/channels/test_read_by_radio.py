@@ -126,6 +126,7 @@ async def test_its_sender_is_told_who_has_read_it_and_when(tmp_path: Path, clock
         assert events(ada, sequence) == count + 1
 
 
+@pytest.mark.full
 async def test_what_nobody_asked_for_causes_no_packet_and_rides(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
@@ -141,6 +142,7 @@ async def test_what_nobody_asked_for_causes_no_packet_and_rides(tmp_path: Path, 
         await until(lambda: not owed(ben))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("lost", [1, 2, 5])
 @pytest.mark.parametrize("whose", ["the word", "its answer"])
 async def test_what_is_lost_is_said_again(
@@ -172,6 +174,7 @@ async def test_what_is_lost_is_said_again(
         await says_no_more(ben)
 
 
+@pytest.mark.full
 async def test_over_another_where_the_two_do_not_hear_each_other(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -187,6 +190,7 @@ async def test_over_another_where_the_two_do_not_hear_each_other(
         await silence(kits)
 
 
+@pytest.mark.full
 async def test_on_a_bad_air(tmp_path: Path, clock: Any) -> None:
     async with (
         on_air(tmp_path, {"loss": 0.4, "duplicates": 0.2}, count=3, topology=A_C_B),
@@ -210,6 +214,7 @@ async def silence(kits: list[Station]) -> None:
         assert kit.words.readings.to_say(now + 86_400, beside=True) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("restarts", [1, 2, 3])
 async def test_a_restart_of_any_of_them(tmp_path: Path, clock: Any, restarts: int) -> None:
     """Before the word has come, and again before its answer is sure to have."""
@@ -252,6 +257,7 @@ async def test_all_that_is_known_of_a_kit(tmp_path: Path, clock: Any) -> None:
         await until(lambda: not owed(ben))
 
 
+@pytest.mark.full
 async def test_who_is_away_is_told_when_it_is_back(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path) as sky, AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
@@ -374,6 +380,7 @@ async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
         assert cleo.words.readings.to_say(cleo.words.clock() + 600, beside=True) == []
 
 
+@pytest.mark.full
 async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
     tmp_path: Path, clock: Any
 ) -> None:

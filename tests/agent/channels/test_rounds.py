@@ -95,6 +95,7 @@ def stops(kit: Station, sequence: int) -> list[str]:
 NO_FURTHER = "{} has it and may not pass it on (radio-hops); {} has not confirmed it there"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize(
     ("hops", "reached", "stopped"),
@@ -516,6 +517,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.full
 async def test_the_hub_is_asked_for_until_it_has_it(tmp_path: Path, clock: Any) -> None:
     """The carrier's link is down for an hour, and then what it says of the hub is lost."""
     async with on_air(tmp_path, count=2) as sky, AsyncExitStack() as stack:
@@ -558,6 +560,7 @@ async def test_where_nobody_reaches_the_hub_it_is_not_asked_for(
         assert not [line for line in sky.log if "transmits" in line]
 
 
+@pytest.mark.full
 async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -615,6 +618,7 @@ async def test_what_is_here_is_known_after_a_restart_by_its_own_digest(
     assert here == [(5, item.sequence, digest_of(item)) for item in items]
 
 
+@pytest.mark.full
 async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -626,6 +630,7 @@ async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
         assert "1 that neighbours ask" in ben.notice()
 
 
+@pytest.mark.full
 async def test_what_waits_for_the_next_day_is_packed_once(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

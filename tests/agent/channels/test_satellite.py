@@ -515,6 +515,7 @@ async def test_an_sos_sits_out_no_more_of_the_links_rest_than_the_manual_asks(
         assert sky.contents[0] == "help"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", sorted(MO_STATUS))
 async def test_no_mo_status_holds_an_sos_over_a_minute(
     tmp_path: Path, clock: Any, number: int
@@ -536,6 +537,7 @@ async def test_no_mo_status_holds_an_sos_over_a_minute(
         assert trio.current_time() - began < (220 if number == 36 else 60 + 2 * sky.latency)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("asked", [False, True], ids=["the sky is back", "a person asks"])
 async def test_every_rest_ends_but_what_the_network_asks_for(
     tmp_path: Path, clock: Any, asked: bool

@@ -100,6 +100,7 @@ async def test_our_name_goes_again_when_somebody_new_is_heard(tmp_path: Path, cl
             ben.words._introduced = trio.current_time() + 10**10
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("packet", "keys", "trouble"),
     [

@@ -275,6 +275,7 @@ async def test_a_receiver_that_was_away_for_a_night_gets_all_of_it_once_it_is_ba
         assert first == [*"abd"]
 
 
+@pytest.mark.full
 async def test_asking_whether_it_is_back_takes_no_try_away(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:

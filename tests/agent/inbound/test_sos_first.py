@@ -127,6 +127,7 @@ def test_by_radio_with_real_processes(tmp_path: Path) -> None:
         assert came(homes["Cleo"])[0] == "help"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["IP", "Satellite"])
 def test_from_the_hub(tmp_path: Path, way: str) -> None:
     """Behind many messages that wait for a kit that was off, there or at the operator's."""

@@ -92,6 +92,7 @@ OF_NOBODY = {
 """A bit of a text has flipped that SQLite's own check passes over."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", OF_NOBODY)
 def test_a_word_that_nobody_has_written_stops_neither_the_start_nor_a_list(
     tmp_path: Path, what: str

@@ -76,6 +76,7 @@ def message(text: str, **more: Any) -> dict[str, Any]:
 PAYS = {"mqtt_senders": "house", "mqtt_credits_per_day": "3"}
 
 
+@pytest.mark.full
 def test_a_house_sends_by_satellite_and_hears_what_comes(camp: Camp) -> None:
     camp.begin(**PAYS)
     camp.other.await_one(f"{BASE}/state", lambda state: state["satellite"] == "ready")

@@ -355,6 +355,7 @@ def test_what_digipeaters_send_again_counts_once() -> None:
     virtually(work)
 
 
+@pytest.mark.full
 def test_a_busy_channel_takes_no_more_than_a_frame_a_second_and_messages_all_the_same() -> None:
     async def work() -> None:
         tnc = Tnc()

@@ -232,6 +232,7 @@ def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None:
         until(lambda: kit.sees(0, message, KEPT, LEFT))
 
 
+@pytest.mark.full
 def test_a_text_waits_for_who_is_out_of_range(tmp_path: Path, firmware: Firmware) -> None:
     """It goes as soon as anything of them is heard."""
     with (
@@ -301,6 +302,7 @@ def test_one_of_two_who_call_theirs_off_ends_it_for_nobody_else(tmp_path: Path) 
         assert kit.kit.call("GET", "/api/sos").body["incident"]["state"] == "called off"
 
 
+@pytest.mark.full
 def test_a_guest_is_told_once_and_known_by_the_code(tmp_path: Path, firmware: Firmware) -> None:
     settings = by_satellite(tmp_path, **{"mesh-join-code": "edelweiss"})
     with sky(tmp_path), camp(tmp_path, settings, firmware=firmware, people=2) as kit:

@@ -61,6 +61,7 @@ async def _hear(ear: RadioModem, heard: list[bytes]) -> None:
     heard.append((await ear.receive()).body)
 
 
+@pytest.mark.full
 async def test_packets_go_both_ways(kind: Radio, tmp_path: Path) -> None:
     async with PAIRS[kind.name](tmp_path) as pair:
         await check_radio_modem(kind, pair)

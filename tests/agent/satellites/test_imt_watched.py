@@ -47,6 +47,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("priority", "faults"), [(None, FAULTS), (100, ("lose-status", "reset-at told"))]
 )
@@ -76,6 +77,7 @@ KILLS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("power", ["kept", "lost"])
 @pytest.mark.parametrize("step", KILLS)
 def test_an_agent_that_is_killed_at_a_step(tmp_path: Path, step: str, power: str) -> None:

@@ -36,6 +36,7 @@ def test_it_sends_and_takes_in_and_leaves_nothing_behind(tmp_path: Path) -> None
         assert not list((tmp_path / "modem" / "messages").iterdir())
 
 
+@pytest.mark.full
 def test_a_report_is_told_of_its_sms(tmp_path: Path) -> None:
     within = {"sms-answer-within": "86400"}
     with country(tmp_path, managed=True) as network, network.kit(**within) as kit:
@@ -53,6 +54,7 @@ def test_a_report_is_told_of_its_sms(tmp_path: Path) -> None:
         arrives(kit, place)
 
 
+@pytest.mark.full
 def test_a_failure_that_the_network_reports_makes_it_go_again(tmp_path: Path) -> None:
     within = {"sms-answer-within": "86400"}
     with country(tmp_path, managed=True) as network, network.kit(**within) as kit:
@@ -65,6 +67,7 @@ def test_a_failure_that_the_network_reports_makes_it_go_again(tmp_path: Path) ->
         assert network.up == [network.up[0]] * 2
 
 
+@pytest.mark.full
 def test_what_is_not_ours_stays_or_goes(tmp_path: Path) -> None:
     messages = tmp_path / "modem" / "messages"
     with country(tmp_path, managed=True) as network, network.kit() as kit:
@@ -78,6 +81,7 @@ def test_what_is_not_ours_stays_or_goes(tmp_path: Path) -> None:
         assert len(list(messages.iterdir())) == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "about", "reason"),
     [
@@ -112,6 +116,7 @@ def test_a_modem_that_comes_back_is_used(tmp_path: Path) -> None:
             assert len(network.up) == 1
 
 
+@pytest.mark.full
 def test_polkit_that_does_not_allow_it_is_told(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
@@ -131,6 +136,7 @@ def test_a_command_that_is_missing_is_told(tmp_path: Path) -> None:
             reaches(kit, "fault: mmcli cannot be started (No such file or directory): install")
 
 
+@pytest.mark.full
 def test_what_the_network_refuses_costs_nothing_and_goes_later(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)

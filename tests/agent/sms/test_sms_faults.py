@@ -60,6 +60,7 @@ def test_a_reply_that_is_lost_is_doubtful_and_comes_once(tmp_path: Path, fault: 
         assert contents(network.database) == ["who knows"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("code", [38, 331, 512])
 def test_what_the_network_refuses_for_now_waits_and_costs_nothing(
     tmp_path: Path, code: int
@@ -74,6 +75,7 @@ def test_what_the_network_refuses_for_now_waits_and_costs_nothing(
         assert facts(kit)["smsToday"] == 1
 
 
+@pytest.mark.full
 def test_without_a_network_nothing_is_tried(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("network off")
@@ -123,6 +125,7 @@ def test_a_stranger_changes_nothing_and_a_forger_is_kept_for_a_look(tmp_path: Pa
         assert "its tag is not the hub's" in reason
 
 
+@pytest.mark.full
 def test_a_late_failure_of_the_network_makes_it_go_again(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"sms-answer-within": "86400"}) as kit:
         network.loses_up = 1
@@ -176,6 +179,7 @@ def test_a_wrong_pin_is_tried_once_over_restarts_and_the_right_one_opens(tmp_pat
             assert kit.post("open").body["status"] == "Delivered"
 
 
+@pytest.mark.full
 def test_a_modem_that_hears_nothing_is_absent_and_comes_back(tmp_path: Path) -> None:
     healed = tmp_path / "healed"
     more = {"sms-heal": "command", "sms-recovery-command": f"touch {healed}"}

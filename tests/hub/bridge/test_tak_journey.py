@@ -109,6 +109,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+@pytest.mark.full
 def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) -> None:
     there = Mountain(tmp_path, stack)
     kit = there.kit()
@@ -250,6 +251,7 @@ def texts(phone: Phone) -> list[str]:
     return [each["remarks"]["text"] for each in phone.of("b-t-f")]
 
 
+@pytest.mark.full
 def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: ExitStack) -> None:
     everything = "positions sos messages waypoints"
     there = Mountain(tmp_path, stack, tak_shares=everything)

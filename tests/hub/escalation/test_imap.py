@@ -112,6 +112,7 @@ def mail_from(sender: str, text: str, **headers: str) -> EmailMessage:
     return mail
 
 
+@pytest.mark.full
 def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

@@ -163,6 +163,7 @@ def thread(database: str) -> list[str]:
     return [f"{each['event']}: {each['detail']}" for each in row]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
     adapter, database = ADAPTERS[name], str(tmp_path / "hub.sqlite3")
