@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.machine import tool
+from tests.shipping.conftest import ROOT
 from tests.shipping.debian import on_debian, signed_repository
 
 NAMES = {"fieldagent", "fieldagent-common", "fieldagent-hub"}
@@ -28,6 +29,13 @@ def test_what_is_in_each_stands_beside_it(packages: list[Path]) -> None:
         (whole,) = bill["metadata"]["component"]["hashes"]
         assert whole["content"] == hashlib.sha256(each.read_bytes()).hexdigest()
         assert {"trio", "h11"} <= {component["name"] for component in bill["components"]}
+
+
+@pytest.mark.full
+def test_the_page_gives_the_size_of_an_update(packages: list[Path]) -> None:
+    of_a_kit = [each for each in packages if "hub" not in each.name]
+    size = f"({sum(each.stat().st_size for each in of_a_kit) / 1e6:.1f} MB, as the new ones)"
+    assert size in (ROOT / "docs/operating.md").read_text()
 
 
 @pytest.mark.full

@@ -107,6 +107,12 @@ def test_its_sources_are_ours_without_comments(zipapp: Path) -> None:
             assert code(archive.read(name).decode()) == code(ours), name
 
 
+@pytest.mark.full
+def test_the_page_gives_its_size(zipapp: Path) -> None:
+    size = f"kits fetch the program, {zipapp.stat().st_size / 1e6:.1f} MB,"
+    assert size in (ROOT / "docs/operating.md").read_text()
+
+
 def test_runs_on_any_architecture(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         native = [name for name in archive.namelist() if archive.read(name).startswith(ELF)]

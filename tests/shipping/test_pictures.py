@@ -1,0 +1,24 @@
+"""The pictures of the README can be made from the demo as it is."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.shipping.conftest import ROOT
+
+pytestmark = pytest.mark.full
+
+
+def test_the_demo_still_shows_what_the_pictures_show(tmp_path: Path) -> None:
+    """If the page or the console has changed, `build/pictures` makes the published ones again."""
+    subprocess.run(["build/pictures", tmp_path], cwd=ROOT, check=True)
+    for name in ("page.png", "console.png"):
+        made, published = (
+            struct.unpack(">II", (folder / name).read_bytes()[16:24])
+            for folder in (tmp_path, ROOT / "docs")
+        )
+        assert made == published == (1280, 800)
