@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 from psycopg.abc import Buffer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import StrDumperUnknown
 
 from fieldagent.hub.store.contract import DatabaseOptions, without_nul
@@ -102,7 +102,10 @@ class Connections:
         # A pooler gives each transaction another connection, where nothing is prepared.
         threshold = None if self.pooled else 5
         connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
-        # One size for all whole numbers: of each other size a statement is prepared once more.
+        # Every whole number is an int8. psycopg would prepare a statement again for each size. It
+        # writes a list as text, and remembers the size of the first list for all later ones.
+        # The dumper that is registered last is the one for single numbers.
+        connection.adapters.register_dumper(int, Int8Dumper)
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(str, _AnyText)
         return connection

@@ -92,7 +92,7 @@ def end_sessions(connections: Connections, stuck: Stuck) -> None:
     they wait for, and they keep locked what they have. Raises psycopg.Error."""
     if stuck.waiting:
         with connections.connect() as connection, connections.bounded(connection, LOOK):
-            ended = "SELECT pg_terminate_backend(pid) FROM unnest(%s) AS pid"
+            ended = "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid"
             connection.execute(ended, ([*stuck.waiting],))
 
 
