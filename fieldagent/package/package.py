@@ -6,7 +6,7 @@ Names and defaults are those of the interface document, "Local Package".
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 
 from fieldagent.system.lazy_dataclass import dataclass
@@ -203,6 +203,35 @@ class Package:
         return self
 
 
+ALTITUDE_MIN, ALTITUDE_MAX = -12_000, 100_000
+"""Metres."""
+SPEED_MAX = 10_000
+"""Metres per second."""
+CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
+"""Seconds."""
+FIRST_DATE = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_DATE = datetime(2105, 12, 31, 23, 59, 59, tzinfo=UTC)
+"""Bounds of a date in a Package. A decoder moves a date from outside to the nearer bound, because
+no list can read a stored date beyond them."""
+
+
+def date_of(unix: float) -> datetime:
+    """Return a Unix time as a date in UTC, from FIRST_DATE to LAST_DATE."""
+    # datetime.fromtimestamp fails after 2038 on an ARM kit whose time_t has 32 bits.
+    seconds = min(max(unix, 0), (LAST_DATE - FIRST_DATE).total_seconds())
+    return FIRST_DATE + timedelta(seconds=seconds)
+
+
+def bounded_date(date: datetime) -> datetime:
+    """Return the date, which names its zone, or the nearer of FIRST_DATE and LAST_DATE."""
+    return min(max(date, FIRST_DATE), LAST_DATE)
+
+
 def recorded(item: Item | ToHub) -> datetime | None:
     """Return when a position was taken; text and data have no time of their own."""
     return item.timestamp if isinstance(item, Location | Waypoint) else None
+
+
+def dated(item: Item | ToHub, unix: float) -> datetime:
+    """Return when a position was taken, or the Unix time of a text or data, as a date."""
+    return recorded(item) or date_of(unix)

@@ -15,7 +15,14 @@ from typing import Any
 
 from fieldagent.package.coordinates import NoCoordinate, read_degrees
 from fieldagent.package.package import (
+    ALTITUDE_MAX,
+    ALTITUDE_MIN,
+    CHECK_IN_MAX,
+    CHECK_IN_MIN,
+    FIRST_DATE,
+    LAST_DATE,
     SOS_PRIORITY,
+    SPEED_MAX,
     Channel,
     CheckIn,
     CommandAnswer,
@@ -54,13 +61,13 @@ def number_of_faults(faults: Sized) -> Sentence:
     return sentence("1 fault") if len(faults) == 1 else sentence("{n} faults", n=len(faults))
 
 
-class InvalidPackage(Exception):
+class InvalidPackage(ValueError):
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
         self.faults = faults
 
 
-class WrongValue(Exception):
+class WrongValue(ValueError):
     """A single value does not fit; its text is the detail of a Fault."""
 
 
@@ -172,7 +179,7 @@ def read_timestamp(value: Any) -> datetime:
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise WrongValue("is not an ISO 8601 time, such as 2026-05-04T10:00:00Z") from None
-    if not 1970 <= moment.year <= 2105:
+    if not FIRST_DATE.year <= moment.year <= LAST_DATE.year:
         raise WrongValue("must lie between 1970 and 2105")
     return moment
 
@@ -235,8 +242,8 @@ ITEMS: Items = {
         10,
         {
             **_POSITION,
-            "altitude": Field(_number(-12_000, 100_000, "m"), "altitude"),
-            "speedOverGround": Field(_number(0, 10_000, "m/s"), "speed_over_ground"),
+            "altitude": Field(_number(ALTITUDE_MIN, ALTITUDE_MAX, "m"), "altitude"),
+            "speedOverGround": Field(_number(0, SPEED_MAX, "m/s"), "speed_over_ground"),
             "courseOverGround": Field(_number(0, 360, sentence("degrees")), "course_over_ground"),
             "source": Field(_position_source, "source"),
         },
@@ -252,9 +259,6 @@ ITEMS: Items = {
     ),
 }
 """By their names in a Package."""
-
-CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
-"""Seconds."""
 
 
 def read_check_in(value: Any) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fieldagent.package.package import Item, Location, Package, ToHub
+from fieldagent.package.package import Item, Location, Package, ToHub, date_of
 from fieldagent.package.reading import ITEMS, KINDS, InvalidPackage, read_package
 
 _KINDS: Mapping[type[Item | ToHub], str] = {build: kind for kind, (build, _, _) in KINDS.items()}
@@ -96,7 +96,7 @@ def write_timestamp(moment: datetime) -> str:
 
 def clock_time(unix: float) -> str:
     """Write a Unix time as `write_timestamp` does, to the second."""
-    return write_timestamp(datetime.fromtimestamp(int(unix), UTC))
+    return write_timestamp(date_of(int(unix)))
 
 
 def minutes_in_words(seconds: int) -> str:

@@ -16,6 +16,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from xml.parsers import expat
 
+from fieldagent.package.package import bounded_date
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -149,7 +150,8 @@ def decode(raw: bytes) -> CotEvent:
 def _moment(text: str, name: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+        return bounded_date(moment).astimezone(UTC)
     except (ValueError, OverflowError):
         raise RemoteProtocolError(f"an event whose {name} is {text[:40]!r}") from None
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from fieldagent.package.package import (
+    CHECK_IN_MAX,
     CheckIn,
     CommandAnswer,
     Data,
@@ -66,6 +67,8 @@ PACKED_BYTES = 512
 """An envelope of more holds no packed text: reading hostile ones is not to take long."""
 BEYOND_MAX = 8
 """Stations that an Ack names as lacking an item."""
+RADIUS_MAX = 20_100
+"""Kilometres: half of the way around the earth."""
 NO_WAY = 255
 """Hops of who does not reach the hub any more."""
 SOS = 0x10
@@ -552,7 +555,7 @@ def _read_sent_by(station: Any, transmissions: Any) -> SentBy:
 
 
 def _read_seen_at(position: Any, radius: Any) -> SeenAt:
-    expect(in_range(radius, low=0), "radius in kilometres")
+    expect(in_range(radius, low=0, high=RADIUS_MAX), "radius in kilometres")
     return SeenAt(*read_position(position), radius)
 
 
@@ -584,7 +587,7 @@ def _read_introduction(*members: Any) -> Introduction:
 
 def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
     expect(minutes is None or in_range(minutes, low=1), "minutes")
-    return CheckIn(minutes and minutes * 60)
+    return CheckIn(minutes and min(minutes * 60, CHECK_IN_MAX))
 
 
 def _read_parcel(time: int, station: Any, body: Any, minutes: Any = None) -> Parcel:

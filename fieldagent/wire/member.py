@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 
@@ -32,8 +31,3 @@ def read_bytes(value: Any) -> bytes:
     """Return the member, which is a byte string. Raises ValueError."""
     expect(isinstance(value, bytes), "bytes")
     return bytes(value)
-
-
-def moment(time: int) -> datetime:
-    """Return a Unix time as a date in UTC."""
-    return datetime.fromtimestamp(time, UTC)

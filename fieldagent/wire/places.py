@@ -5,8 +5,16 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from fieldagent.package.package import Location, PositionSource, Waypoint
-from fieldagent.wire.member import expect, in_range, moment, read_text
+from fieldagent.package.package import (
+    ALTITUDE_MAX,
+    ALTITUDE_MIN,
+    SPEED_MAX,
+    Location,
+    PositionSource,
+    Waypoint,
+    date_of,
+)
+from fieldagent.wire.member import expect, in_range, read_text
 from fieldagent.wire.track import LATITUDE_MAX, LONGITUDE_MAX, UNIT, TrackFix
 
 _POSITION = struct.Struct(">ii")
@@ -61,12 +69,17 @@ def read_location(
     latitude, longitude = read_position(position)
     expect(altitude is None or in_range(altitude), "altitude in metres")
     expect(speed is None or in_range(speed, low=0), "speed in 0.1 m/s")
+    # A receiver without a fix reports such values. Its position must not be lost with them.
+    if altitude is not None and not ALTITUDE_MIN <= altitude <= ALTITUDE_MAX:
+        altitude = None
+    if speed is not None and speed > SPEED_MAX * 10:
+        speed = None
     expect(course is None or in_range(course, low=-180, high=179), "course in degrees")
     expect(source is None or in_range(source, low=0, high=255), "source of a position")
     return Location(
         latitude,
         longitude,
-        moment(time),
+        date_of(time),
         None if altitude is None else float(altitude),
         None if speed is None else speed / 10,
         None if course is None else float(course % 360),
@@ -104,4 +117,4 @@ def read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Way
     ValueError."""
     latitude, longitude = read_position(position)
     notes = None if notes is None else read_text(notes)
-    return Waypoint(latitude, longitude, read_text(name), moment(time), notes)
+    return Waypoint(latitude, longitude, read_text(name), date_of(time), notes)

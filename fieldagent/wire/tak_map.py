@@ -7,11 +7,12 @@ on the map with a marker beside it, whose name says when that was.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import cos, radians
 from typing import Protocol
 
 from fieldagent import __version__
+from fieldagent.package.package import date_of
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import tak
 from fieldagent.wire.cot import NOWHERE, CotEvent, CotPoint
@@ -74,7 +75,7 @@ class ShownBy(NamedTuple):
 
 def at(moment: float) -> datetime:
     """Return a Unix time as a date in UTC."""
-    return datetime.fromtimestamp(moment, UTC)
+    return date_of(moment)
 
 
 def age(seconds: float) -> str:

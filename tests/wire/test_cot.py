@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fieldagent.package.package import FIRST_DATE, LAST_DATE
 from fieldagent.wire import cot, tak
 from fieldagent.wire.cot import (
     EVENT_BYTES_MAX,
@@ -190,3 +191,21 @@ def test_an_event_that_is_too_long_is_left_out_and_the_next_is_found() -> None:
         assert events == [good, good, good], size
         assert splitter.too_long == 2
         assert len(splitter._rest) < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("9999-12-31T23:59:59Z", LAST_DATE),
+        ("0001-01-01T00:00:00+14:00", FIRST_DATE),
+        ("1969-12-31T23:59:59", FIRST_DATE),
+    ],
+)
+def test_an_impossible_date_moves_to_the_nearer_bound(text: str, date: datetime) -> None:
+    """Such as that of a marker that never ends."""
+    raw = (
+        f'<event version="2.0" uid="a" type="a-f-G" time="{text}" start="{text}" stale="{text}">'
+        '<point lat="1" lon="2" hae="0" ce="1" le="1"/></event>'
+    )
+    event = decode(raw.encode())
+    assert {event.time, event.start, event.stale} == {date}

@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 
 from fieldagent.package import canned
 from fieldagent.package.package import (
+    CHECK_IN_MAX,
+    FIRST_DATE,
+    LAST_DATE,
     CheckIn,
     CommandAnswer,
     CommandOutcome,
@@ -569,6 +572,34 @@ def test_bombs_are_refused(body: bytes) -> None:
 def test_what_cannot_be_used_says_why(body: bytes, said: str) -> None:
     with pytest.raises(RemoteProtocolError, match=said):
         decode(body)
+
+
+BOUNDED: list[tuple[Entry, object]] = [
+    (Entry(1, Location(1, 2, None, 100_001.0)), Location(1, 2, MOMENT)),
+    (Entry(1, Location(1, 2, None, -12_001.0)), Location(1, 2, MOMENT)),
+    (Entry(1, Location(1, 2, None, None, 10_000.1)), Location(1, 2, MOMENT)),
+    (Entry(1, CheckIn((2**32 - 1) * 60)), CheckIn(CHECK_IN_MAX)),
+    (Entry(1, SeenAt(1, 2, 20_101)), None),
+]
+"""An entry with a value out of its bounds, and its content as it is read; None is none at all."""
+
+
+@pytest.mark.parametrize(("sent", "read"), BOUNDED)
+def test_a_value_out_of_bounds_is_left_out(sent: Entry, read: object) -> None:
+    entries = decode(encode([replace(sent, time=TIME)])).entries
+    assert [entry.content for entry in entries] == ([] if read is None else [read])
+
+
+@pytest.mark.parametrize("time", [EPOCH - 2**32 + 1, -1, 4_291_747_200, EPOCH + 2**32 - 1])
+@pytest.mark.parametrize("sos", [False, True])
+def test_an_impossible_date_moves_to_the_nearer_bound(time: int, sos: bool) -> None:
+    """The item stays, an SOS too, and is confirmed under the date that its sender gave it."""
+    bound = FIRST_DATE if time < 0 else LAST_DATE
+    for item in (Location(1, 2), Waypoint(1, 2, "Hut")):
+        sent = Entry(1, item, time, sos)
+        (read,) = decode(encode([sent])).entries
+        assert read.content == replace(item, timestamp=bound)
+        assert digest_of(read) == digest_of(sent)
 
 
 @pytest.mark.parametrize("bit", range(0, 34 * 8, 7))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.records import DamagedPackage
+from fieldagent.agent.journal.unreadable import report_unreadable
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.outbound.standing import standing as stands
@@ -287,7 +288,7 @@ class LocalApi:
         return page(
             request,
             {
-                "payloads": [{**row, "body": json.loads(row["body"])} for row in listed[:limit]],
+                "payloads": [*_payloads(listed[:limit])],
                 "deadLetters": [_dead_letter(letter) for letter in letters],
             },
             "before",
@@ -436,6 +437,15 @@ def _answer(standing: Standing) -> dict[str, Any]:
 def _progress(standing: Standing) -> dict[str, Any]:
     """Like the answer; `status` is null while the Package waits."""
     return {**_answer(standing), "accepted": standing.accepted}
+
+
+def _payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the payloads of a list, without a row whose body cannot be read."""
+    for row in rows:
+        try:
+            yield {**row, "body": json.loads(row["body"])}
+        except ValueError:
+            report_unreadable("payload", row["requestId"])
 
 
 def _dead_letter(letter: DeadLetter) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from fieldagent.agent.journal.inbound import ItemCame, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.item_identity import is_about
-from fieldagent.package.package import Data, IncidentWord, Item, Parcel, ToHub, recorded
+from fieldagent.package.package import Data, IncidentWord, Item, Parcel, ToHub, dated
 from fieldagent.package.payload import (
     SOS_MARK,
     Identity,
@@ -445,7 +445,7 @@ class Inbox:
         extra: Mapping[str, Any],
     ) -> Received:
         sender = inbound.identity(db, origin) or _by_number(origin)
-        moment = recorded(item) or datetime.fromtimestamp(entry.time, UTC)
+        moment = dated(item, entry.time)
         plain = _payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
         came = None
         if entry.sequence and not isinstance(item, IncidentWord):

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import crc_of
 from fieldagent.package.package import Channel, Location, Package, Waypoint
-from fieldagent.package.reading import InvalidPackage, read_package
+from fieldagent.package.reading import read_package
 from fieldagent.package.writing import canonical
 from fieldagent.system.lived_time import SET
 
@@ -62,7 +62,7 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
         return
     try:
         package = read_package(json.loads(body))
-    except (InvalidPackage, ValueError):
+    except ValueError:
         return
     body = canonical(_restamped(package, dated, date))
     crc = crc_of(sequence, id_, body, digest, key, accepted, expires, date)

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Known, Storage
+from fieldagent.agent.journal.unreadable import read_status
 from fieldagent.package.delivery import Leg
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WAITS = "waits"
@@ -114,7 +115,7 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
         accepted.sequence,
     )
     for at, name, status, reason in rows:
-        leg = Leg(Status(status), reason)
+        leg = Leg(read_status(status), reason)
         story.append(Line(date(at), leg.status or "", Channel(name), leg.reason))
     story += [Line(receipt.at, "confirmed", None, _who(receipt)) for receipt in receipts]
     if accepted.status is not None and accepted.ended is not None:

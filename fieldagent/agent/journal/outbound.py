@@ -24,11 +24,12 @@ from fieldagent.agent.journal.records import (
     ask_anew,
     crc_of,
 )
+from fieldagent.agent.journal.unreadable import read_status
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import Channel, CheckIn, Status
 from fieldagent.package.payload import Identity, stranger
 from fieldagent.package.reach import Rung
-from fieldagent.package.reading import InvalidPackage, read_package
+from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ONLY_PEER = 0
@@ -60,10 +61,10 @@ def _accepted(row: Sequence[Any]) -> Accepted:
         if crc is not None and crc != crc_of(sequence, id_, body, digest, key, *times):
             raise DamagedPackage(sequence)
         package = read_package(json.loads(body))
-    except (InvalidPackage, ValueError, TypeError):
+    except (ValueError, TypeError):
         # One from before there were checks, perhaps.
         raise DamagedPackage(sequence) from None
-    known = None if status is None else Status(status)
+    known = read_status(status)
     whose = (origin or 0, origin_sequence or 0)
     life = (accepted, expires, known, ended)
     return Accepted(sequence, id_, package, digest, key, *life, *whose, dated, bool(undated), back)
@@ -100,7 +101,7 @@ def package_in(db: sqlite3.Connection, sequence: int) -> Accepted | None:
 
 def _known(rows: Sequence[Sequence[Any]]) -> Known | None:
     for sequence, id_, digest, accepted, status, ended in rows:
-        known = None if status is None else Status(status)
+        known = read_status(status)
         return Known(sequence, id_, digest, accepted, known, ended)
     return None
 
@@ -184,7 +185,7 @@ def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channe
 
 
 def _leg(status: str | None, reason: str, begins: float) -> Leg:
-    return Leg(None if status is None else Status(status), reason, begins)
+    return Leg(read_status(status), reason, begins)
 
 
 THE_HUB = Identity("0", "the hub", "Integration")
@@ -385,7 +386,7 @@ def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
                 (leg.status, leg.reason, now, json.dumps(sequences), channel),
             )
         for statuses, listed in db.execute(_ALIKE, (concerned,)).fetchall():
-            status = terminal_status(Leg(each and Status(each)) for each in json.loads(statuses))
+            status = terminal_status(Leg(read_status(each)) for each in json.loads(statuses))
             if status is not None:
                 db.execute(
                     "UPDATE package SET status = ?, ended = ?"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.package.package import Location, Waypoint
+from fieldagent.agent.journal.unreadable import report_unreadable
+from fieldagent.package.package import Location, Waypoint, date_of
 from fieldagent.package.payload import Identity
-from fieldagent.package.reading import InvalidPackage, read_package, read_timestamp
+from fieldagent.package.reading import read_package, read_timestamp
 from fieldagent.package.tracks import Placed
 
 OWN = Identity("", "this kit", "Device")
@@ -30,8 +30,8 @@ _OTHERS = (
 
 
 async def newest(journal: Journal, limit: int) -> tuple[list[Placed], list[Placed]]:
-    """Return own and others' places, each the newest first, at most so many. What is damaged is
-    left out here: the lists of what was sent tell it."""
+    """Return own and others' places, each the newest first, at most so many. A row that
+    cannot be read is left out, and logged."""
     own = await journal.read_aside(_OWN.format(limit=limit, looked_at=LOOKED_AT))
     others = await journal.read_aside(_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
     return list(_own(journal, own)), list(_received(others))
@@ -50,12 +50,12 @@ def _own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
     for sequence, body, accepted in rows:
         try:
             package = read_package(json.loads(body))
-        except (InvalidPackage, ValueError):
+        except ValueError:
+            report_unreadable("Package", str(sequence))
             continue
         place = package.item
         if isinstance(place, Location | Waypoint):
-            date = datetime.fromtimestamp(int(journal.clock.date(accepted)), UTC)
-            moment = place.timestamp or date
+            moment = place.timestamp or date_of(int(journal.clock.date(accepted)))
             yield Placed(str(sequence), OWN, None, moment, place, package.sos)
 
 
@@ -64,13 +64,17 @@ def _received(rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
         try:
             (payload,) = json.loads(body)["payloads"]
             (event,) = payload["events"]
-            place = _place(event)
-            moment = read_timestamp(event["timestamp"])
+            if "latitude" in event:
+                yield _placed(request_id, payload["identity"], event)
         except (KeyError, TypeError, ValueError):
-            continue
-        identity = payload["identity"]
-        who = Identity(identity["id"], identity["name"] or identity["id"], identity["type"])
-        yield Placed(request_id, who, None, moment, place, bool(event.get("sos")))
+            report_unreadable("payload", request_id)
+
+
+def _placed(request_id: str, identity: dict[str, str], event: dict[str, Any]) -> Placed:
+    """Raises KeyError, TypeError or ValueError if the row is damaged."""
+    place, moment = _place(event), read_timestamp(event["timestamp"])
+    who = Identity(identity["id"], identity["name"] or identity["id"], identity["type"])
+    return Placed(request_id, who, None, moment, place, bool(event.get("sos")))
 
 
 def _place(event: dict[str, Any]) -> Location | Waypoint:

@@ -31,7 +31,6 @@ import re
 import zlib
 from contextlib import suppress
 from dataclasses import field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from fieldagent.agent.inbound import reading
@@ -66,6 +65,7 @@ from fieldagent.package.package import (
     Package,
     Person,
     Waypoint,
+    date_of,
 )
 from fieldagent.package.reading import INT32
 from fieldagent.package.writing import sound
@@ -431,7 +431,7 @@ def _exactly(handheld: Handheld) -> Location | None:
         or (handheld.precision or 0) < PRECISE
     ):
         return None
-    moment = None if handheld.fixed is None else datetime.fromtimestamp(handheld.fixed, UTC)
+    moment = None if handheld.fixed is None else date_of(handheld.fixed)
     return Location(handheld.latitude, handheld.longitude, moment, handheld.altitude)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
@@ -27,7 +26,7 @@ from fieldagent.agent.people.contract import (
     TextOutcome,
 )
 from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, attended
-from fieldagent.package.package import Location
+from fieldagent.package.package import Location, date_of
 from fieldagent.system import waits
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.errors import RemoteProtocolError
@@ -157,7 +156,7 @@ def _placed(position: wire.MeshPosition) -> Located | None:
     latitude, longitude = position.latitude / 1e7, position.longitude / 1e7
     if not (latitude or longitude) or abs(latitude) > 90 or abs(longitude) > 180:
         return None
-    moment = datetime.fromtimestamp(position.time, UTC) if position.time else None
+    moment = date_of(position.time) if position.time else None
     altitude = None if position.altitude is None else float(position.altitude)
     return Located(
         Location(latitude, longitude, moment, altitude), position.precision_bits or PRECISE

@@ -106,7 +106,7 @@ class ReadApi:
         named = one_of(request, "format", tuple(tracks.CONTENT_TYPES))
         named = named or (accepted[0] if accepted else "geojson")
         matches, following = await self._page(request, caller, _wanted(request, kind="location"))
-        placed = [each.as_placed() for each in matches]
+        placed = [place for each in matches if (place := each.as_placed()) is not None]
         # A document has no place for where to go on: the header Link has it in all of them.
         response = page(request, tracks.geojson(placed), "before", following)
         if named in tracks.DOCUMENTS:

@@ -7,12 +7,12 @@ and says where the next one goes on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
-from fieldagent.hub.api.standing import STATES, reached
+from fieldagent.hub.api.standing import STATES, reached, shown_state
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import kit_report, lease, rebuild, workspace_log
 from fieldagent.hub.records.ledger import WAITS
@@ -20,7 +20,7 @@ from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, marks, select
-from fieldagent.package.package import Item, Location, recorded
+from fieldagent.package.package import Item, Location, dated
 from fieldagent.package.payload import Identity, estimated_position, event
 from fieldagent.package.tracks import Placed
 from fieldagent.system.lazy_dataclass import dataclass
@@ -258,9 +258,10 @@ class ReadItem(NamedTuple):
     asks: bool
     reached: list[dict[str, Any]]
 
-    def as_placed(self) -> Placed:
-        """Return it as a position; it must be a location."""
-        assert isinstance(self.item, Location), "positions are asked for by their kind"
+    def as_placed(self) -> Placed | None:
+        """Return a location as a position, or None if its body is damaged in the database."""
+        if not isinstance(self.item, Location):
+            return None
         return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
 
     def as_json(self) -> dict[str, Any]:
@@ -321,7 +322,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
             None if revoked is None else float(revoked),
             restored is not None,
         ),
-        recorded(content) or datetime.fromtimestamp(entry.time, UTC),
+        dated(content, entry.time),
         content,
         estimate,
         addressee,
@@ -385,7 +386,7 @@ def deliveries(
             "kind": kind or None,
             "sos": bool(sos),
             "accepted": float(accepted),
-            "state": STATES[stored_state],
+            "state": shown_state(stored_state),
             "over": way,
             "ended": None if ended is None else float(ended),
             "reason": reason,

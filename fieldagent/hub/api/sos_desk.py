@@ -12,7 +12,7 @@ from fieldagent.hub.access.caller import ANSWERING
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import ReadItem
-from fieldagent.hub.api.standing import STATES
+from fieldagent.hub.api.standing import shown_state
 from fieldagent.hub.records import alarm, ledger, owed, sos
 from fieldagent.hub.records.audit import CONTACT, note
 from fieldagent.hub.records.ledger import Posting
@@ -297,7 +297,8 @@ def _reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
             *items,
         )
         for item, name, state, ended in rows:
-            standing = {"device": name, "state": STATES[state], "ended": ended and float(ended)}
+            at = ended and float(ended)
+            standing = {"device": name, "state": shown_state(state), "ended": at}
             standings.setdefault(item, []).append(standing)
     return standings
 

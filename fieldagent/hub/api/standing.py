@@ -9,7 +9,7 @@ from typing import Any
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import WHY
-from fieldagent.hub.records.stored_entry import stored_beside
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_beside
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.reach import LADDER, Rung, in_words
 
@@ -24,6 +24,12 @@ STATES = {
     "collapsed": "collapsed",
 }
 """Of a delivery, as a caller is told it."""
+
+
+def shown_state(stored: str) -> str:
+    """Return the state of a delivery for a caller. A list must show a row whose state is
+    damaged."""
+    return STATES.get(stored, DAMAGED_ROW)
 
 
 def is_request_id(text: str) -> bool:
@@ -113,7 +119,7 @@ def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
             "id": id_,
             "name": name,
             "userId": str(member),
-            "state": STATES[state],
+            "state": shown_state(state),
             "over": way,
             "ended": None if ended is None else float(ended),
             "reason": reason,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fieldagent.hub.records.stored_entry import stored_objects
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.wire.kit_note import KitReport, SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange
@@ -61,7 +62,7 @@ def note(db: Db, device: int, report: KitReport, now: float) -> None:
 def modems(text: str, at: float | None) -> list[dict[str, Any]]:
     """Return the modems as the API tells them, from the columns of `contact`; none where the kit
     told nothing."""
-    return [{**each, "at": at} for each in json.loads(text or "[]")]
+    return [{**each, "at": at} for each in stored_objects(text, "the modems of a kit")]
 
 
 def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -57,6 +57,21 @@ def stored_members(text: str, what: str) -> Mapping[str, Any]:
         *(what, len(text), ascii(text[:40])),
     )
     return {}
+
+
+@lru_cache(maxsize=100)
+def stored_objects(text: str, what: str) -> Sequence[Mapping[str, Any]]:
+    """Return a JSON array of objects from the database. A damaged one is empty, and logged once
+    under the name `what`."""
+    with suppress(ValueError):
+        objects = json.loads(text or "[]")
+        if isinstance(objects, list) and all(isinstance(each, dict) for each in objects):
+            return objects
+    log.error(
+        "%s: damaged in the database, lists leave it out (%d characters: %s)",
+        *(what, len(text), ascii(text[:40])),
+    )
+    return []
 
 
 @lru_cache(maxsize=100)

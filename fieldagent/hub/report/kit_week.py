@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.report.week import Week, longest_pause
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import Item, Location, recorded
+from fieldagent.package.package import Item, Location, dated
 from fieldagent.package.payload import Identity
 from fieldagent.package.tracks import Placed, legs
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -111,7 +111,7 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         entry = stored_entry(body)
         content = entry.content
         assert isinstance(content, Item), "the ledger holds items alone"
-        moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
+        moment = dated(content, entry.time)
         if not week.begins <= moment.timestamp() < week.ends:
             continue
         sent.append(SentItem(kind, moment.timestamp(), float(accepted), bool(is_sos)))

@@ -6,13 +6,11 @@ proves who sends under a call sign, so nothing that comes this way is an alarm.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.tracker import intake
 from fieldagent.hub.tracker.contract import TrackerReport
-from fieldagent.package.package import TRACKER, Waypoint
+from fieldagent.package.package import TRACKER, Waypoint, dated
 from fieldagent.wire.envelope import Entry
 
 WAY = "APRS"
@@ -27,7 +25,7 @@ def take_in(db: Db, workspace: int, entry: Entry, now: float) -> bool:
         return False
     if not author.startswith(TRACKER):
         return False
-    at = datetime.fromtimestamp(entry.time, UTC) if point.timestamp is None else point.timestamp
+    at = dated(point, entry.time)
     place = {"latitude": point.latitude, "longitude": point.longitude}
     report = TrackerReport(author.removeprefix(TRACKER), at, place)
     return intake.take_in(db, workspace, report, now, way=WAY) is not Became.REFUSED

@@ -22,7 +22,7 @@ from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.store.contract import Db, marks, one_of
 from fieldagent.hub.webhook.flow import Lane
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
-from fieldagent.package.package import Item, recorded
+from fieldagent.package.package import Item, dated
 from fieldagent.package.payload import Identity, estimated_position, event_json, payload_json
 from fieldagent.package.writing import write_timestamp
 from fieldagent.system.lazy_dataclass import dataclass
@@ -261,7 +261,7 @@ class _Writer:
         entry = stored_entry(body)
         content = entry.content
         assert isinstance(content, Item), "the ledger holds items alone"
-        moment = recorded(content) or datetime.fromtimestamp(entry.time, UTC)
+        moment = dated(content, entry.time)
         extra: dict[str, Any] = {}
         if (seen := stored_beside(estimate, estimated_position)) is not None:
             extra["estimatedPosition"] = seen

@@ -19,7 +19,7 @@ from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, c
 from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
-from fieldagent.package.reading import InvalidPackage, read_package
+from fieldagent.package.reading import read_package
 from fieldagent.store.pages import Pages, Row, Value
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -413,7 +413,7 @@ def _is_whole(row: Found) -> bool:
         return row["crc"] == crc_of(id_=values.pop("id"), **values)
     try:
         read_package(json.loads(str(row["body"])))
-    except (InvalidPackage, ValueError):
+    except ValueError:
         return False
     return True
 
