@@ -129,9 +129,7 @@ def _of_ben(heard: list[dict[str, Any]]) -> str:
     if not heard:
         return "nothing"
     (each,) = heard
-    phrase = {"open": "rings", "old": "marked as old, does not ring"}.get(
-        each["state"], each["state"]
-    )
+    phrase = {"open": "rings"}.get(each["state"], each["state"])
     steps = [_step(step) for step in each["steps"]]
     return "; ".join([phrase, *dict.fromkeys(steps)]) if steps else str(phrase)
 

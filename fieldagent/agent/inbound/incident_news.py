@@ -2,8 +2,9 @@
 
 A word changes the state of this kit's incident only where a holder of the key of this kit and the
 hub says it. A kit without a hub takes the word of a person at another kit; one with a hub shows it
-as unauthenticated. Another kit's SOS rings, unless it is old by a clock that is trusted: then it is
-a recording, or has been on its way for hours, and is marked by its age.
+as unauthenticated. Another kit's SOS always rings. Its date is only what that kit's clock says, and
+a machine without a clock chip is hours behind after a night without power. A stranger without the
+key may play back a recording: it rings once, because its number is known from then on.
 """
 
 from __future__ import annotations
@@ -19,10 +20,6 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire.envelope import Entry, Source
 from fieldagent.wire.incident_proof import is_proved
-
-OLD = 6 * 3600
-"""Seconds after which an SOS does not ring where it comes first: its kit adds a position each ten
-minutes, so one that is still open has younger ones."""
 
 
 class GoesDown(NamedTuple):
@@ -67,8 +64,8 @@ class IncidentNews:
         clock: LivedTime,
         taken: Brought,
     ) -> int | None:
-        """Write down what an item that came for the first time says of an incident. Return its age
-        in seconds where it is too old to ring."""
+        """Write down what an item that came for the first time says of an incident. Return the age
+        in seconds of an SOS whose clock is far behind this kit's trusted one, otherwise None."""
         if isinstance(entry.content, IncidentWord):
             self._note_word(db, origin, entry, entry.content, source, taken)
             return None
@@ -76,13 +73,11 @@ class IncidentNews:
         if not entry.sos or station in (OWN, self._station):
             return None
         now = clock.date(taken.now)
-        age = int(now) - entry.time
-        is_old = bool(clock.source()) and age > OLD
         text = entry.content.content if isinstance(entry.content, Message) else ""
         number = incident_number(entry, source)
-        state = "old" if is_old else Said.OPEN
-        incident.note_heard(db, HeardIncident(station, number, state, entry.time, now, text))
-        return age if is_old else None
+        heard = HeardIncident(station, number, Said.OPEN, entry.time, now, text)
+        incident.note_heard(db, heard)
+        return incident.shown_age(heard, clock)
 
     def _note_word(
         self,

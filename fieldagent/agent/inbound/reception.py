@@ -394,8 +394,7 @@ class Inbox:
                 program_deltas.note(db, entry.content.payload)
                 taken.commands += 1
             elif here:
-                rings = entry if age is None else replace(entry, sos=False)
-                spooled = self._spool(db, origin, rings, entry.content, taken, extra)
+                spooled = self._spool(db, origin, entry, entry.content, taken, extra)
                 taken.payloads.append(spooled)
         if entry.sequence == 0:
             # The hub says it, and sends no item.

@@ -21,9 +21,14 @@ from collections.abc import Sequence
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Channel, IncidentWord, Said
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.lived_time import LivedTime
 
 OWN = 0
 """Where a station's number stands: this kit."""
+
+
+AGE_SHOWN_S = 6 * 3600
+"""Seconds that an SOS is behind a trusted clock before people see what its own clock says."""
 
 
 class IncidentOver(Exception):
@@ -61,6 +66,14 @@ class HeardIncident(NamedTuple):
     at: float
     """Unix time at which it came."""
     text: str
+
+
+def shown_age(heard: HeardIncident, clock: LivedTime) -> int | None:
+    """Return the seconds from the sender's date of an SOS to its arrival, where people should see
+    them; None where this kit's clock is not trusted, or was set since the arrival."""
+    age = int(heard.at - heard.since)
+    was_dated = bool(clock.source()) and heard.at <= clock.date(clock.now())
+    return age if was_dated and age > AGE_SHOWN_S else None
 
 
 def join(db: sqlite3.Connection, sequence: int, now: float, only: int | None = None) -> int:
@@ -129,9 +142,8 @@ def note_word(
 
 
 def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
-    """Keep another kit's incident by what came of it first. A later item opens again what was old,
-    and brings words where the first had none; who has seen it, or that it is over, may have come
-    before it."""
+    """Keep another kit's incident by what came of it first. A later item brings words where the
+    first had none. The notice that a person has it, or that it is over, may have come before."""
     known = db.execute(
         "SELECT says FROM incident_word WHERE station = ? AND incident = ? AND proved"
         " ORDER BY says = 'seen' LIMIT 1",
@@ -139,7 +151,6 @@ def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
     ).fetchone()
     db.execute(
         "INSERT INTO heard_incident VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-        " state = CASE state WHEN 'old' THEN excluded.state ELSE state END,"
         " text = CASE text WHEN '' THEN excluded.text ELSE text END",
         heard if known is None else heard._replace(state=known[0]),
     )

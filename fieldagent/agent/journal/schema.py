@@ -282,7 +282,7 @@ CREATE TABLE incident_word ( -- what was said of one
 CREATE TABLE heard_incident ( -- another kit's
     station INTEGER NOT NULL,
     number INTEGER NOT NULL,
-    state TEXT NOT NULL, -- open, seen, closed, called off; old: by a recording
+    state TEXT NOT NULL, -- open, seen, closed, called off
     since REAL NOT NULL, -- Unix time, by its sender's clock
     at REAL NOT NULL, -- Unix time
     text TEXT NOT NULL,

@@ -193,6 +193,7 @@ def _heard(journal: Journal, heard: HeardIncident, names: Mapping[int, str]) -> 
         "state": heard.state,
         "raised": heard.since,
         "came": heard.at,
+        "age": incident.shown_age(heard, journal.clock),
         "text": heard.text,
         "steps": [_said(word) for word in words],
     }

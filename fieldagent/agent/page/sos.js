@@ -3,7 +3,7 @@
 
 import { Away, call, outlives } from "./agent.js";
 import { say, spoken, term, unworded, worded } from "./language.js";
-import { by, element, lengthInWords, moment, put, tell } from "./text.js";
+import { ago, by, element, lengthInWords, moment, put, tell } from "./text.js";
 
 const HOLD = 1500, AGAIN = 3000;
 /** Pixels: a mouse that has gone so far holds it no more. */
@@ -23,7 +23,7 @@ let ending = 0;
 export function showAlarms(sos) {
   const own = sos.incident, open = sos.active > 0;
   const shown = own ? [ownAlarm(own, open)] : [];
-  const heard = sos.heard.filter(each => ![...OVER, "old"].includes(each.state));
+  const heard = sos.heard.filter(each => !OVER.includes(each.state));
   shown.push(...heard.map(heardAlarm));
   put("alarms", shown);
   by("alarms").hidden = !shown.length;
@@ -76,6 +76,11 @@ function ownAlarm(own, open) {
   return element("div", { class: "own", role: "alert" }, lines, answer, off);
 }
 
+/** A date that is hours before its arrival is only what that kit's clock says. */
+const begun = ({ name, raised, came, age }) => age === null
+  ? say("SOS of {name}, raised {time}", { name, time: moment(raised) })
+  : say("SOS of {name}, came {time}; its clock says {ago}", { name, time: moment(came), ago: ago(age) });
+
 function heardAlarm(each) {
   const button = element("button", { type: "button", id: `take-${each.station}-${each.number}` }, say("I have it …"));
   button.onclick = () => {
@@ -86,7 +91,7 @@ function heardAlarm(each) {
     by("take-by").focus();
   };
   return element("div", { class: "heard", role: "alert" },
-    element("strong", {}, say("SOS of {name}, raised {time}", { name: each.name, time: moment(each.raised) })),
+    element("strong", {}, begun(each)),
     element("span", { dir: "auto" }, worded(each.text)),
     element("ol", { class: "ladder" }, each.steps.map(step)), button);
 }

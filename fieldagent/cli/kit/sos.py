@@ -171,12 +171,18 @@ def incident_text(incident: dict[str, Any]) -> str:
 def heard_text(incident: dict[str, Any]) -> str:
     """Return another kit's incident in one line."""
     said = "; ".join(step_text(step) for step in incident["steps"])
-    old = " (old: it may be a recording)" if incident["state"] == "old" else ""
-    begun = (
-        f"SOS {incident['number']} of {incident['name']}, raised {clock_time(incident['raised'])}"
-    )
+    begun = f"raised {clock_time(incident['raised'])}"
+    if incident["age"] is not None:
+        begun = f"came {clock_time(incident['came'])}, its clock says {_ago(incident['age'])}"
     words = f": {incident['text']}" if incident["text"] else ""
-    return f"{begun}{old}{words}{'; ' if said else ''}{said}"
+    named = f"SOS {incident['number']} of {incident['name']}"
+    return f"{named}, {begun}{words}{'; ' if said else ''}{said}"
+
+
+def _ago(seconds: int) -> str:
+    """Return the time since then in words, such as `13 hours ago`; `seconds` are hours at least."""
+    hours = seconds // 3600
+    return f"{hours} hours ago" if hours < 48 else f"{hours // 24} days ago"
 
 
 def step_text(step: dict[str, Any]) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.inbound.incident_news import OLD, IncidentNews
+from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import incident
-from fieldagent.agent.journal.incident import OWN
+from fieldagent.agent.journal.incident import AGE_SHOWN_S, OWN
+from fieldagent.agent.outbound.incident_status import heard_json
+from fieldagent.cli.kit.sos import heard_text
 from fieldagent.package.package import IncidentWord, Location, Message, Said
 from fieldagent.wire.envelope import Entry, encode
 from tests.kit import Kit, kit
@@ -48,19 +50,58 @@ async def test_an_sos_rings_with_its_incident(tmp_path: Path) -> None:
         assert (heard.station, heard.number, heard.state) == (ADA, 70, Said.OPEN)
 
 
-async def test_a_recording_is_marked_by_its_age_and_does_not_ring(tmp_path: Path) -> None:
+AGES = {
+    "now": (0, None),
+    "just below": (AGE_SHOWN_S - 60, None),
+    "a night without power": (13 * 3600, 13 * 3600),
+    "a machine that starts in 1970": (None, None),
+    "a clock that is ahead": (-13 * 3600, None),
+}
+"""Seconds by which the sender's clock is behind, None for 1970, and what people see of it."""
+
+
+@pytest.mark.parametrize("sent", AGES)
+@pytest.mark.parametrize("is_trusted", [True, False])
+@pytest.mark.parametrize("kind", ["message", "location"])
+async def test_an_sos_rings_whatever_its_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: str, is_trusted: bool, kind: str
+) -> None:
+    behind, shown = AGES[sent]
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
-        await k.hear(said(help_at(now(k) - OLD - 60)), tagged=False)
+        if not is_trusted:
+            monkeypatch.setattr(k.journal.clock, "source", str)
+        at = 3600 if behind is None else int(now(k)) - behind
+        shown = int(now(k)) - at if behind is None else shown
+        entry = help_at(at)
+        if kind == "location":
+            where = Location(47.0, 8.0, datetime.fromtimestamp(at, UTC))
+            entry = Entry(70, where, at, sos=True)
+        await k.hear(said(entry), tagged=False)
         (event,) = events(k)
-        assert "sos" not in event
-        assert event["age"] == pytest.approx(OLD + 60, abs=5)
-        (heard,) = incident.heard(k.journal, 9)
-        assert heard.state == "old"
-        # One that is open still has younger items.
-        await k.hear(said(help_at(now(k), 75, back=5)), tagged=False)
-        assert events(k)[1]["sos"]
-        (heard,) = incident.heard(k.journal, 9)
-        assert heard.state == Said.OPEN
+        assert event["sos"] is True
+        (heard,) = heard_json(k.journal)
+        assert (heard["state"], heard["number"]) == (Said.OPEN, 70)
+        for age in (event.get("age"), heard["age"]):
+            assert age == (pytest.approx(shown, abs=5) if shown and is_trusted else None)
+        line = heard_text(heard)
+        assert ("its clock says" in line) == bool(shown and is_trusted)
+        if shown == 13 * 3600 and is_trusted:
+            assert "its clock says 13 hours ago" in line
+
+
+async def test_a_clock_that_was_set_after_the_arrival_is_no_evidence_of_an_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This kit's clock was ten years ahead when the SOS came."""
+    async with kit(tmp_path, incidents=IncidentNews(7)) as k:
+        began = int(now(k))
+        date = k.journal.clock.date
+        with monkeypatch.context() as wrong:
+            wrong.setattr(k.journal.clock, "date", lambda lived: date(lived) + 10 * 365 * 86_400)
+            wrong.setattr(k.journal.clock, "source", str)
+            await k.hear(said(help_at(began)), tagged=False)
+        (heard,) = heard_json(k.journal)
+        assert (heard["state"], heard["age"]) == (Said.OPEN, None)
 
 
 async def test_nobody_calls_another_kits_sos_off_by_radio_alone(tmp_path: Path) -> None:
