@@ -156,3 +156,34 @@ def test_why_it_waits_and_why_it_ended_are_in_ones_own_language(chromium: Any, k
         shown.reload()
         shown.get_by_text("replaced by Package 2").first.wait_for()
         assert [each for each in loaded if "reasons" in each] == []
+
+
+ALARMS = (
+    "sos => import('/page/sos.js').then(all => {"
+    " all.showAlarms(sos); return document.getElementById('alarms').textContent; })"
+)
+RAISED = {"state": "raised", "at": 1_800_000_000}
+LEFT = {"state": "left", "at": 1_800_000_000, "channel": "Satellite"}
+OWN = {"number": 7, "state": "open", "raised": 1_800_000_000, "ended": None, "items": []}
+HEARD = {"station": 5, "name": "Ada", "number": 70, "state": "open", "text": "help", "steps": []}
+NONE, AGAIN = "No channel sends it", "Next try"
+
+
+def test_the_page_says_of_an_sos_only_what_is_known(chromium: Any, kit: Agent) -> None:
+    own: dict[str, tuple[dict[str, Any], str]] = {
+        "the answer to the raising": ({"steps": [RAISED]}, ""),
+        "to be tried": ({"steps": [RAISED], "nextTry": 1_800_000_060}, AGAIN),
+        "no channel": ({"steps": [RAISED], "nextTry": None}, NONE),
+        "left, and goes no more": ({"steps": [RAISED, LEFT], "nextTry": None}, ""),
+        "called off": ({"steps": [RAISED], "nextTry": None, "ended": 1_800_000_001}, ""),
+    }
+    with page(chromium, kit.port) as shown:
+        for name, (members, words) in own.items():
+            sos = {"active": 1, "incident": {**OWN, **members}, "heard": []}
+            text = shown.evaluate(ALARMS, sos)
+            assert [each for each in (NONE, AGAIN) if each in text] == [words] * bool(words), name
+        for age, words in ((None, "SOS of Ada, raised"), (46_800, "its clock says 13 hours ago")):
+            heard = {**HEARD, "raised": 1_800_000_000, "came": 1_800_046_800, "age": age}
+            text = shown.evaluate(ALARMS, {"active": 0, "incident": None, "heard": [heard]})
+            assert words in text and "help" in text
+            assert shown.locator("#alarms.active").count(), "it rings"

@@ -98,7 +98,8 @@ def test_an_answer_adds_to_the_open_sos_and_raises_none(tmp_path: Path) -> None:
         refused = sos_command(kit, "--answer", "yes")
         assert refused.returncode == 1 and not incident(kit)
         assert "no SOS of this kit is open" in refused.stderr
-        assert sos_command(kit, "--yes", "--no-wait", "injury").returncode == 0
+        raised = sos_command(kit, "--yes", "--no-wait", "injury")
+        assert raised.returncode == 0 and "no channel" not in raised.stdout
         above.expect("injury")
         assert "added to SOS" in sos_command(kit, "--answer", "two are injured").stdout
         above.expect("two are injured")

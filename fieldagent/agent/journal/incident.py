@@ -264,6 +264,16 @@ def at_hub(journal: Journal, number: int) -> dict[int, float]:
     return dict(rows)
 
 
+def waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
+    """Return its Packages on each channel on which they have not ended."""
+    rows = journal.read(
+        "SELECT leg.sequence, leg.channel FROM incident_item JOIN leg USING (sequence)"
+        " WHERE incident = ? AND leg.status IS NULL",
+        number,
+    )
+    return [(sequence, Channel(name)) for sequence, name in rows]
+
+
 def taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
     """Return its Packages on each channel that took them, and when that was last heard of (lived
     time). A position that a later one has replaced is not among them."""

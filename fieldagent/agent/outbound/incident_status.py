@@ -164,17 +164,18 @@ def _next_try(
     every: float,
     until: str,
 ) -> float | None:
-    """Return the Unix time of the next try; None where no channel goes on with it."""
+    """Return the Unix time of the next try; None if no channel sends it.
+
+    The journal decides which Packages wait. One that was raised a moment ago, or is from before a
+    restart, is in no queue yet.
+    """
     if own.ended is not None:
         return None
     now, date = journal.clock.now(), journal.clock.date
     reasons = WaitReasons(journal, queues, outboxes, now)
-    moments = [
-        reasons.next_try(name, sequence)
-        for name, queue in queues.items()
-        for sequence in sequences
-        if sequence in queue
-    ]
+    waits = {*incident.waiting(journal, own.number)}
+    waits |= {(each, name) for name, queue in queues.items() for each in sequences if each in queue}
+    moments = [reasons.next_try(name, sequence) for sequence, name in waits if name in queues]
     if every:
         moments += [
             date(at + every)

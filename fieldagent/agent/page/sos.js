@@ -52,8 +52,12 @@ function step(each) {
   return element("li", {}, `${known(each)} ${moment(each.at)}${said}${unsure(each)}`);
 }
 
+/** Nothing has left the kit, and the agent says that it has no next try. */
+const isStuck = own => own.nextTry === null && own.ended === null && own.steps.every(each => each.state === "raised");
+
 function ownAlarm(own, open) {
-  const again = own.nextTry ? say("Next try {time}.", { time: moment(own.nextTry, { seconds: true }) }) : "";
+  const again = own.nextTry ? say("Next try {time}.", { time: moment(own.nextTry, { seconds: true }) })
+    : isStuck(own) ? say("No channel sends it. Configure one, then hold SOS again.") : "";
   const last = own.steps[own.steps.length - 1];
   const lines = [
     element("strong", {}, `SOS ${own.number}: ${known(last)}${unsure(last)}`),

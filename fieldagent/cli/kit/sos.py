@@ -78,9 +78,11 @@ def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
             if step not in known_steps and not arguments.json:
                 print(escaped(f"SOS {step_text(step)}"), flush=True)
         known_steps = incident["steps"]
-        if incident.get("nextTry", 0) is None and _is_stuck(incident):
+        if _is_stuck(incident):
             show(arguments, incident, "")
-            print("fieldagent: no channel goes on with it; configure one", file=sys.stderr)
+            print(
+                "fieldagent: no channel sends it; configure one and raise it again", file=sys.stderr
+            )
             return ERROR
         if _is_far_enough(known_steps, until_seen=arguments.until_seen):
             if arguments.json:
@@ -95,7 +97,11 @@ def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
 
 
 def _is_stuck(incident: dict[str, Any]) -> bool:
-    return incident["ended"] is None and {"raised"} == {each["state"] for each in incident["steps"]}
+    """Return True if the agent says that it has no next try, and nothing has left the kit. The
+    answer to the raising says nothing of a next try: the channels have not looked at it yet."""
+    has_none = "nextTry" in incident and incident["nextTry"] is None
+    is_raised_only = {"raised"} == {each["state"] for each in incident["steps"]}
+    return has_none and is_raised_only and incident["ended"] is None
 
 
 def _is_far_enough(steps: list[dict[str, Any]], *, until_seen: bool) -> bool:
@@ -163,8 +169,8 @@ def incident_text(incident: dict[str, Any]) -> str:
     steps = "; ".join(step_text(step) for step in incident["steps"])
     again = incident.get("nextTry")
     more = f"; next try {clock_time(again)}" if again else ""
-    if again is None and _is_stuck(incident):
-        more = "; no channel goes on with it"
+    if _is_stuck(incident):
+        more = "; no channel sends it"
     return f"SOS {steps}{more}"
 
 

@@ -17,9 +17,10 @@ import trio.testing
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
 from fieldagent.agent.outbound.cancel import Cancellation
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.incident_end import call_off
 from fieldagent.agent.outbound.incident_repeat import LOOK_EVERY, keep_going, repeated
-from fieldagent.agent.outbound.incident_status import as_json
+from fieldagent.agent.outbound.incident_status import as_json, incident_status
 from fieldagent.agent.outbound.standing import standing_of
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
 from fieldagent.package.payload import Identity
@@ -444,3 +445,20 @@ async def test_what_is_posted_while_it_is_open_joins_it_and_names_it_on_air(
         await k.cancellation.call_off(first)
         await k.post(message={"content": "again"}, priority=100)
         assert incident.items(k.journal, first + 4) == [first + 4]
+
+
+@pytest.mark.parametrize("state", ["in no queue yet", "waits", "left", "no channel"])
+async def test_the_next_try_is_none_only_if_no_channel_sends_it(
+    tmp_path: Path, clock: trio.testing.MockClock, state: str
+) -> None:
+    async with kit(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=100)
+        if state == "left":
+            await k.send()
+        queues: dict[Channel, ChannelQueue] = dict(k.queues)
+        if state == "in no queue yet":
+            queues = {channel: ChannelQueue(channel) for channel in queues}
+        elif state == "no channel":
+            queues = {}
+        status = incident_status(k.journal, queues, k.outboxes, every=REPEAT, until="person")
+        assert (status["incident"]["nextTry"] is None) == (state == "no channel")
