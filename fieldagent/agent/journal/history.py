@@ -20,6 +20,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 WAITS = "waits"
 """The event that a Package does not begin on a channel at once, and for how long and why."""
 
+REFUSED = "refused"
+"""The event that the far side, or the modem, refuses a Package, and why."""
+
 
 class Line(NamedTuple):
     at: float
@@ -64,6 +67,17 @@ def may_have_left(journal: Journal, sequence: int) -> bool:
     """Return whether it has been transmitted over any channel, or nobody knows that it was not."""
     sql = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left') LIMIT 1"
     return bool(journal.read(sql, sequence))
+
+
+def refusals(journal: Journal, sequence: int, channel: Channel) -> int:
+    """Return how often the channel has refused the Package."""
+    rows = journal.read(
+        "SELECT total(times) FROM story WHERE sequence = ? AND channel = ? AND event = ?",
+        sequence,
+        channel,
+        REFUSED,
+    )
+    return int(rows[0][0])
 
 
 def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:

@@ -34,6 +34,7 @@ from fieldagent.agent.outbound.settlement import (
     note_doubt,
     note_sent,
     note_tried,
+    refused_pause,
 )
 from fieldagent.package.package import Status
 from fieldagent.wire.envelope import Entry
@@ -201,7 +202,12 @@ class ChannelOutbox:
                 lambda db: self._piggyback.record(db, words),
             )
         else:
-            settlement = _land_failed(self._queue, pieces, outcome, reason, retry_after)
+            refused_due = None
+            if outcome is Outcome.REFUSED:
+                refused_due = _refused_due(self._journal, self._queue, pieces)
+            settlement = _land_failed(
+                self._queue, pieces, outcome, reason, retry_after, refused_due
+            )
             record = note_tried(self._queue, settlement, reason, now)
         await self._apply(settlement, record)
         if sent:
@@ -309,13 +315,32 @@ class ChannelOutbox:
 
 
 def _land_failed(
-    queue: ChannelQueue, pieces: list[Piece], outcome: Outcome, reason: str, retry_after: float
+    queue: ChannelQueue,
+    pieces: list[Piece],
+    outcome: Outcome,
+    reason: str,
+    retry_after: float,
+    refused_due: float | None = None,
 ) -> Settlement:
     """Land these, which have not left, and decide what that means; they wait `retry_after` seconds,
-    0 is not at all."""
+    0 is not at all. `refused_due` is as in `after_failure`."""
     over = queue.bursts.land_all(pieces, sent=False)
     due = trio.current_time() + retry_after if retry_after > 0 else -inf
-    return after_failure(queue.channel, pieces, over, outcome, reason, due)
+    return after_failure(queue.channel, pieces, over, outcome, reason, due, refused_due)
+
+
+def _refused_due(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) -> float | None:
+    """Return when an SOS that was refused is tried again; None for what ends as Error: anything
+    else, and an SOS that is over."""
+    sequence = pieces[0].sequence if len(pieces) == 1 else None
+    if sequence is None or sequence not in queue or not queue.is_urgent(sequence):
+        return None
+    number = incident.incident_of(journal, sequence)
+    if number is not None and incident.is_over(journal, incident.OWN, number):
+        return None
+    pause = refused_pause(history.refusals(journal, sequence, queue.channel))
+    log.warning("%s refused SOS item %d: tried again in %.0f s", queue.channel, sequence, pause)
+    return trio.current_time() + pause
 
 
 def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:

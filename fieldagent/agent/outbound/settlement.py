@@ -6,6 +6,10 @@ nothing: `ChannelOutbox` carries out what comes back.
 | sent | Delivered | waits for its next one | each for itself |
 | not sent | waits for the next try | the rest of a burst that was heard goes at once | all wait |
 | refused | Error | Error | all wait, and travel alone: each shows which it is |
+| refused, and an SOS | waits, longer each time | waits, longer each time | as above |
+
+One status never ends an SOS: a single bit that flips on a serial line makes "no network service" a
+refusal.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from dataclasses import field
 from math import inf
 
 from fieldagent.agent.journal import history, outbound
+from fieldagent.agent.journal.history import REFUSED
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import EndedLeg, Piece, Spent
 from fieldagent.agent.outbound.burst import Burst
@@ -45,6 +50,15 @@ class Settlement:
     ends_intent: bool = True
 
 
+REFUSED_PAUSE_S, REFUSED_PAUSE_MAX_S = 30.0, 900.0
+"""Seconds until an SOS that was refused is tried again: the first time, and at most."""
+
+
+def refused_pause(times: int) -> float:
+    """Return the seconds until the next try of an SOS that was refused `times` times before."""
+    return min(REFUSED_PAUSE_MAX_S, REFUSED_PAUSE_S * 2.0 ** min(times, 10))
+
+
 def after_success(
     journal: Journal, queue: ChannelQueue, pieces: list[Piece], over: Collection[Piece]
 ) -> Settlement:
@@ -68,14 +82,19 @@ def after_failure(
     outcome: Outcome,
     reason: str,
     due: float,
+    refused_due: float | None = None,
 ) -> Settlement:
     """Decide what ends and what waits again, until `due`, after a transmission that did not leave.
-    Refused together, Packages travel alone from then on. `over` are the pieces with which nothing
-    of their Package is under way any more, each with its burst."""
+    Refused together, Packages travel alone from then on; refused alone, one waits until
+    `refused_due`, or ends if that is None. `over` are the pieces with which nothing of their
+    Package is under way any more, each with its burst."""
     if outcome is Outcome.REFUSED and len(pieces) == 1:
         (sequence,) = (piece.sequence for piece in pieces)
+        if refused_due is not None:
+            waits = {sequence: refused_due}
+            return Settlement(waits=waits, tried=[sequence], alone={sequence}, event=REFUSED)
         ended = EndedLeg(sequence, channel, Leg(Status.ERROR, reason or "refused"))
-        return Settlement([ended], tried=[sequence], event="refused")
+        return Settlement([ended], tried=[sequence], event=REFUSED)
     alone = {piece.sequence for piece in pieces} if outcome is Outcome.REFUSED else set()
     # Of a burst that was heard in part the rest goes at once.
     waits = {piece.sequence: -inf if burst.heard else due for piece, burst in over.items()}

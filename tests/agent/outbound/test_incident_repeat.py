@@ -14,15 +14,24 @@ import pytest
 import trio
 import trio.testing
 
+from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
+from fieldagent.agent.mesh import relay
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.incident_end import call_off
 from fieldagent.agent.outbound.incident_repeat import LOOK_EVERY, keep_going, repeated
 from fieldagent.agent.outbound.incident_status import as_json, incident_status
 from fieldagent.agent.outbound.standing import standing_of
-from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
+from fieldagent.package.package import (
+    Channel,
+    IncidentWord,
+    Message,
+    Package,
+    Said,
+    Status,
+)
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode
 from fieldagent.wire.incident_proof import proof_key, prove
@@ -462,3 +471,79 @@ async def test_the_next_try_is_none_only_if_no_channel_sends_it(
             queues = {}
         status = incident_status(k.journal, queues, k.outboxes, every=REPEAT, until="person")
         assert (status["incident"]["nextTry"] is None) == (state == "no channel")
+
+
+PAUSES = [30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 900.0]
+"""Seconds until an SOS that was refused goes again."""
+
+
+async def test_one_that_is_refused_goes_again_less_and_less_often_while_it_is_open(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with in_distress(tmp_path) as k:
+        id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        k.outbox.link.state = LinkState.READY
+        gaps = []
+        for _ in PAUSES:
+            await k.send(Outcome.REFUSED, reason="too many segments")
+            assert k.status(id_) is None
+            status = incident_status(k.journal, k.queues, k.outboxes, every=REPEAT, until="person")
+            began = trio.current_time()
+            assert status["incident"]["nextTry"] > k.journal.clock.date(k.journal.clock.now())
+            await k.outbox.ready()
+            gaps.append(trio.current_time() - began)
+        assert gaps == pytest.approx(PAUSES)
+        await k.send()
+        assert k.status(id_) is Status.DELIVERED
+
+
+async def test_a_restart_does_not_end_one_that_was_refused(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with in_distress(tmp_path) as k:
+        await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        await k.send(Outcome.REFUSED)
+    async with in_distress(tmp_path) as k:
+        await sent_at(k)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["in flight", "waits"])
+async def test_one_that_is_refused_goes_no_more_once_it_is_over(
+    tmp_path: Path, clock: trio.testing.MockClock, back: bool
+) -> None:
+    async with in_distress(tmp_path) as k:
+        id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+        transmission = k.load()
+        if back:
+            await k.outbox.settle(transmission, Outcome.REFUSED)
+        word = words(k, Said.CLOSED, MT_KEY)["tagged"]
+        await k.reception.receive(word)
+        if back:
+            await k.outbox.ready()
+            transmission = k.load()
+        await k.outbox.settle(transmission, Outcome.REFUSED)
+        assert (k.status(id_), len(k.outbox)) == (Status.ERROR, 0)
+
+
+@pytest.mark.parametrize("kind", ["relayed", "a word"])
+async def test_one_status_does_not_end_a_neighbours_sos_or_a_word_of_one(
+    tmp_path: Path, clock: trio.testing.MockClock, kind: str
+) -> None:
+    async with in_distress(tmp_path) as k:
+        if kind == "relayed":
+            satellite = frozenset([Channel.SATELLITE])
+            package = Package(Message("help"), priority=100, channels=satellite)
+            k.intake.queue_relayed(
+                await k.journal.persist(
+                    lambda db: relay.enter(db, package, b"12345678", START, None, START)
+                )
+            )
+        else:
+            await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
+            await k.send()
+            assert await call_off_of(k)
+        await k.send(Outcome.REFUSED)
+        assert len(k.outbox) == 1
+        await k.outbox.ready()
+        await k.send()
+        assert len(k.outbox) == 0
