@@ -379,14 +379,30 @@ ROUTING = {
 }
 
 
-def parse_package(body: bytes) -> Package:
-    """Read the body of a POST. Raises NotJson, or InvalidPackage with every fault in it."""
-    return read_package(load_document(body), ITEMS)
+UNSAID = "SOS"
+"""The words of an SOS without any."""
 
 
-def read_package(document: Any, kinds: Items = KINDS) -> Package:
-    """Return the Package that a JSON document holds. Raises InvalidPackage with every fault."""
-    item, priority, routing = read_one_of(document, kinds, ROUTING)
+def parse_package(body: bytes, unread: list[Fault] | None = None) -> Package:
+    """Read the body of a POST. Raises NotJson, or InvalidPackage with every fault in it; `unread`
+    as for `read_package`."""
+    return read_package(load_document(body), ITEMS, unread)
+
+
+def read_package(document: Any, kinds: Items = KINDS, unread: list[Fault] | None = None) -> Package:
+    """Return the Package that a JSON document holds. Raises InvalidPackage with every fault.
+
+    With `unread` an SOS is not refused: its faults go there, and what has them is left out.
+    """
+    faults: list[Fault] = []
+    try:
+        item, priority, routing = read_one_of(document, kinds, ROUTING)
+    except InvalidPackage:
+        if unread is None or not is_sos(document):
+            raise
+        item, routing = _read_sos(document, kinds, faults)
+        priority = SOS_PRIORITY
+        unread += faults
     package = Package(item=item, **{"priority": priority, **routing})
     # An SOS is for everybody, whomever it names: to refuse it would be worse.
     return replace(package, to=None) if package.sos else package
@@ -425,14 +441,50 @@ def read_one_of(
     return read[0], items[kinds[0]][1], beside
 
 
-def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
+def is_sos(document: Any) -> bool:
+    """Return True if the priority of a Package's document can be read, and is an SOS's."""
+    try:
+        return isinstance(document, dict) and read_int32(document.get("priority")) >= SOS_PRIORITY
+    except WrongValue:
+        return False
+
+
+def _read_sos(
+    document: dict[str, Any], kinds: Items, faults: list[Fault]
+) -> tuple[Any, dict[str, Any]]:
+    """Return the first item of an SOS that can be read, with the members beside it that can. An SOS
+    without such an item is a message."""
+    beside = {name: value for name, value in document.items() if name not in kinds}
+    routing = read_members(beside, ROUTING, "", faults, also=kinds)
+    routing.pop("", None)
+    items: list[Any] = []
+    if not any(document.get(kind) is not None for kind in kinds):
+        faults.append(Fault("is required", "/message"))
+    for kind in sorted(kinds, key=lambda name: name != "message"):
+        if document.get(kind) is not None:
+            item = read_forgivingly(kind, document[kind], faults, kinds)
+            if items and item is not None:
+                faults.append(Fault("is one item too many", f"/{kind}"))
+            items += [] if item is None else [item]
+    return (items[0] if items else Message(UNSAID)), routing
+
+
+def read_forgivingly(kind: str, value: Any, faults: list[Fault], items: Items = ITEMS) -> Any:
+    """Return an item without its members that cannot be read; None if it needs one of those. What
+    is wrong is added to `faults`."""
     build, _, members = items[kind]
     if not isinstance(value, dict):
         faults.append(Fault("must be an object", f"/{kind}"))
         return None
-    before = len(faults)
     attributes = read_members(value, members, f"/{kind}", faults)
-    return build(**attributes) if len(faults) == before else None
+    needed = {field.attribute for field in members.values() if field.required}
+    return build(**attributes) if needed <= attributes.keys() else None
+
+
+def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
+    before = len(faults)
+    item = read_forgivingly(kind, value, faults, items)
+    return item if len(faults) == before else None
 
 
 _NAME_SHOWN = 80

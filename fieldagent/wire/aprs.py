@@ -43,6 +43,13 @@ class AprsPosition(NamedTuple):
     """Its time as it stands there, for `dated`; empty where it has none."""
 
 
+class AprsEmergency(NamedTuple):
+    """A call for help by Mic-E whose position cannot be read."""
+
+    fault: str
+    """Of the position."""
+
+
 class AprsObject(NamedTuple):
     """What a station says of a thing or a place that is not itself."""
 
@@ -74,7 +81,7 @@ class AprsHeard(NamedTuple):
     """One frame."""
 
     source: str
-    what: AprsPosition | AprsObject | AprsMessage | AprsAnswer | None
+    what: AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None
     """None for what is nothing of these."""
     over_internet: bool = False
     """It came by APRS-IS, and says nothing of who is near."""
@@ -105,7 +112,9 @@ def _third_party(text: str) -> AprsHeard:
     return AprsHeard(source, _what(info, destination), over_internet=True)
 
 
-def _what(text: str, to: Callsign) -> AprsPosition | AprsObject | AprsMessage | AprsAnswer | None:
+def _what(
+    text: str, to: Callsign
+) -> AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None:
     kind = text[:1]
     if kind == ":":
         return _message(text)
@@ -124,7 +133,7 @@ def _message(text: str) -> AprsMessage | AprsAnswer | None:
     """`:ADDRESSEE:text{id`; an acknowledgement has `ack` or `rej` and the id as its text."""
     if len(text) < ADDRESSEE + 2 or text[ADDRESSEE + 1] != ":":
         return None
-    to, said = text[1 : ADDRESSEE + 1].rstrip(), text[ADDRESSEE + 2 :].rstrip("\r\n")
+    to, said = text[1 : ADDRESSEE + 1].strip().upper(), text[ADDRESSEE + 2 :].rstrip()
     if answer := re.fullmatch(r"(ack|rej)([A-Za-z0-9]{1,5})(?:\}.*)?", said):
         return AprsAnswer(to, answer[2], answer[1] == "ack")
     body, mark, number = said.rpartition("{")
@@ -246,7 +255,22 @@ def _base_91(text: str) -> int:
 _CUSTOM, _OLD = "ABCDEFGHIJK", "PQRSTUVWXYZ"
 
 
-def _mic_e(text: str, to: Callsign) -> AprsPosition:
+def _mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
+    """Read a Mic-E beacon. Its first three characters say what it means: a position that cannot be
+    read ends no emergency. Raises RemoteProtocolError."""
+    try:
+        return _mic_e_position(text, to)
+    except RemoteProtocolError as fault:
+        if _EMERGENCY.match(to.name):
+            return AprsEmergency(str(fault))
+        raise
+
+
+_EMERGENCY = re.compile("[0-9L]{3}")
+"""How a destination begins: three message bits of 0 (chapter 10)."""
+
+
+def _mic_e_position(text: str, to: Callsign) -> AprsPosition:
     """Chapter 10: the latitude is in the destination's six characters, the rest in the text."""
     if len(to.name) != 6 or len(text) < 9:
         raise RemoteProtocolError("a Mic-E position that is cut short")

@@ -135,16 +135,31 @@ def decode(raw: bytes) -> CotEvent:
     if begin is None:
         raise RemoteProtocolError("what came is no event")
     root = _tree(raw[begin.start() :])
-    point = root.find("point")
-    if point is None:
-        raise RemoteProtocolError("an event without a point")
     uid, type_ = root.get("uid"), root.get("type")
     if not uid or not type_:
         raise RemoteProtocolError("an event without uid or type")
     time, start, stale = (_moment(root.get(name), name) for name in _TIMES)
     detail = root.find("detail")
     children = () if detail is None else detail.children
-    return CotEvent(uid, type_, time, start, stale, root.get("how"), _point(point), children)
+    return CotEvent(uid, type_, time, start, stale, root.get("how"), _place(root, type_), children)
+
+
+def _place(root: CotElement, type_: str) -> CotPoint:
+    """Return where an event is. A message or an alarm without a place that can be read is NOWHERE.
+    Raises RemoteProtocolError for an event that is a place, such as a unit or a marker."""
+    try:
+        point = root.find("point")
+        if point is None:
+            raise RemoteProtocolError("an event without a point")
+        return _point(point)
+    except RemoteProtocolError:
+        if type_.startswith(_WORDS):
+            return NOWHERE
+        raise
+
+
+_WORDS = "b-t-", "b-a-"
+"""How types of messages and alarms begin."""
 
 
 def _moment(text: str, name: str) -> datetime:
@@ -160,14 +175,21 @@ def _point(element: CotElement) -> CotPoint:
     latitude, longitude = _number(element, "lat"), _number(element, "lon")
     if abs(latitude) > 90 or abs(longitude) > 180:
         raise RemoteProtocolError(f"an event at {latitude}, {longitude}")
-    height, error = (_number(element, name, UNKNOWN) for name in ("hae", "ce"))
-    known = [each if abs(each) < _UNKNOWN_FROM else None for each in (height, error)]
-    return CotPoint(latitude, longitude, *known)
+    return CotPoint(latitude, longitude, *(_measure(element, name) for name in ("hae", "ce")))
 
 
-def _number(element: CotElement, name: str, default: float = math.nan) -> float:
+def _measure(element: CotElement, name: str) -> float | None:
+    """Return metres; None for unknown, and for what is no number."""
     try:
-        number = float(element.attributes.get(name, default))
+        metres = _number(element, name)
+    except RemoteProtocolError:
+        return None
+    return metres if abs(metres) < _UNKNOWN_FROM else None
+
+
+def _number(element: CotElement, name: str) -> float:
+    try:
+        number = float(element.attributes.get(name, math.nan))
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

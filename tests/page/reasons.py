@@ -267,7 +267,7 @@ NAMED = {
     "agent/outbound/waiting.py": ("NO_CHANNEL", "_AWAY", "_RESTS", "_why", "reason", "words"),
     "agent/outcomes.py": ("SOS_IN_MEMORY",),
     "agent/people/doubts.py": ("ANOTHER_KEY", "NAMESAKE"),
-    "agent/people/unbelieved.py": ("IN_DISTRESS",),
+    "agent/people/unbelieved.py": ("IN_DISTRESS", "FROM_AFAR"),
     "agent/update_news.py": ("silent", "last", "why", "_MENDED_BY"),
     "agent/satellites/imt/modem.py": ("trouble",),
     "agent/sms/pin.py": ("WRONG", "UNKNOWN"),

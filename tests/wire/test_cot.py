@@ -154,6 +154,26 @@ BOMB = (
     + FROM_ATAK.partition("?>")[2].replace("rope", "&b;")
 )
 GOOD = FROM_ATAK.partition("?>")[2].strip()
+UNIT = GOOD.replace("b-t-f", "a-f-G-U-C")
+
+
+@pytest.mark.parametrize("type_", ["b-t-f", "b-a-o-tbl"])
+@pytest.mark.parametrize(
+    ("good", "odd"),
+    [("46.5", "nan"), ("46.5", "91"), ("'8.1'", "'east'"), ("<point", "<place")],
+)
+def test_a_message_and_an_alarm_need_no_place(type_: str, good: str, odd: str) -> None:
+    assert good in GOOD
+    event = cot.decode(GOOD.replace("b-t-f", type_).replace(good, odd).encode())
+    assert event.point == cot.NOWHERE
+    assert event.find("remarks") is not None
+
+
+@pytest.mark.parametrize("height", ["NaN", "high", "", "1e999"])
+def test_a_height_that_is_no_number_is_unknown(height: str) -> None:
+    raw = UNIT.replace("hae='9999999.0' ce='12.5'", f"hae='{height}' ce='x'")
+    point = cot.decode(raw.encode()).point
+    assert (point.latitude, point.height, point.error) == (46.5, None, None)
 
 
 @pytest.mark.parametrize(
@@ -163,12 +183,12 @@ GOOD = FROM_ATAK.partition("?>")[2].strip()
         (GOOD.replace("<point", "<!DOCTYPE a [<!ENTITY b 'c'>]><point"), "no XML"),
         (GOOD.replace("rope", "&b;"), "no XML"),
         (GOOD.replace("<remarks", "<remark"), "no XML"),
-        (GOOD.replace("46.5", "nan"), "lat"),
-        (GOOD.replace("46.5", "91"), "at 91"),
-        (GOOD.replace("'8.1'", "'east'"), "lon"),
+        (UNIT.replace("46.5", "nan"), "lat"),
+        (UNIT.replace("46.5", "91"), "at 91"),
+        (UNIT.replace("'8.1'", "'east'"), "lon"),
         (GOOD.replace("2026-11-26T11", "2026-13-26T11"), "stale"),
         (GOOD.replace("uid='GeoChat", "id='GeoChat"), "without uid"),
-        (GOOD.replace("<point", "<place"), "without a point"),
+        (UNIT.replace("<point", "<place"), "without a point"),
         (GOOD.replace("rope", "<a>" * 20 + "</a>" * 20), "too many elements"),
         (GOOD.replace("rope", "<a/>" * 500), "too many elements"),
         ("</event>", "no event"),

@@ -37,7 +37,7 @@ from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
-from fieldagent.agent.refusals import told_as_problems
+from fieldagent.agent.refusals import told_as_problems, unread_member
 from fieldagent.http import openmetrics, server_sent
 from fieldagent.http.description import described_in
 from fieldagent.http.guard import required_body
@@ -48,8 +48,8 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.package.delivery import legs_json
-from fieldagent.package.package import Channel, Package, Status
-from fieldagent.package.reading import INT32, KINDS, parse_package
+from fieldagent.package.package import Channel, Status
+from fieldagent.package.reading import INT32, KINDS, Fault, parse_package
 from fieldagent.system import waits
 from fieldagent.system.sentence import sentence
 
@@ -133,28 +133,30 @@ class LocalApi:
     async def send(self, request: Request) -> Response:
         """Accept a Package and wait for its terminal status; by `Prefer: wait=N` no longer than
         that, while the Package goes on."""
-        standing = await self._accept(request)
+        standing, unread = await self._accept(request)
         seconds = preferred_wait(request.headers)
         outcome = self._parts.endings.outcome
         if seconds is None:
-            return json_response(_kept(self._journal, _answer(await outcome(standing.sequence))))
+            ended = await outcome(standing.sequence)
+            return json_response(_kept(self._journal, _answer(ended) | unread))
         applied = ("Preference-Applied", f"wait={seconds}")
         with waits.move_on_after(seconds):
             standing = await outcome(standing.sequence)
         if standing.status is not None:
-            return json_response(_kept(self._journal, _answer(standing)), headers=(applied,))
-        return json_response(
-            _kept(self._journal, _progress(standing)), 202, (_location(standing), applied)
-        )
+            answer = _kept(self._journal, _answer(standing) | unread)
+            return json_response(answer, headers=(applied,))
+        answer = _kept(self._journal, _progress(standing) | unread)
+        return json_response(answer, 202, (_location(standing), applied))
 
     async def enqueue(self, request: Request) -> Response:
         """Accept a Package and answer 202 at once, with where to ask how it stands."""
-        standing = await self._accept(request)
-        return json_response(_kept(self._journal, _progress(standing)), 202, (_location(standing),))
+        standing, unread = await self._accept(request)
+        answer = _kept(self._journal, _progress(standing) | unread)
+        return json_response(answer, 202, (_location(standing),))
 
     async def cost(self, request: Request) -> Response:
         """Answer what the Package would take on each channel; nothing is queued."""
-        package = _package(required_body(request))
+        package = parse_package(required_body(request))
         clock = self._journal.clock
         estimates = costs(package, self._parts.outboxes, clock.date(clock.now()))
         begins = self._parts.intake.begins_of(package)
@@ -184,9 +186,12 @@ class LocalApi:
         price = self._parts.price
         return price.of(paid) if price is not None and paid else None
 
-    async def _accept(self, request: Request) -> Standing:
+    async def _accept(self, request: Request) -> tuple[Standing, dict[str, Any]]:
+        """Accept a Package; return also the answer's member for the faults of an SOS."""
         key = idempotency_key(request.headers)
-        return await self._parts.intake.accept(_package(required_body(request)), key)
+        unread: list[Fault] = []
+        package = parse_package(required_body(request), unread)
+        return await self._parts.intake.accept(package, key), unread_member(unread)
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
         """Answer how one Package stands: its legs, receipts, how far it has come, and its history.
@@ -396,10 +401,6 @@ async def _trace(parts: Parts, request: Request) -> Response:
 async def _end_check_in(parts: Parts, request: Request) -> Response:
     standing = await check_in.end(parts)
     return json_response(_progress(standing), 202, (_location(standing),))
-
-
-def _package(body: bytes) -> Package:
-    return parse_package(body)
 
 
 def _id(text: str) -> int:

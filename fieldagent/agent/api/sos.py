@@ -17,6 +17,7 @@ from fieldagent.agent.journal import incident, outbound, places
 from fieldagent.agent.journal.incident import OWN, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
 from fieldagent.agent.outbound.incident_end import call_off, has_own_words, may_be_known
+from fieldagent.agent.refusals import unread_member
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -34,13 +35,18 @@ from fieldagent.package.package import (
     Said,
     Status,
 )
-from fieldagent.package.reading import ITEMS, Fault, Field, InvalidPackage, read_members, read_text
-from fieldagent.package.strict_json import load_document
+from fieldagent.package.reading import (
+    UNSAID,
+    Fault,
+    Field,
+    InvalidPackage,
+    read_forgivingly,
+    read_members,
+    read_text,
+)
+from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.package.writing import kind_of
 from fieldagent.system.sentence import sentence
-
-UNSAID = "SOS"
-"""The words of one who gives none."""
 
 
 class IncidentApi:
@@ -53,9 +59,11 @@ class IncidentApi:
         """Two presses at one moment are one SOS."""
 
     async def raise_one(self, request: Request) -> Response:
-        """Open an incident, or add text and position to the one that is open: 201, or 200."""
-        text, position = _said_and_where(request.body or b"{}")
-        key = idempotency_key(request.headers)
+        """Open an incident, or add text and position to the one that is open: 201, or 200. Nothing
+        in the call refuses an SOS: the answer names what cannot be read."""
+        unread: list[Fault] = []
+        text, position = _said_and_where(request.body or b"{}", unread)
+        key = _key(request, unread)
         async with self._raising:
             current = incident.open_one(self._journal)
             raised = current is None
@@ -73,7 +81,7 @@ class IncidentApi:
                     await self._add(replace(last, source=PositionSource.LAST), joins)
         current = incident.open_one(self._journal) or incident.last(self._journal)
         assert current is not None, "something was accepted, or one was open"
-        return json_response(self._told(current), 201 if raised else 200)
+        return json_response(self._told(current) | unread_member(unread), 201 if raised else 200)
 
     async def _add(self, item: Item, joins: int | None, key: str | None = None) -> int | None:
         """Return the incident that has it now: the open one, or a new one, unless it `joins` one.
@@ -157,26 +165,58 @@ class IncidentApi:
         return self._parts.incident_status()
 
 
+UNREAD_MAX = 60
+"""Characters of a position that cannot be read."""
 _RAISE = {"text": Field(read_text, "text")}
 
 
-def _said_and_where(body: bytes) -> tuple[str, Location | None]:
+def _said_and_where(body: bytes, unread: list[Fault]) -> tuple[str, Location | None]:
     """Return the text and the position of a body such as `{"text": "leg broken", "position":
-    {"latitude": 47.3, "longitude": "8° 32' 30\" E"}}`; both may be left out."""
-    document = _object(body)
-    faults: list[Fault] = []
-    beside = {name: value for name, value in document.items() if name != "position"}
-    said = read_members(beside, _RAISE, "", faults, also={"position": None})
+    {"latitude": 47.3, "longitude": "8° 32' 30\" E"}}`; both may be left out.
+
+    Faults are added to `unread`. A position that cannot be read goes with the text: a person may
+    understand it.
+    """
+    try:
+        document = _object(body)
+    except NotJson as wrong:
+        unread.append(Fault(str(wrong), ""))
+        return "", None
+    except Problem as wrong:
+        unread.append(Fault(wrong.detail, ""))
+        return "", None
+    where = document.pop("position", None)
+    said = read_members(document, _RAISE, "", unread, also={"position": None})
     position = None
-    if (where := document.get("position")) is not None:
-        build, _, members = ITEMS["location"]
-        if isinstance(where, dict):
-            values = read_members(where, members, "/position", faults)
-            position = None if faults else build(**values)
-        else:
-            faults.append(Fault("must be an object", "/position"))
-    _refuse(faults)
-    return said.get("text", "").strip(), position
+    if where is not None:
+        faults: list[Fault] = []
+        position = read_forgivingly("location", where, faults)
+        unread += [
+            Fault(each.detail, _POSITION + each.pointer[len(_LOCATION) :]) for each in faults
+        ]
+    text = said.get("text", "").strip()
+    if where is not None and position is None:
+        text = f"{text or UNSAID} (position: {_in_brief(where)})"
+    return text, position
+
+
+_LOCATION, _POSITION = "/location", "/position"
+
+
+def _in_brief(where: Any) -> str:
+    """Return a position that cannot be read, for people."""
+    if isinstance(where, dict):
+        where = " ".join(str(where.get(name, "?")) for name in ("latitude", "longitude"))
+    return "".join(each if each.isprintable() else "?" for each in str(where))[:UNREAD_MAX]
+
+
+def _key(request: Request, unread: list[Fault]) -> str | None:
+    """Return the Idempotency-Key; None for one that cannot be read."""
+    try:
+        return idempotency_key(request.headers)
+    except Problem as fault:
+        unread.append(Fault(fault.detail, ""))
+        return None
 
 
 def _name_and_text(body: bytes) -> tuple[str, str]:

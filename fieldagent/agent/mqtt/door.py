@@ -24,12 +24,12 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.outbound.standing import Standing
-from fieldagent.agent.refusals import told_as_problems
+from fieldagent.agent.refusals import told_as_problems, unread_member
 from fieldagent.http.problem import Problem
 from fieldagent.mqtt.commands import HourlyGate, document_in, take_key
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Package
-from fieldagent.package.reading import ITEMS, read_package
+from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, is_sos, read_package
 
 MARK = "mqtt "
 """What the Idempotency-Key of a Package begins with in the journal that came by MQTT."""
@@ -63,8 +63,9 @@ class Door:
         try:
             with told_as_problems():
                 document = document_in(body)
-                key = take_key(document)
-                package = read_package(document, ITEMS)
+                unread: list[Fault] = []
+                key = _take_key(document, unread)
+                package = read_package(document, ITEMS, unread)
                 standing, withheld = await self._accept(sender, key, package)
         except Problem as problem:
             self.gate.counts["refused"] += 1
@@ -77,6 +78,7 @@ class Door:
             "id": standing.id,
             "status": standing.status,
             "channels": legs_json(standing.legs),
+            **unread_member(unread),
         }
         return answer | ({"withheld": withheld} if withheld else {})
 
@@ -131,3 +133,14 @@ class Door:
         if not plan.goes:
             raise Problem(403, f"nothing was queued: {plan.why}")
         return plan
+
+
+def _take_key(document: dict[str, Any], unread: list[Fault]) -> str | None:
+    """Take the key out of a document. A wrong one refuses no SOS. Raises InvalidPackage."""
+    try:
+        return take_key(document)
+    except InvalidPackage as wrong:
+        if not is_sos(document):
+            raise
+        unread += wrong.faults
+        return None

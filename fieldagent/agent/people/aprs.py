@@ -47,7 +47,14 @@ from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import aprs as wire
 from fieldagent.wire import ax25, kiss
-from fieldagent.wire.aprs import AprsAnswer, AprsHeard, AprsMessage, AprsObject, AprsPosition
+from fieldagent.wire.aprs import (
+    AprsAnswer,
+    AprsEmergency,
+    AprsHeard,
+    AprsMessage,
+    AprsObject,
+    AprsPosition,
+)
 from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
@@ -166,6 +173,11 @@ class AprsPeople:
             self._hear(heard, 0, Named(heard.source, b""))
         if isinstance(what, AprsPosition):
             self._take_position(heard, what)
+        elif isinstance(what, AprsEmergency):
+            log.warning(
+                "the place of %s, in distress, cannot be read: %s", heard.source, what.fault
+            )
+            self._take_emergency(heard)
         elif isinstance(what, AprsObject):
             self._take_object(heard, what)
         elif isinstance(what, AprsMessage):
@@ -195,9 +207,12 @@ class AprsPeople:
         )
         self._hear(heard, getrandbits(48) or 1, Located(where, PRECISIONS[there.ambiguity]))
         if there.emergency:
-            words = "Mic-E emergency"
-            number = self._number(heard.source, "", words)
-            self._hear(heard, number, Spoken(words, True, alert=True))
+            self._take_emergency(heard)
+
+    def _take_emergency(self, heard: AprsHeard) -> None:
+        words = "Mic-E emergency"
+        number = self._number(heard.source, "", words)
+        self._hear(heard, number, Spoken(words, True, alert=True))
 
     def _take_object(self, heard: AprsHeard, thing: AprsObject) -> None:
         """One is repeated for hours: it has the same number each time, until it says another thing.

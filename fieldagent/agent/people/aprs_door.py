@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from fieldagent.system.rate import Rate
-from fieldagent.wire.aprs import AprsAnswer, AprsHeard, AprsMessage, AprsPosition
+from fieldagent.wire.aprs import AprsAnswer, AprsEmergency, AprsHeard, AprsMessage, AprsPosition
 
 COPY, COPY_TO_US = 28.0, 5.0
 """Seconds within which the same is a copy. A station repeats a message that was not acknowledged,
@@ -42,7 +42,10 @@ class AprsDoor:
         before = self._seen.get(key)
         if before is not None and now < before + (COPY_TO_US if to_us else COPY):
             return "copies"
-        first = to_us or (isinstance(what, AprsPosition) and what.emergency)
+        calls = isinstance(what, AprsEmergency) or (
+            isinstance(what, AprsPosition) and what.emergency
+        )
+        first = to_us or calls
         self._next[first], wait = RATE.admit(self._next[first], now)
         if wait:
             return "limited"

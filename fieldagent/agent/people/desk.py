@@ -11,7 +11,8 @@
 | name and key               | kept; another key is told    | the same               |
 | battery                    | kept, never sent on          | the same               |
 
-What came over the Internet (MQTT) is not paid for. A packet counts once in 24 hours.
+What came over the Internet (MQTT) is not taken. An SOS of it is a notice. A packet counts once in
+24 hours.
 
 Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that they say, and
 
@@ -55,7 +56,7 @@ from fieldagent.agent.people.contract import (
 from fieldagent.agent.people.directory import Holder, who
 from fieldagent.agent.people.doubts import doubts
 from fieldagent.agent.people.toll import Toll
-from fieldagent.agent.people.unbelieved import Unbelieved, in_distress
+from fieldagent.agent.people.unbelieved import FROM_AFAR, Unbelieved, in_distress
 from fieldagent.agent.people_settings import CREDITS_PER_DAY, PeopleSettings
 from fieldagent.package.package import (
     SOS_PRIORITY,
@@ -138,6 +139,8 @@ class Desk:
         elif isinstance(what, Located):
             await self._take_position(heard, what)
         elif heard.over_internet:
+            if isinstance(what, Spoken) and _is_distress(what):
+                self._note_from_afar(heard, what)
             return True
         elif self._came_before(heard):
             return not handhelds.was_refused(self.journal, heard.handle, heard.number)
@@ -231,12 +234,12 @@ class Desk:
     async def _take_text(self, heard: FromHandheld, said: Spoken) -> bool:
         if said.answers is not None and said.direct:
             await self._note_read(heard.handle, said.answers)
-        if said.reaction:
+        if said.reaction and not _is_distress(said):
             return True
         if CANCEL.match(said.text):
             if said.direct:
                 await self._call_off(heard, said)
-        elif said.alert or DISTRESS.match(said.text):
+        elif _is_distress(said):
             if self.caveat and heard.handle not in self.settings.sos:
                 return await self._take_unbelieved(heard, said)
             await self._raise(heard, said)
@@ -245,6 +248,15 @@ class Desk:
         else:
             return await self._take_message(heard, said)
         return True
+
+    def _note_from_afar(self, heard: FromHandheld, said: Spoken) -> None:
+        """Show people a call for help that came over the Internet, and log the first in an hour."""
+        now = self.journal.clock.now()
+        is_news = heard.handle not in [handle for handle, _ in self.unbelieved.calls(now)]
+        self.unbelieved.note(heard.handle, now, FROM_AFAR)
+        if is_news:
+            person = self.who(heard.handle)
+            log.warning("%s: %s", in_distress(person, FROM_AFAR), said.text)
 
     async def _take_unbelieved(self, heard: FromHandheld, said: Spoken) -> bool:
         """A call for help that anybody could have sent: people see it, and nobody is rung."""
@@ -399,6 +411,10 @@ class Desk:
         now = self.journal.clock.now()
         said = handhelds.post(heard.handle, request, text, now, now + REPLY_LASTS, heard.number)
         await self.journal.persist(said)
+
+
+def _is_distress(said: Spoken) -> bool:
+    return said.alert or DISTRESS.match(said.text) is not None
 
 
 def _key(heard: FromHandheld) -> str:

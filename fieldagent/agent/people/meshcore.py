@@ -231,18 +231,19 @@ class MeshcorePeople:
 
     def _hear_on_channel(self, message: CompanionText) -> None:
         name, colon, text = message.text.partition(": ")
+        if not colon:
+            # Apps put the name there. Without one it may be a call for help all the same.
+            name, text = "", message.text
         assert message.channel is not None
         channel = self._host.channels.get(message.channel)
-        if not colon or channel is None:
-            return
         handle = f"{ON_CHANNEL}{message.channel}/{quote(name)}"
-        if wire.is_private(channel):
+        if name and channel is not None and wire.is_private(channel):
             same = [each for each in self._people() if _tidy(each.name) == _tidy(name)]
             handle = same[0].key.hex() if len(same) == 1 else handle
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
         if handle.startswith(ON_CHANNEL):
             self._heard.append(FromHandheld(handle, 0, Named(_tidy(name), b"")))
-        spoken = Spoken(text, False, channel.name)
+        spoken = Spoken(text, False, "" if channel is None else channel.name)
         self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
 
     def _people(self) -> list[CompanionContact]:

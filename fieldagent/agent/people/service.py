@@ -143,9 +143,9 @@ class PeopleService:
 
     def notices(self) -> list[str]:
         """Return what of them people should look at."""
-        calling = self._desk.unbelieved.handles(self._journal.clock.now())
+        calling = self._desk.unbelieved.calls(self._journal.clock.now())
         return [
-            *(in_distress(self._desk.who(handle)) for handle in calling),
+            *(in_distress(self._desk.who(handle), notice) for handle, notice in calling),
             *(each.notice for each in self._doubts()),
         ]
 

@@ -16,25 +16,32 @@ IN_DISTRESS = (
     " not name it. Find out whether it is so"
 )
 
+FROM_AFAR = (
+    "{who} ({handle}) says over the Internet that it is in distress: that rings nobody. Find out"
+    " whether it is so"
+)
+
 
 @dataclass(slots=True)
 class Unbelieved:
     """`now` is lived time."""
 
-    _heard: dict[str, float] = field(default_factory=dict)
+    _heard: dict[str, tuple[float, str]] = field(default_factory=dict)
 
-    def note(self, handle: str, now: float) -> None:
+    def note(self, handle: str, now: float, notice: str = IN_DISTRESS) -> None:
         self._heard.pop(handle, None)
-        self._heard[handle] = now
+        self._heard[handle] = now, notice
         if len(self._heard) > MOST:
             del self._heard[next(iter(self._heard))]
 
-    def handles(self, now: float) -> list[str]:
-        """Return the radios that were heard within SHOWN_FOR seconds and are not believed."""
-        return [handle for handle, at in self._heard.items() if now < at + SHOWN_FOR]
+    def calls(self, now: float) -> list[tuple[str, str]]:
+        """Return the radios that called within SHOWN_FOR seconds, each with its notice."""
+        return [
+            (handle, notice) for handle, (at, notice) in self._heard.items() if now < at + SHOWN_FOR
+        ]
 
 
-def in_distress(person: Holder) -> str:
+def in_distress(person: Holder, notice: str = IN_DISTRESS) -> str:
     """Return who calls, and what to do, for people."""
     handle = in_short(person.handle)
-    return IN_DISTRESS.format(who=person.name, handle=handle, caveat=person.caveat)
+    return notice.format(who=person.name, handle=handle, caveat=person.caveat)

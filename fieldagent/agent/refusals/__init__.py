@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
 from fieldagent.agent.outbound.standing import UnknownPackage
 from fieldagent.http.problem import Problem
-from fieldagent.package.reading import InvalidPackage, number_of_faults
+from fieldagent.package.reading import Fault, InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
 from fieldagent.system.sentence import sentence
+
+log = logging.getLogger(__name__)
+
+
+def unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
+    """Return the member of an answer that names what was left out of an SOS, and log the same;
+    empty without faults."""
+    if not faults:
+        return {}
+    listed = [{"detail": str(fault.detail), "pointer": fault.pointer} for fault in faults]
+    named = "; ".join(f"{each['pointer']} {each['detail']}" for each in listed)
+    log.warning("an SOS is taken without what cannot be read of it: %s", named[:500])
+    return {"unread": listed}
 
 
 @contextmanager

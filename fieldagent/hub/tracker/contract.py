@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
@@ -17,6 +17,7 @@ from fieldagent.package.reading import ITEMS, WrongValue
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
+_Part = TypeVar("_Part")
 KNOTS, KMH = 0.514444, 1 / 3.6
 """Of a speed, in m/s."""
 IDENT_MAX = 100
@@ -33,9 +34,11 @@ class TrackerReport(NamedTuple):
     place: Mapping[str, float] | None = None
     """Members of a location (`package.reading`), in its units; None: it had no position."""
     alarm: str = ""
-    """Such as `sos`, in the sender's own word."""
+    """Such as `sos`, in the sender's own words; commas separate several (`alarm_of`)."""
     accuracy: float = 0.0
     """Metres by which the position may be wrong; 0: it does not say."""
+    unread: str = ""
+    """Faults in the rest of an alarm, for people; empty if there are none."""
 
 
 class TrackerKind(NamedTuple):
@@ -59,19 +62,64 @@ def document_of(body: bytes) -> Any:
 
 
 def number_of(value: Any, name: str) -> float | None:
-    """Return a number, written as one or as text; None where there is none.
+    """Return a number, written as one or as text, also with a decimal comma; None where there is
+    none.
 
     Raises Problem 400.
     """
     if value is None or value == "":
         return None
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float(value.replace(",", ".") if isinstance(value, str) else value)
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if isinstance(value, bool) or not isfinite(number):
         raise Problem(400, f"{name} must be a number, not {str(value)[:40]!r}")
     return number
+
+
+def measure_of(value: Any) -> float | None:
+    """Return a number that a report can do without; None also for what is no number."""
+    try:
+        return number_of(value, "")
+    except Problem:
+        return None
+
+
+def alarm_of(*values: Any) -> str:
+    """Return all alarms of a report, with commas between them. Each value is a text, a list or
+    another JSON value."""
+    words: list[str] = []
+    for value in values:
+        each = value if isinstance(value, list) else [value]
+        words += [str(word) for word in each if word not in (None, "", 0)]
+    return ",".join(dict.fromkeys(words))
+
+
+def report_of(
+    ident: str,
+    alarm: str,
+    at: Callable[[], datetime | None],
+    place: Callable[[], dict[str, float] | None],
+    accuracy: float,
+) -> TrackerReport:
+    """Return a report. `at` and `place` read its time and position, and raise Problem 400.
+
+    Such a fault refuses a report without an alarm. An alarm goes on without that part, and its
+    `unread` names the fault.
+    """
+    faults: list[str] = []
+
+    def read(part: Callable[[], _Part | None]) -> _Part | None:
+        try:
+            return part()
+        except Problem as fault:
+            if not alarm:
+                raise
+            faults.append(str(fault.detail))
+            return None
+
+    return TrackerReport(ident, read(at), read(place), alarm, accuracy, "; ".join(faults))
 
 
 def ident_of(value: Any, name: str) -> str:
@@ -133,10 +181,7 @@ def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
 
 def accuracy_of(value: Any) -> float:
     """Return metres, 0 where they are not told or make no sense."""
-    try:
-        return max(0.0, number_of(value, "accuracy") or 0.0)
-    except Problem:
-        return 0.0
+    return max(0.0, measure_of(value) or 0.0)
 
 
 def faster(value: float | None, unit: float) -> float | None:

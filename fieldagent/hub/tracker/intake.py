@@ -4,16 +4,19 @@
 2. A position is on the map at once. People, their kits and webhooks are told of one in `every`
    seconds: kits by their links alone, as nothing that a tracker says is worth a credit.
 3. An alarm in ALARMS raises an SOS, once until a person has closed it: what the tracker says
-   meanwhile joins it. Another alarm is a message, once until there is another or none.
+   meanwhile joins it. Another alarm is a message, once until there is another or none. A report
+   may hold several: each counts by itself.
 
 No word reaches a tracker, and nothing is delivered to one: its SOS says so.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from unicodedata import normalize
 
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.field import check_in
@@ -30,14 +33,16 @@ from fieldagent.package.package import SOS_PRIORITY, Location, Message
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import clock_time
 
-ALARMS = frozenset({"sos", "fallDown", "accident"})
-"""Words of Traccar's (its `Position`) for somebody who needs help."""
+ALARMS = frozenset({"sos", "falldown", "accident"})
+"""Traccar's words (its `Position`) for a person who needs help, as `_distress_in` folds them."""
 WAY = "tracker"
 """How a device was heard of."""
 PRIORITY = 10
 FREE = "waits for a link: a tracker said it"
 STALE, OVER = 3_600.0, 86_400.0
 """Seconds after which a kit gets a position, or words, no more."""
+ALARM_MAX, UNREAD_MAX = 40, 160
+"""Characters."""
 AHEAD = 300.0
 """Seconds by which a tracker's clock may be ahead: beyond it, a position is of now."""
 _MEMBERS = {name: field.attribute for name, field in ITEMS["location"].members.items()}
@@ -49,25 +54,29 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: s
     tracker = records.find(db, workspace, report.ident) if report.ident.isprintable() else None
     if tracker is None:
         return Became.REFUSED
-    report = report._replace(alarm=_readable(report.alarm))
+    alarms, before = _alarms_in(report.alarm), _alarms_in(tracker.alarm)
+    alarm = ",".join(alarms)
     at = now if report.at is None else report.at.timestamp()
     at = now if at > now + AHEAD else min(at, now)
-    if report.alarm == tracker.alarm and at <= tracker.at:
+    if alarm == tracker.alarm and at <= tracker.at:
         return Became.REPEATED
     place = None if report.place is None else _location(report.place, at)
     contact.note(db, tracker.device, way, now)
     _note_heard(db, tracker, place, at, report.accuracy, now)
     incident = records.open_incident(db, tracker.device)
     told_at = tracker.told
-    if report.alarm in ALARMS and tracker.alarm not in ALARMS and incident is None:
-        incident = _raise(db, tracker, report.alarm, place, at, now)
-    elif report.alarm not in ("", tracker.alarm):
-        said = Message(f"{tracker.name}: {report.alarm}")
-        _tell(db, tracker, said, at, incident, now)
+    news = [each for each in alarms if each not in before]
+    distress = {word for each in alarms for word in _distress_in(each)}
+    distress -= {word for each in before for word in _distress_in(each)}
+    if distress and incident is None:
+        words = _distress_words(tracker, report, ", ".join(alarms), place, at)
+        incident = _raise(db, tracker, words, at, now)
+    elif news:
+        _tell(db, tracker, Message(f"{tracker.name}: {', '.join(news)}"), at, incident, now)
     if place is not None and at >= told_at + tracker.every:
         _tell(db, tracker, place, at, incident, now)
         told_at = at
-    records.note(db, tracker, alarm=report.alarm, at=max(at, tracker.at), told_at=told_at)
+    records.note(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
     return Became.TAKEN
 
 
@@ -87,17 +96,21 @@ def _note_heard(
     check_in.heard(db, tracker.device, now)
 
 
-def _raise(
-    db: Db, tracker: Tracker, alarm: str, place: Location | None, at: float, now: float
-) -> int:
-    """Raise an SOS: at the desk, at contacts and webhooks as any other, and at kits with a link."""
+def _distress_words(
+    tracker: Tracker, report: TrackerReport, alarm: str, place: Location | None, at: float
+) -> str:
     where = "at a place that it did not tell"
     if place is not None:
         where = f"at {place.latitude:.5f} {place.longitude:.5f}"
-    words = (
-        f"Alarm {alarm} of the tracker {tracker.name}, {where}, {clock_time(at)}."
+    unread = f" Not read: {_readable(report.unread, UNREAD_MAX)}." if report.unread else ""
+    return (
+        f"Alarm {alarm} of the tracker {tracker.name}, {where}, {clock_time(at)}.{unread}"
         " No answer can be sent to a tracker: reach its carrier in another way."
     )
+
+
+def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
+    """Raise an SOS: at the desk, at contacts and webhooks as any other, and at kits with a link."""
     posting = Posting(
         tracker.workspace, tracker.member, Message(words), int(at), SOS_PRIORITY, sos=True
     )
@@ -128,6 +141,28 @@ def _tell(
         sos.belongs(db, entered, incident)
 
 
-def _readable(alarm: str) -> str:
-    """A stranger's word, for a line of text."""
-    return "".join(each if each.isprintable() else "?" for each in alarm)[:40]
+def _alarms_in(text: str) -> list[str]:
+    """Return the alarms of a report, each once. ALARM_MAX bounds them. Distress comes first, so
+    that no other alarm crowds it out."""
+    words = [_readable(each.strip(" "), ALARM_MAX) for each in text.split(",")]
+    by_distress = sorted(
+        filter(None, dict.fromkeys(words)), key=lambda each: not _distress_in(each)
+    )
+    alarms: list[str] = []
+    for each in by_distress:
+        if len(",".join([*alarms, each])) <= ALARM_MAX:
+            alarms.append(each)
+    return alarms
+
+
+def _distress_in(alarm: str) -> set[str]:
+    """Return the words of ALARMS that an alarm means: `SOS`, `fall_down` and `SOS button` are such.
+    Letters of another width or case are the same."""
+    folded = normalize("NFKC", alarm).casefold()
+    letters = "".join(each for each in folded if each.isalpha())
+    return {*ALARMS} & {letters, *re.findall(r"[^\W\d_]+", folded)}
+
+
+def _readable(text: str, most: int) -> str:
+    """Return a stranger's words for a line of text."""
+    return "".join(each if each.isprintable() else "?" for each in text)[:most]

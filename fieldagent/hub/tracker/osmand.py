@@ -15,11 +15,14 @@ from fieldagent.hub.tracker.contract import (
     TrackerKind,
     TrackerReport,
     accuracy_of,
+    alarm_of,
     document_of,
     faster,
     ident_of,
+    measure_of,
     number_of,
     place_of,
+    report_of,
     time_of,
 )
 
@@ -28,69 +31,74 @@ _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&t
 
 def read(request: Request) -> TrackerReport:
     """Return the report of a query, a form or a JSON object. Raises Problem 400."""
-    pairs = dict(request.query)
     if request.body.lstrip()[:1] == b"{":
         return _from_json(document_of(request.body))
-    pairs |= parse_qsl(request.body.decode("utf-8", "replace"))
+    pairs = [*request.query, *parse_qsl(request.body.decode("utf-8", "replace"))]
     if not pairs:
         raise Problem(400, _HOW)
-    return _from_pairs(pairs)
+    alarm = alarm_of(*(value for name, value in pairs if name == "alarm"))
+    return _from_pairs(dict(pairs), alarm)
 
 
-def _from_pairs(pairs: Mapping[str, str]) -> TrackerReport:
+def _from_pairs(pairs: Mapping[str, str], alarm: str) -> TrackerReport:
     latitude, longitude = pairs.get("lat"), pairs.get("lon")
     if "location" in pairs:
         latitude, _, longitude = pairs["location"].partition(",")
     if pairs.get("valid") in ("0", "false"):
         latitude = longitude = None
-    return TrackerReport(
+    return report_of(
         ident_of(pairs.get("id", pairs.get("deviceid")), "id"),
-        time_of(pairs.get("timestamp"), "timestamp"),
-        place_of(
+        alarm,
+        lambda: time_of(pairs.get("timestamp"), "timestamp"),
+        lambda: place_of(
             {
                 "latitude": number_of(latitude, "lat"),
                 "longitude": number_of(longitude, "lon"),
-                "altitude": number_of(pairs.get("altitude"), "altitude"),
-                "speedOverGround": faster(number_of(pairs.get("speed"), "speed"), KNOTS),
-                "courseOverGround": number_of(
-                    pairs.get("bearing", pairs.get("heading")), "bearing"
-                ),
+                "altitude": measure_of(pairs.get("altitude")),
+                "speedOverGround": faster(measure_of(pairs.get("speed")), KNOTS),
+                "courseOverGround": measure_of(pairs.get("bearing", pairs.get("heading"))),
             }
         ),
-        pairs.get("alarm", ""),
         accuracy_of(pairs.get("accuracy")),
     )
 
 
 def _from_json(document: Any) -> TrackerReport:
     """Read the report of a receiver's library: what it does not know is null, or less than 0."""
-    location = document.get("location") if isinstance(document, dict) else None
-    coordinates = location.get("coords") if isinstance(location, dict) else None
-    if not isinstance(coordinates, dict) or not isinstance(location, dict):
+    location = _object(document, "location")
+    coordinates = _object(location, "coords")
+    alarm = alarm_of(
+        *(part.get("alarm") for part in (document, location, _object(location, "extras")))
+    )
+    if not coordinates and not alarm:
         raise Problem(400, f"the body must hold device_id and location.coords; or {_HOW}")
-    known = {
-        name: value
-        for name in ("latitude", "longitude", "altitude", "speed", "heading")
-        if (value := number_of(coordinates.get(name), name)) is not None
-        and (name not in ("speed", "heading") or value >= 0)
-    }
-    extras = location.get("extras")
-    alarm = extras.get("alarm", "") if isinstance(extras, dict) else ""
-    return TrackerReport(
+    return report_of(
         ident_of(document.get("device_id"), "device_id"),
-        time_of(location.get("timestamp"), "location.timestamp"),
-        place_of(
+        alarm,
+        lambda: time_of(location.get("timestamp"), "location.timestamp"),
+        lambda: place_of(
             {
-                "latitude": known.get("latitude"),
-                "longitude": known.get("longitude"),
-                "altitude": known.get("altitude"),
-                "speedOverGround": known.get("speed"),
-                "courseOverGround": known.get("heading"),
+                "latitude": number_of(coordinates.get("latitude"), "latitude"),
+                "longitude": number_of(coordinates.get("longitude"), "longitude"),
+                "altitude": measure_of(coordinates.get("altitude")),
+                "speedOverGround": _known(coordinates.get("speed")),
+                "courseOverGround": _known(coordinates.get("heading")),
             }
         ),
-        alarm if isinstance(alarm, str) else "",
         accuracy_of(coordinates.get("accuracy")),
     )
+
+
+def _known(value: Any) -> float | None:
+    """Return a speed or course; None for one below 0, which the library uses for unknown."""
+    number = measure_of(value)
+    return None if number is None or number < 0 else number
+
+
+def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return that member; empty where it is none, or no object."""
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 KIND = TrackerKind("osmand", "OsmAnd and Traccar Client", ("GET", "POST"), read)

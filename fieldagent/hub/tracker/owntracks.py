@@ -13,6 +13,7 @@ from fieldagent.hub.tracker.contract import (
     document_of,
     faster,
     ident_of,
+    measure_of,
     number_of,
     place_of,
     time_of,
@@ -41,9 +42,9 @@ def read(request: Request) -> TrackerReport | None:
             {
                 "latitude": number_of(document.get("lat"), "lat"),
                 "longitude": number_of(document.get("lon"), "lon"),
-                "altitude": number_of(document.get("alt"), "alt"),
-                "speedOverGround": faster(number_of(document.get("vel"), "vel"), KMH),
-                "courseOverGround": number_of(document.get("cog"), "cog"),
+                "altitude": measure_of(document.get("alt")),
+                "speedOverGround": faster(measure_of(document.get("vel")), KMH),
+                "courseOverGround": measure_of(document.get("cog")),
             }
         ),
         accuracy=accuracy_of(document.get("acc")),

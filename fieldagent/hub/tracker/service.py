@@ -23,7 +23,7 @@ PATH = "/source/"
 BODY = 65_536
 """Bytes of a report at most."""
 TOLD_MAX = 1_000
-"""Trackers that nobody has added of which the log has told once."""
+"""Trackers that nobody has added, and kinds of refused reports, that the log has named once."""
 
 
 class TrackerDoor:
@@ -42,7 +42,7 @@ class TrackerDoor:
         self._clock = clock
         self._wrong = wrong
         self._note = note
-        self._told: set[tuple[int, str]] = set()
+        self._told: set[tuple[int, str, str]] = set()
 
     def routes(self) -> list[Route]:
         """Return a route for each kind of tracker and method; the secret in the path is what lets a
@@ -65,7 +65,13 @@ class TrackerDoor:
         source = await self._store.read(lambda db: records.source_of(db, secret))
         if source is None:
             raise await self._wrong(request)
-        report = kind.read(request)
+        try:
+            report = kind.read(request)
+        except Problem as fault:
+            self._note(kind.name, Became.UNREADABLE)
+            what = "%s sends a report that is refused: %s"
+            self._warn_once((source.workspace, kind.name, ""), what, kind.title, fault.detail)
+            raise
         if report is not None:
             await self._take(kind, source, report)
         return Response(200, kind.answer)
@@ -85,18 +91,26 @@ class TrackerDoor:
             raise too_many("this address has been used too often", became)
         self._note(kind.name, became)
         if became is Became.REFUSED:
-            self._tell_once(kind, source, report.ident)
+            self._warn_of_unknown(kind, source, report)
             why = f"nobody has added the tracker {report.ident!r}: `fieldagent hub tracker add`"
             raise Problem(404, why)
 
-    def _tell_once(self, kind: TrackerKind, source: ReportAddress, ident: str) -> None:
-        if (source.workspace, ident) in self._told or len(self._told) >= TOLD_MAX:
+    def _warn_of_unknown(
+        self, kind: TrackerKind, source: ReportAddress, report: TrackerReport
+    ) -> None:
+        ident, remedy = report.ident, "`fieldagent hub tracker add NAME --id %r --user USER` does"
+        if report.alarm:
+            what = (
+                "%s brings an alarm that rings nobody, of the tracker %r, which nobody has added:"
+                f" {remedy}"
+            )
+            self._warn_once((source.workspace, ident, "alarm"), what, kind.title, ident, ident)
+        else:
+            what = f"%s brings the tracker %r, which nobody has added: {remedy}"
+            self._warn_once((source.workspace, ident, ""), what, kind.title, ident, ident)
+
+    def _warn_once(self, key: tuple[int, str, str], what: str, *values: object) -> None:
+        if key in self._told or len(self._told) >= TOLD_MAX:
             return
-        self._told.add((source.workspace, ident))
-        log.warning(
-            "%s brings the tracker %r, which nobody has added: `fieldagent hub tracker add NAME"
-            " --id %r --user USER` does",
-            kind.title,
-            ident,
-            ident,
-        )
+        self._told.add(key)
+        log.warning(what, *values)

@@ -13,45 +13,45 @@ from fieldagent.hub.tracker.contract import (
     TrackerKind,
     TrackerReport,
     accuracy_of,
+    alarm_of,
     document_of,
     faster,
     ident_of,
+    measure_of,
     number_of,
     place_of,
+    report_of,
     time_of,
 )
 
 
 def read(request: Request) -> TrackerReport | None:
-    """Return the report of a position or an alarm; none of another event, whose position comes by
-    itself. Raises Problem 400."""
+    """Return the report of a position or an alarm; none of another event without an alarm, whose
+    position comes by itself. Raises Problem 400."""
     document = document_of(required_body(request))
     device, position, event = (_object(document, name) for name in ("device", "position", "event"))
     if not device:
         raise Problem(400, "the body must hold device and position, as Traccar forwards them")
-    if event and event.get("type") != "alarm":
+    alarm = alarm_of(*(_object(each, "attributes").get("alarm") for each in (event, position)))
+    if event and event.get("type") != "alarm" and not alarm:
         return None
-    alarm = _object(event, "attributes").get("alarm") or _object(position, "attributes").get(
-        "alarm"
-    )
-    return TrackerReport(
+    return report_of(
         ident_of(device.get("uniqueId"), "device.uniqueId"),
-        time_of(position.get("fixTime") or event.get("eventTime"), "position.fixTime"),
-        _place(position) if position.get("valid", True) else None,
-        alarm if isinstance(alarm, str) else "",
+        alarm,
+        lambda: time_of(position.get("fixTime") or event.get("eventTime"), "position.fixTime"),
+        lambda: _place(position) if position.get("valid", True) else None,
         accuracy_of(position.get("accuracy")),
     )
 
 
 def _place(position: dict[str, Any]) -> dict[str, float] | None:
-    speed = number_of(position.get("speed"), "position.speed")
     return place_of(
         {
             "latitude": number_of(position.get("latitude"), "position.latitude"),
             "longitude": number_of(position.get("longitude"), "position.longitude"),
-            "altitude": number_of(position.get("altitude"), "position.altitude"),
-            "speedOverGround": faster(speed, KNOTS),
-            "courseOverGround": number_of(position.get("course"), "position.course"),
+            "altitude": measure_of(position.get("altitude")),
+            "speedOverGround": faster(measure_of(position.get("speed")), KNOTS),
+            "courseOverGround": measure_of(position.get("course")),
         }
     )
 

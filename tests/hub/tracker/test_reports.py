@@ -176,6 +176,8 @@ def near(report: TrackerReport) -> TrackerReport:
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, "fallDown"),
         ),
         ("traccar", asked(body={**TRACCAR, "event": {"id": 1, "type": "geofenceEnter"}}), None),
+        # A comma for the point, as a phone set to German writes it.
+        ("osmand", asked("id=7&lat=45,91&lon=7,61"), TrackerReport("7", None, THERE)),
         (
             "traccar",
             asked(body=with_(TRACCAR, "position", "valid", value=False)),
@@ -232,3 +234,123 @@ def test_what_cannot_be_read_is_told(kind: str, request_: Request, why: str) -> 
     with pytest.raises(Problem) as refusal:
         tracker_kinds()[kind].read(request_)
     assert refusal.value.status in (400, 411) and why in refusal.value.detail
+
+
+NO_NUMBER = "lat must be a number, not 'north'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_", "report"),
+    [
+        (
+            "traccar",
+            asked(body=with_(TRACCAR, "position", "attributes", "alarm", value="lowBattery,sos")),
+            TrackerReport(
+                "867567", NOON, {**FULL, "speedOverGround": 5.144}, alarm="lowBattery,sos"
+            ),
+        ),
+        (
+            "traccar",
+            asked(body=with_(TRACCAR, "position", "attributes", "alarm", value=["tow", "SOS"])),
+            TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, alarm="tow,SOS"),
+        ),
+        # The event names one alarm, its position another.
+        (
+            "traccar",
+            asked(
+                body={
+                    **with_(TRACCAR, "position", "attributes", "alarm", value="sos"),
+                    "event": {"type": "deviceMoving", "attributes": {"alarm": "tow"}},
+                }
+            ),
+            TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, alarm="tow,sos"),
+        ),
+        (
+            "traccar",
+            asked(
+                body={
+                    "device": {"uniqueId": "7"},
+                    "position": {
+                        "fixTime": "today",
+                        "latitude": "north",
+                        "longitude": 7,
+                        "speed": {},
+                        "attributes": {"alarm": "sos"},
+                    },
+                }
+            ),
+            TrackerReport(
+                *("7", None, None, "sos"),
+                unread="position.fixTime must be Unix seconds or an ISO 8601 time;"
+                " position.latitude must be a number, not 'north'",
+            ),
+        ),
+        (
+            "osmand",
+            asked("id=7&lat=45.91&lon=7.61&altitude=NaN&speed=fast&bearing=N&alarm=sos"),
+            TrackerReport("7", None, THERE, "sos"),
+        ),
+        (
+            "osmand",
+            asked("id=7&lat=45,91&lon=7,61&alarm=sos"),
+            TrackerReport("7", None, THERE, "sos"),
+        ),
+        ("osmand", asked("id=7&alarm=tow&alarm=sos"), TrackerReport("7", alarm="tow,sos")),
+        (
+            "osmand",
+            asked("id=7&alarm=sos", body="alarm=tow"),
+            TrackerReport("7", alarm="sos,tow"),
+        ),
+        (
+            "osmand",
+            asked("id=7&lat=north&lon=7.61&alarm=sos"),
+            TrackerReport("7", alarm="sos", unread=NO_NUMBER),
+        ),
+        (
+            "osmand",
+            asked(f"id=7&lat={'4' * 401}&lon=7.61&alarm=sos"),
+            TrackerReport("7", alarm="sos", unread=f"lat must be a number, not {'4' * 40!r}"),
+        ),
+        (
+            "osmand",
+            asked("id=7&lat=95&lon=7.61&alarm=sos"),
+            TrackerReport(
+                "7", alarm="sos", unread="latitude must be from -90 to 90 degrees, not 95"
+            ),
+        ),
+        (
+            "osmand",
+            asked("id=7&lat=45.91&lon=7.61&timestamp=noon&alarm=sos"),
+            TrackerReport(
+                *("7", None, THERE, "sos"),
+                unread="timestamp must be Unix seconds or an ISO 8601 time",
+            ),
+        ),
+        ("osmand", asked(body={"device_id": 7, "alarm": "sos"}), TrackerReport("7", alarm="sos")),
+        (
+            "osmand",
+            asked(
+                body={
+                    "device_id": "7",
+                    "location": {"coords": {"latitude": 10**400}, "extras": {"alarm": "sos"}},
+                }
+            ),
+            TrackerReport(
+                *("7", None, None, "sos"),
+                unread=f"latitude must be a number, not {str(10**400)[:40]!r}",
+            ),
+        ),
+    ],
+)
+def test_an_alarm_is_read_whatever_stands_beside_it(
+    kind: str, request_: Request, report: TrackerReport
+) -> None:
+    result = tracker_kinds()[kind].read(request_)
+    assert result is not None and near(result) == report
+
+
+@pytest.mark.parametrize("field", ["altitude", "speed", "bearing"])
+@pytest.mark.parametrize("value", ["NaN", "inf", "high", "1e999"])
+def test_a_height_or_speed_that_cannot_be_read_is_left_out(field: str, value: str) -> None:
+    report = tracker_kinds()["osmand"].read(asked(f"id=7&lat=45.91&lon=7.61&{field}={value}"))
+    assert report == TrackerReport("7", None, THERE)

@@ -174,6 +174,48 @@ async def test_an_alarm_without_a_position_or_without_a_newer_one_rings(store: S
         assert raised.state == "open"
 
 
+DISTRESS = [
+    *("sos", "SOS", "Sos", "ＳＯＳ", "fallDown", "FALLDOWN", "fall_down", "accident", "SOS button"),
+    *("lowBattery,sos", "sos,lowBattery", "lowBattery, SOS", "tow;sos", "tow,,fallDown", "sos1"),
+    # Longer than what is kept of the words of alarms.
+    "lowBattery,powerCut,hardBraking,tampering,geofenceExit,sos",
+    f"{'x' * 40},sos",
+]
+
+
+async def test_an_alarm_of_distress_rings_whatever_comes_with_it(store: Store) -> None:
+    async with field_of(store) as alps:
+        await tracked(alps)
+        for count, alarm in enumerate(DISTRESS, 1):
+            for each in ("lowBattery", alarm, alarm):
+                alps.now += 10
+                await says(alps, report(alps.now, each))
+            raised = await incidents(alps)
+            assert (len(raised), raised[0].state, raised[0].kind) == (min(count, 9), "open", "sos")
+            await closed(alps)
+            # A button that is stuck, with another alarm beside it, rings no second time.
+            alps.now += 10
+            await says(alps, report(alps.now, f"{alarm},tow"))
+            assert (await incidents(alps))[0].state == SosState.CLOSED, alarm
+
+
+async def test_another_kind_of_distress_rings_while_the_first_lasts(store: Store) -> None:
+    async with field_of(store) as alps:
+        await tracked(alps)
+        await says(alps, report(START, "sos"))
+        await closed(alps)
+        await says(alps, report(START + 10, "sos,fallDown"))
+        assert [each.state for each in await incidents(alps)] == [SosState.OPEN, SosState.CLOSED]
+
+
+async def test_an_sos_names_what_cannot_be_read_of_it(store: Store) -> None:
+    async with field_of(store) as alps:
+        await tracked(alps)
+        await says(alps, TrackerReport(DOG, alarm="sos", unread="lat must be a number,\n not 'x'"))
+        (words,) = await words_for_ada(alps)
+        assert "Not read: lat must be a number,? not 'x'." in words
+
+
 async def test_nothing_of_a_tracker_is_paid_for(store: Store) -> None:
     """Kit 2 asks for what others send by satellite too, and an SOS is worth it elsewhere."""
     async with field_of(store) as alps:
@@ -278,6 +320,10 @@ def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
         status, answer = send(source["osmand"], query="?id=7&lat=45.91&lon=7.61")
         assert status == 404 and b"nobody has added the tracker '7'" in answer
         running.expect("`fieldagent hub tracker add NAME --id '7' --user USER`")
+        assert send(source["osmand"], query="?id=7&alarm=sos")[0] == 404
+        running.expect("brings an alarm that rings nobody, of the tracker '7'")
+        assert send(source["osmand"], query="?lat=45.91&lon=7.61&alarm=sos")[0] == 400
+        running.expect("sends a report that is refused: id must be 1 to 100 characters")
         wrong = f"{running.address}/source/osmand/source_wrong"
         assert send(wrong, query=place)[0] == 404
         assert send(f"{running.address}/source/rocket/x", {})[0] == 404
