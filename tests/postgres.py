@@ -102,14 +102,14 @@ def server(*, durable: bool = False, preload: str = "") -> Iterator[Server]:
         shutil.rmtree(folder)
 
 
-def new_database(address: str) -> str:
-    """The address of a new, empty database on that server."""
+def new_database(address: str, template: str = "template1") -> str:
+    """Return the address of a new database on that server, a copy of the template."""
     import psycopg
 
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(address % ACCOUNT, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    if first := int(os.environ.get(FIRST_ID) or 0):
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+    if (first := int(os.environ.get(FIRST_ID) or 0)) and template == "template1":
         with psycopg.connect(address % name, autocommit=True) as connection:
             connection.execute((_START_SEQUENCES % (min(first, 2**31 - 10), first)).encode())
     return address % name
