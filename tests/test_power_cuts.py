@@ -28,7 +28,8 @@ from tests.processes import MODULE, administer, agent, hub, sky
 
 STATES = 200
 """Of each program, in some ten seconds."""
-STATES_LONG = 10_000
+STATES_FULL = 1000
+STATES_SOAK = 10_000
 POSTED = 300
 
 
@@ -144,7 +145,12 @@ def lost(home: Path, what: Recorded, states: int, seed: int, *, lies: bool = Fal
 
 @pytest.mark.parametrize("program", ["agents", "hubs"])
 @pytest.mark.parametrize(
-    "states", [STATES, pytest.param(STATES_LONG, marks=pytest.mark.full)], ids=["some", "many"]
+    "states",
+    [
+        STATES,
+        pytest.param(STATES_FULL, marks=pytest.mark.full),
+        pytest.param(STATES_SOAK, marks=pytest.mark.soak),
+    ],
 )
 def test_whatever_a_power_cut_leaves_holds_what_was_answered(
     tmp_path: Path, request: pytest.FixtureRequest, program: str, states: int

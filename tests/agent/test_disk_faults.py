@@ -245,8 +245,13 @@ def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
             assert kit.call("GET", "/api/health").status == 200
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("number", [EIO, ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(EIO, marks=pytest.mark.full, id="EIO"),
+        pytest.param(ENOSPC, marks=pytest.mark.soak, id="ENOSPC"),
+    ],
+)
 def test_every_call_to_the_disk_fails_in_turn(
     tmp_path: Path, disk_library: Path, number: int
 ) -> None:

@@ -218,8 +218,13 @@ def test_an_administrator_is_told_in_words(
     assert administer(database, "user", "add", "Ada")["id"] == 2
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("number", [EIO, ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(EIO, marks=pytest.mark.full, id="EIO"),
+        pytest.param(ENOSPC, marks=pytest.mark.soak, id="ENOSPC"),
+    ],
+)
 def test_every_call_to_the_disk_fails_in_turn(
     tmp_path: Path, disk_library: Path, number: int
 ) -> None:

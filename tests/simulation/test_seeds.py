@@ -109,7 +109,6 @@ def test_no_part_ticks_through_the_weeks(tmp_path: Path) -> None:
         each if n == 0 else pytest.param(each, marks=pytest.mark.full)
         for n, each in enumerate(BROKEN)
     ],
-    [pytest.param(each, marks=pytest.mark.full) if n else each for n, each in enumerate(BROKEN)],
 )
 def test_a_broken_promise_is_seen(name: str) -> None:
     # The rarest shows in one seed of nine.

@@ -1,7 +1,7 @@
 """Delivered means that the gateway has it.
 
 A real agent on a real clock and a real pty, with a modem that browns out, is unplugged, stalls and
-loses bytes at moments of its own chance. `tests/run full` takes ten thousand; SOAK names another
+loses bytes at moments of its own chance. `tests/run soak` takes ten thousand; SOAK names another
 number.
 """
 
@@ -25,7 +25,7 @@ from tests.breaking import Put, environment
 from tests.processes import MODULE, Agent, agent
 
 CALLERS = 16
-FEW, MANY = 100, int(os.environ.get("SOAK", "10000"))
+FEW, SOME, MANY = 100, 1000, int(os.environ.get("SOAK", "10000"))
 AGAIN_SOON = (
     Put("fieldagent.agent.channels.reopening:REOPEN_AFTER", [0.05]),
     Put("fieldagent.wire.sbd_status:_SPREADS", [0.05] * 1000),
@@ -107,5 +107,10 @@ def test_what_is_called_delivered_is_at_the_gateway(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_thousand_are(tmp_path: Path) -> None:
+    trio.run(_all_of, tmp_path, SOME)
+
+
+@pytest.mark.soak
 def test_ten_thousand_are(tmp_path: Path) -> None:
     trio.run(_all_of, tmp_path, MANY)

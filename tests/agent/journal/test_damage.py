@@ -357,7 +357,7 @@ def command(kit: Agent, *arguments: str) -> str:
 
 JOURNAL_FILES = [JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"]
 WAITING = 120
-FLIPS, MANY_FLIPS = 24, 1000
+FLIPS, SOME_FLIPS, MANY_FLIPS = 24, 100, 1000
 
 
 def flip(files: Sequence[Path], random: Random) -> str:
@@ -409,5 +409,10 @@ def test_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_hundred_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
+    survive(tmp_path, SOME_FLIPS, seed=5)
+
+
+@pytest.mark.soak
 def test_a_thousand_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
     survive(tmp_path, MANY_FLIPS, seed=3)
