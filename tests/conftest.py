@@ -76,6 +76,9 @@ def pytest_configure(config: pytest.Config) -> None:
     autojump.install()
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Recorder())
+    # nohup and a shell's `&` ignore these, and so would each program that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 

@@ -56,6 +56,7 @@ def test_that_goes_on():
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("host", ["192.0.2.1", "hub.example.org"])
 def test_what_a_test_starts_is_held_too(host: str, tmp_path: Path) -> None:
     """By an address, and by a name that somebody else would be asked about. Its test fails."""

@@ -133,6 +133,7 @@ def test_who_knows_the_pass_phrase_comes_in_and_nobody_else(tmp_path: Path) -> N
         assert there.enter()[0] == 401
 
 
+@pytest.mark.full
 def test_guessing_is_slow(tmp_path: Path) -> None:
     with camp(tmp_path) as there:
         until(lambda: answers(there))
@@ -272,6 +273,7 @@ def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     assert re.search(r"https://127.0.0.1:9092/\n.*\n([0-9A-F]{2}:){31}[0-9A-F]{2}\n$", outputs[1])
 
 
+@pytest.mark.full
 def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> None:
     """Of each route at the door, and one behind it: two strangers at once, by TLS."""
     with camp(tmp_path) as there:

@@ -120,6 +120,7 @@ def test_a_budget_that_may_hold_up_an_sos_is_told(tmp_path: Path) -> None:
         assert ("set satellite-sos-reserve" in finding) == (reserve == 0)
 
 
+@pytest.mark.full
 def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
     with modem({}) as (port, _):
         code, _, bad = check(settings(tmp_path, port))

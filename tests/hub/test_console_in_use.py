@@ -461,6 +461,7 @@ def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
         assert shown.locator("button:visible, input:visible").count() == 0
 
 
+@pytest.mark.full
 def test_two_presses_sign_in_once(world: World) -> None:
     with console(world.opened, world.hub, "1280-light") as shown:
         shown.locator("[name=username]").fill("olga@example.org")

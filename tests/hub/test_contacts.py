@@ -192,6 +192,7 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
             assert shown == {"id": None, "name": "Bergwacht"}
 
 
+@pytest.mark.full
 def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

@@ -142,6 +142,7 @@ def test_a_pooler_that_the_settings_do_not_name_is_refused(
     assert "answers at" not in run.stderr
 
 
+@pytest.mark.full
 def test_a_role_that_may_create_nothing(postgres: str, tmp_path: Path) -> None:
     database = new_database(postgres)
     role = f"role_{urlsplit(database).path[6:]}"
@@ -203,6 +204,7 @@ def test_a_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
     assert "database-password-file /missing cannot be read: No such file" in result.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["database-password-file", "PGPASSFILE"])
 def test_the_servers_password_from_a_file(how: str, postgres: str, tmp_path: Path) -> None:
     """By SCRAM, over TCP, from a server of its own settings."""
@@ -235,6 +237,7 @@ def test_the_servers_password_from_a_file(how: str, postgres: str, tmp_path: Pat
         Path(hba).write_text(text)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 def test_a_copy_is_put_back_as_the_words_say(
     store: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -147,6 +147,7 @@ def locked(database: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.full
 def test_it_tells_where_it_stops_and_goes_on(database: str, tmp_path: Path) -> None:
     Alps(database)
     stick, release = FAILS["postgresql" if is_postgres(database) else "sqlite"]
@@ -200,6 +201,7 @@ def test_it_tells_that_the_disk_is_full(engine: str, tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_each_of_two_hubs_sends_its_own_whichever_posts_it(postgres: str, tmp_path: Path) -> None:
     database = new_database(postgres)
     Alps(database)

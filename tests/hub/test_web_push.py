@@ -71,6 +71,7 @@ def olga(running: Hub) -> dict[str, str]:
     return {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
 
 
+@pytest.mark.full
 def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, database: str) -> None:
     token = settle_in(database)
     with served(tmp_path, database) as (running, service):
@@ -241,6 +242,7 @@ PushManager.prototype.subscribe = async options => { window.asked = options; ret
 """Stands for the browser's maker, whose service Chromium cannot reach here."""
 
 
+@pytest.mark.full
 def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

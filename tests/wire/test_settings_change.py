@@ -21,6 +21,7 @@ def test_a_text_says_what_is_to_change() -> None:
     assert change.text() == TEXT
 
 
+@pytest.mark.full
 @given(st.text(min_size=1), st.integers(1), st.dictionaries(NAMES, st.text(), min_size=1))
 def test_what_can_be_written_is_read_as_it_was(
     device: str, number: int, pairs: dict[str, str]

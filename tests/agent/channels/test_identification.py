@@ -58,6 +58,7 @@ class Listener:
         return all(any(0 <= at - each <= RULE for at in self.said) for each in self.transmitted)
 
 
+@pytest.mark.full
 async def test_within_ten_minutes_of_what_it_transmits(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ QUICK = (
 OTHER = [("sbd", sky, 9_600), ("imt", imt_sky, 115_200), ("auto", sky, 38_400)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("kind", "above", "baud"), [*OTHER, ("auto", imt_sky, 460_800)])
 def test_a_modem_at_another_speed_is_found(
     tmp_path: Path, kind: str, above: Sky, baud: int
@@ -39,6 +40,7 @@ def test_a_modem_at_another_speed_is_found(
         simulator.expect('"found"')
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("kind", "above", "baud"), OTHER)
 def test_check_tells_the_speed(tmp_path: Path, kind: str, above: Sky, baud: int) -> None:
     with above(tmp_path) as simulator:

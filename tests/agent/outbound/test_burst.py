@@ -227,6 +227,7 @@ async def test_who_went_away_before_it_had_the_rest_does_not_stop_another(
                     await sky.settle(SENT if position in new else NOT_SENT, transmission)
 
 
+@pytest.mark.full
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_is_lost_it_is_delivered_when_one_station_has_it_and_not_before(

@@ -83,6 +83,7 @@ def test_what_is_too_long_for_sms_says_so_and_holds_up_nothing(tmp_path: Path) -
         until(lambda: TOO_LONG in str(changed(network.database, reasons)))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_a_long_one_comes_in_several_sms(tmp_path: Path, name: str) -> None:
     text = " ".join(f"word{number}" for number in range(90))

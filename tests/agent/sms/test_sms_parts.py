@@ -15,6 +15,7 @@ HOOKED = {"inbound-hook": HOOK}
 LONG = "come down to the hut before noon, and bring the rope with you"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("order", [(1, 2), (2, 1), (1, 1, 2), (2, 2, 1, 1)])
 def test_parts_come_in_any_order_and_twice(tmp_path: Path, order: tuple[int, ...]) -> None:
     with country(tmp_path) as network, network.kit(**HOOKED) as kit:
