@@ -31,8 +31,8 @@ RECEIVED: dict[str, Any] = {
 
 def heard(number: int, name: str) -> dict[str, Any]:
     raised = {"state": "raised", "channel": None, "at": 1, "text": "", "unauthenticated": False}
-    sos = {"station": number, "number": number, "name": name, "raised": 1, "state": "open"}
-    return {**sos, "text": "__proto__", "steps": [raised]}
+    sos = {"station": number, "number": number, "name": name, "raised": 1, "came": 1, "age": None}
+    return {**sos, "state": "open", "text": "__proto__", "steps": [raised]}
 
 
 def test_words_for_one_sos_are_for_no_other(chromium: Any, kit: Agent) -> None:
