@@ -23,6 +23,7 @@ TOP = ["simulator", "drill", "kit", "cli", "__main__"]
 
 PURE = {
     # It reads files of the package, which never change, as an import does.
+    "system.clock_bounds",
     "system.data_files",
     "system.lazy_dataclass",
     "system.lazy_named_tuple",

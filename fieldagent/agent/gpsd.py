@@ -34,7 +34,7 @@ async def keep_told(clock: LivedTime, gpsd: tuple[str, int]) -> None:
         if clock.source() in ("", *RANKS):
             with waits.move_on_after(PATIENCE):
                 try:
-                    clock.tell(GPS, (await _next_fix(*gpsd)).time)
+                    clock.tell(GPS, (await _next_fix(*gpsd, dated=True)).time)
                     pause = KNOWN
                 except (OSError, trio.BrokenResourceError) as error:
                     log.debug("no time from gpsd: %s", error)
@@ -51,7 +51,7 @@ async def fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
     return None
 
 
-async def _next_fix(host: str, port: int) -> Fix:
+async def _next_fix(host: str, port: int, *, dated: bool = False) -> Fix:
     """Raises OSError, trio.BrokenResourceError."""
     async with await trio.open_tcp_stream(host, port) as stream:
         await stream.send_all(WATCH)
@@ -61,7 +61,8 @@ async def _next_fix(host: str, port: int) -> Fix:
             for line in lines:
                 # One that is not understood says nothing against the next.
                 with suppress(RemoteProtocolError):
-                    if isinstance(report := read_line(line), Fix):
+                    report = read_line(line)
+                    if isinstance(report, Fix) and (report.time or not dated):
                         return report
             if len(text) > LINE_BYTES:
                 raise OSError("gpsd writes a line without end")

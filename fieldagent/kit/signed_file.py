@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fieldagent.kit.fetching import NotTaken, fetched
-from fieldagent.system.lived_time import EARLIEST
+from fieldagent.system.clock_bounds import EARLIEST
 from fieldagent.system.minisign import (
     NotSigned,
     TrustedKey,

@@ -16,14 +16,13 @@ from fieldagent.agent.clock_offer import CLOCK_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.package.strict_json import NotJson, load_document
+from fieldagent.system.clock_bounds import EARLIEST, LATEST
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
-from fieldagent.system.lived_time import EARLIEST, RANKS, Reading
+from fieldagent.system.lived_time import RANKS, Reading
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import reason_of
 
-LATEST = 4_102_444_800.0
-"""1 January 2100."""
 OLD = 3600.0
 """Seconds after which what was left is told by nobody any more."""
 

@@ -19,6 +19,16 @@ _SIDES = {"N": 1, "S": -1, "E": 1, "W": -1}
 TEXT_MAX = 64
 
 
+NEAR_NOWHERE = 1e-4
+"""Degrees: 11 m."""
+
+
+def is_nowhere(latitude: float, longitude: float, blur: float = 0.0) -> bool:
+    """Return True at 0, 0, far out at sea. A receiver, radio or phone claims to be there until it
+    knows where it is. `blur`: degrees by which the position may be off."""
+    return max(abs(latitude), abs(longitude)) < max(NEAR_NOWHERE, blur)
+
+
 class NoCoordinate(ValueError):
     """The text is none; it says what is read."""
 

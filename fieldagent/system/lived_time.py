@@ -15,13 +15,12 @@ from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
+from fieldagent.system.clock_bounds import EARLIEST, LATEST
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 
-EARLIEST = 1_767_225_600.0
-"""1 January 2026, when none of this was released: a clock that shows less is wrong."""
 SET = 0.5
 """Seconds: by less a clock is steered, by more it was set."""
 KEEP_EVERY = 60.0
@@ -35,6 +34,8 @@ ASK_EVERY = 5.0
 """Seconds for which the kernel's word on the clock counts; one that was set is asked about anew."""
 FAR = 30.0
 """Seconds by which the system's clock is wrong: TLS and people's logs suffer from more."""
+CONTRADICTS = 3600.0
+"""Seconds between two sources of which one at least is wrong."""
 NEWS = 2.0
 """Seconds by which others may tell the time differently each time: the hub tells whole ones."""
 GPS = "GPS"
@@ -96,7 +97,7 @@ class MachineClocks:
         was_set = abs(wall - since_boot - self._ahead) >= SET
         if was_set or since_boot - self._asked >= ASK_EVERY:
             self._ahead, self._asked = wall - since_boot, since_boot
-            self._source = self._ask() if wall >= EARLIEST else ""
+            self._source = self._ask() if EARLIEST <= wall <= LATEST else ""
         return Reading(self._boot, since_boot, wall, self._source)
 
     def _ask(self) -> str:
@@ -148,7 +149,7 @@ class LivedTime:
 
     def tell(self, source: str, unix: float) -> None:
         """Note that `source`, one of RANKS, says that it is `unix` now."""
-        if unix < EARLIEST:
+        if not EARLIEST <= unix <= LATEST:
             return
         seen = self._look()
         offset = unix - self._lived(seen)
@@ -193,11 +194,24 @@ class LivedTime:
         return self._begun + (seen.since_boot - self._since_boot)
 
     def _source(self, seen: Reading) -> str:
-        return seen.source or next((who for who in RANKS if who in self._told), "")
+        return seen.source or self._trusted()
+
+    def _trusted(self) -> str:
+        """Return the best source that as many of the others confirm as contradict; empty without
+        one."""
+        for who in filter(self._told.__contains__, RANKS):
+            others = [offset for each, offset in self._told.items() if each != who]
+            wrong = sum(abs(offset - self._told[who]) >= CONTRADICTS for offset in others)
+            if wrong * 2 <= len(others):
+                return who
+        return ""
 
     def _follow(self, seen: Reading) -> None:
         source = self._source(seen)
         offset = seen.wall - self._lived(seen)
+        if not source:
+            # Contradicted, and still closer than a clock that nobody has set.
+            source = next(filter(self._told.__contains__, RANKS), "")
         if not seen.source and source:
             offset = self._told[source]
         if abs(offset - self._offset) >= SET:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime
 
+from fieldagent.system.clock_bounds import EARLIEST
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.lived_time import EARLIEST
 from fieldagent.system.minisign import NotSigned
 
 PROGRAM, DELTA, SYSTEM = "program", "delta", "system"

@@ -16,6 +16,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from xml.parsers import expat
 
+from fieldagent.package.coordinates import is_nowhere
 from fieldagent.package.package import bounded_date
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
@@ -63,7 +64,7 @@ class CotPoint:
     @property
     def is_known(self) -> bool:
         """Return whether it is a place: a phone without one says 0, 0 and no error."""
-        return (self.latitude, self.longitude) != (0.0, 0.0)
+        return not is_nowhere(self.latitude, self.longitude)
 
 
 NOWHERE = CotPoint(0.0, 0.0)

@@ -6,7 +6,9 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from fieldagent.package.coordinates import is_nowhere
 from fieldagent.package.strict_json import NotJson, check_depth
+from fieldagent.system.clock_bounds import LATEST
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -21,7 +23,7 @@ class Fix(NamedTuple):
     """Where we are: degrees, metres above mean sea level, m/s, degrees from true north."""
 
     time: float
-    """Unix seconds, by the satellites."""
+    """Unix seconds, by the satellites; 0 if the receiver does not know the date."""
     latitude: float
     longitude: float
     altitude: float | None = None
@@ -57,11 +59,7 @@ def _position(report: dict[str, Any]) -> GpsReport:
     if report.get("mode") not in (2, 3):
         return NoFix()
     latitude, longitude = _number(report, "lat", -90, 90), _number(report, "lon", -180, 180)
-    time = _time(report.get("time"))
-    if latitude is None or longitude is None or time is None:
-        return NoFix()
-    # Some receivers claim to be there, far out at sea, until they know where they are.
-    if latitude == longitude == 0:
+    if latitude is None or longitude is None or is_nowhere(latitude, longitude):
         return NoFix()
     altitude = None
     if report["mode"] == 3:
@@ -69,6 +67,7 @@ def _position(report: dict[str, Any]) -> GpsReport:
         altitude = _number(report, "altMSL", -12_000, 100_000)
         altitude = _number(report, "alt", -12_000, 100_000) if altitude is None else altitude
     speed, course = _number(report, "speed", 0, 10_000), _number(report, "track", 0, 360)
+    time = _time(report.get("time"))
     return Fix(time, latitude, longitude, altitude, speed, course)
 
 
@@ -80,11 +79,12 @@ def _number(report: dict[str, Any], name: str, low: float, high: float) -> float
     return float(value) if low <= value <= high else None
 
 
-def _time(text: Any) -> float | None:
+def _time(text: Any) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        return None
+        return 0.0
     if moment.year not in YEARS:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return 0.0
+    time = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return time if time <= LATEST else 0.0

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from fieldagent.kit.system_clock import LATEST, OLD, set_clock
+from fieldagent.kit.system_clock import OLD, set_clock
+from fieldagent.system.clock_bounds import EARLIEST, LATEST
 from fieldagent.system.exit_codes import OK, REFUSED
-from fieldagent.system.lived_time import EARLIEST, Reading
+from fieldagent.system.lived_time import Reading
 
 IN_1970 = Reading("this boot", 500.0, 97_445.0)
 NOW = EARLIEST + 1e7

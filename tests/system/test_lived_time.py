@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from fieldagent.system.clock_bounds import EARLIEST, LATEST
 from fieldagent.system.lived_time import (
     ASK_EVERY,
-    EARLIEST,
     KEEP_EVERY,
     Base,
     LivedTime,
@@ -131,7 +131,30 @@ def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted
 def test_who_tells_a_time_before_all_this_was_made_is_not_heard() -> None:
     time = LivedTime(None, lambda: Reading("one", 7.0, 12.0))
     time.tell("satellite", EARLIEST - 1)
+    time.tell("GPS", LATEST + 1)
     assert (time.source(), time.date(time.now())) == ("", 12.0)
+
+
+CONTRADICTIONS = [
+    ({"GPS": 7 * 86_400, "hub": 0}, "", 7 * 86_400),
+    ({"GPS": 7 * 86_400, "satellite": 0, "hub": 1}, "satellite", 0),
+    ({"GPS": 0, "satellite": 7 * 86_400, "hub": 1}, "GPS", 0),
+    ({"GPS": 0, "hub": 1_000}, "GPS", 0),
+]
+"""Seconds by which each source is off, the source that is trusted, and by what dates are off."""
+
+
+@pytest.mark.parametrize(("sources", "trusted", "off"), CONTRADICTIONS)
+def test_a_source_that_another_contradicts_is_not_trusted(
+    sources: dict[str, float], trusted: str, off: float
+) -> None:
+    """Nor does root's unit set the clock by it."""
+    time = LivedTime(None, lambda: Reading("one", 7.0, 12.0))
+    for source, wrong in sources.items():
+        time.tell(source, NOW + wrong)
+    assert (time.source(), time.date(time.now())) == (trusted, NOW + off)
+    better = time.better()
+    assert ("" if better is None else better.source) == trusted
 
 
 def test_the_kernel_is_asked_about_its_clock_now_and_then_and_when_it_was_set(

@@ -19,6 +19,8 @@ TPV = (
 )
 SATELLITE = b'{"PRN":1,"el":14.0,"az":220.0,"ss":36.0,"used":true,"gnssid":0,"svid":1}'
 TIME = 1_795_168_810.0
+UNDATED = Fix(0.0, 47.0005, 8.0, 545.4, 15.022, 84.4)
+"""A position from a receiver that does not know the date. An SOS leaves with it."""
 
 
 @pytest.mark.parametrize(
@@ -34,13 +36,16 @@ TIME = 1_795_168_810.0
         (TPV.replace(b"47.000500000", b"NaN"), NoFix()),
         (TPV.replace(b"47.000500000", b"147.0"), NoFix()),
         (TPV.replace(b'"lon":8.000000000,', b""), NoFix()),
-        (TPV.replace(b"2026-11-20T10:00:10.000Z", b"soon"), NoFix()),
+        (TPV.replace(b"2026-11-20T10:00:10.000Z", b"soon"), UNDATED),
+        (TPV.replace(b'"time":"2026-11-20T10:00:10.000Z",', b""), UNDATED),
         (TPV.replace(b"47.000500000", b"1" + b"0" * 400), NoFix()),
         (TPV.replace(b"47.000500000", b"0.0").replace(b"8.000000000", b"0.0"), NoFix()),
         (TPV.replace(b"47.000500000", b"0.0"), Fix(TIME, 0.0, 8.0, 545.4, 15.022, 84.4)),
         (TPV.replace(b"10.000Z", b"10.000"), Fix(TIME, 47.0005, 8.0, 545.4, 15.022, 84.4)),
-        (TPV.replace(b"2026-11-20", b"0001-01-01"), NoFix()),
-        (TPV.replace(b"2026-11-20T10:00:10.000Z", b"9999-12-31T23:59:59.9999999Z"), NoFix()),
+        (TPV.replace(b"47.000500000", b"0.00005").replace(b"8.000000000", b"-0.00005"), NoFix()),
+        (TPV.replace(b"2026-11-20", b"0001-01-01"), UNDATED),
+        (TPV.replace(b"2026-11-20T10:00:10.000Z", b"9999-12-31T23:59:59.9999999Z"), UNDATED),
+        (TPV.replace(b"2026-11-20", b"2046-07-05"), UNDATED),  # 1024 weeks too late
         (b'{"class":"TPV"}', NoFix()),
         (b'{"class":"VERSION","release":"3.22"}', None),
         (b'{"class":"SKY","satellites":[]}', None),

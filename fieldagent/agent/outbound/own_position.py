@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import NoReturn
 
 import trio
@@ -16,8 +15,16 @@ from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.package.package import SOS_PRIORITY, Channel, Location, Package, PositionSource
+from fieldagent.package.package import (
+    SOS_PRIORITY,
+    Channel,
+    Location,
+    Package,
+    PositionSource,
+    date_of,
+)
 from fieldagent.system import waits
+from fieldagent.system.clock_bounds import EARLIEST
 from fieldagent.wire.gpsd import Fix
 
 log = logging.getLogger(__name__)
@@ -77,8 +84,8 @@ async def _add(
 
 
 def located(fix: Fix) -> Location:
-    """Return a fix as an item."""
-    moment = datetime.fromtimestamp(int(fix.time), UTC)
+    """Return a fix as an item. The agent dates it if the receiver does not know the date."""
+    moment = date_of(int(fix.time)) if fix.time >= EARLIEST else None
     return Location(
         fix.latitude,
         fix.longitude,

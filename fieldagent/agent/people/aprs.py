@@ -40,6 +40,7 @@ from fieldagent.agent.people.contract import (
     PeoplesRadio,
     Spoken,
     TextOutcome,
+    located,
 )
 from fieldagent.agent.radios.radio_line import RadioLine, open_line
 from fieldagent.package.package import Location
@@ -205,7 +206,7 @@ class AprsPeople:
             speed_over_ground=there.speed,
             course_over_ground=there.course,
         )
-        self._hear(heard, getrandbits(48) or 1, Located(where, PRECISIONS[there.ambiguity]))
+        self._hear(heard, getrandbits(48) or 1, located(where, PRECISIONS[there.ambiguity]))
         if there.emergency:
             self._take_emergency(heard)
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.recognition import Recognition
+from fieldagent.package.coordinates import is_nowhere
 from fieldagent.package.package import Location
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -58,6 +59,13 @@ class Located(NamedTuple):
     where: Location
     precision: int = PRECISE
     """Bits of it that are true; fewer than `PRECISE` where it is blurred on purpose."""
+
+
+def located(where: Location, precision: int = PRECISE) -> Located | None:
+    """Return a position, or None if it is nowhere: the handheld is there, and has no fix."""
+    blur = 2 ** (PRECISE - precision) * 1e-7
+    nowhere = is_nowhere(where.latitude, where.longitude, blur)
+    return None if nowhere else Located(where, precision)
 
 
 class Marked(NamedTuple):

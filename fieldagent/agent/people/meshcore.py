@@ -34,12 +34,12 @@ from fieldagent.agent.people.contract import (
     FromHandheld,
     HandheldPlace,
     HandheldSignal,
-    Located,
     Named,
     PeoplesRadio,
     Powered,
     Spoken,
     TextOutcome,
+    located,
 )
 from fieldagent.agent.people.meshcore_host import FULL, CompanionHost, attended
 from fieldagent.package.package import Location
@@ -294,9 +294,8 @@ class MeshcorePeople:
         handle = contact.key.hex()
         self._heard.append(FromHandheld(handle, number, Named(_tidy(contact.name), contact.key)))
         latitude, longitude = contact.latitude / 1e6, contact.longitude / 1e6
-        is_told = contact.latitude or contact.longitude
-        if is_told and abs(latitude) <= 90 and abs(longitude) <= 180 and (number or since):
-            place = Located(Location(latitude, longitude, since))
+        place = located(Location(latitude, longitude, since))
+        if place and abs(latitude) <= 90 and abs(longitude) <= 180 and (number or since):
             self._heard.append(FromHandheld(handle, number, place))
 
     def _known_since(self, contact: CompanionContact) -> datetime | None:

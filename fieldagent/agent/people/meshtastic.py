@@ -24,6 +24,7 @@ from fieldagent.agent.people.contract import (
     Powered,
     Spoken,
     TextOutcome,
+    located,
 )
 from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, attended
 from fieldagent.package.package import Location, date_of
@@ -154,11 +155,11 @@ def _placed(position: wire.MeshPosition) -> Located | None:
     if position.latitude is None or position.longitude is None:
         return None
     latitude, longitude = position.latitude / 1e7, position.longitude / 1e7
-    if not (latitude or longitude) or abs(latitude) > 90 or abs(longitude) > 180:
+    if abs(latitude) > 90 or abs(longitude) > 180:
         return None
     moment = date_of(position.time) if position.time else None
     altitude = None if position.altitude is None else float(position.altitude)
-    return Located(
+    return located(
         Location(latitude, longitude, moment, altitude), position.precision_bits or PRECISE
     )
 

@@ -132,7 +132,8 @@ class _Tracker:
             self._say("gpsd", f"{where} has no fix yet: the antenna needs to see the sky")
         elif isinstance(report, Fix):
             self._say("gpsd", f"{where} knows the position")
-            yield report
+            # The policy needs the time between two fixes, whatever the date.
+            yield report if report.time else report._replace(time=time.monotonic())
 
     def _take(self, fix: Fix) -> None:
         self.track.see(fix)
@@ -160,7 +161,8 @@ class _Tracker:
             self._say("agent", f"a position was refused: {failed}")
             self.track.posted()
             return
-        position = f"{clock_time(fix.time)}  {fix.latitude:.6f} {fix.longitude:.6f}"
+        at = fix.time if fix.time >= DATED_FROM else time.time()
+        position = f"{clock_time(at)}  {fix.latitude:.6f} {fix.longitude:.6f}"
         text = f"{position}  Package {_member(answer, 'id')}"
         self.track.posted()
         self._told = -math.inf

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
+from fieldagent.package.coordinates import is_nowhere
 from fieldagent.package.reading import ITEMS, WrongValue
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -165,7 +166,8 @@ def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
     Raises Problem 400 for a latitude or longitude out of bounds.
     """
     at = [values.get(name) for name in _NEEDED]
-    if None in at or at == [0, 0]:
+    latitude, longitude = at
+    if latitude is None or longitude is None or is_nowhere(latitude, longitude):
         return None
     place = {}
     for name, value in values.items():

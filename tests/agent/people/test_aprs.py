@@ -131,6 +131,23 @@ def test_a_tracker_has_a_name_and_a_place() -> None:
     virtually(work)
 
 
+@pytest.mark.parametrize(
+    "info", ["!0000.00N/00000.00E[ no fix yet", "!0000.00S/00000.00W>", "!0000.  N/00000.  E>"]
+)
+def test_a_beacon_at_0_0_is_no_place(info: str) -> None:
+    """A tracker sends it before its receiver has a fix. The station is there all the same."""
+
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, info))
+            heard = await all_of(people)
+        assert {each.handle for each in heard} == {ADA.lower()}
+        assert [each for each in heard if isinstance(each.what, Located)] == []
+
+    virtually(work)
+
+
 def test_a_mic_e_emergency_is_one_sos_with_its_place() -> None:
     async def work() -> None:
         tnc = Tnc()
