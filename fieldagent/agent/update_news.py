@@ -22,6 +22,7 @@ from fieldagent.system import waits
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
+from fieldagent.system.text_files import read_text_file
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class UpdateNews:
         from fieldagent.system.signed_release import program_of
 
         try:
-            keys = read_keys(self._keys.read_text())
+            keys = read_keys(read_text_file(self._keys))
             reply = await request(
                 "GET", f"{source}.minisig", deadline=PATIENCE, max_body=SIGNATURE_MAX
             )

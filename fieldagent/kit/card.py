@@ -67,7 +67,7 @@ def _waiting(root: Path) -> Path | None:
 
 def _read(path: Path) -> str:
     """Raises InvalidSettings."""
-    text = read_file(path, required=True).removeprefix("\ufeff")
+    text = read_file(path, required=True)
     card_format.parse(text, path)
     return text
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from fieldagent.kit import card_format
 from fieldagent.system.folder import put_file, rename_file
+from fieldagent.system.text_files import read_text_file
 
 GROUPS = ["adm", "dialout", "netdev", "plugdev", "sudo"]
 ORDER = ("meta-data", "network-config", "user-data")
@@ -76,7 +77,7 @@ def _pre_shared_key(name: str, password: str) -> str:
 def public_keys(file: Path) -> Sequence[str]:
     """Return those of a file such as `id_ed25519.pub`. Raises Unfit, OSError."""
     try:
-        lines = file.read_text().splitlines()
+        lines = read_text_file(file).splitlines()
     except UnicodeDecodeError:
         lines = ["?"]
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -70,7 +70,7 @@ def _say(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
 
 def _take(card: Path, target: Path, as_json: bool) -> int:
     try:
-        text = read_file(card, required=True).removeprefix("\ufeff")
+        text = read_file(card, required=True)
         parse(text, card)
         _, pairs, _ = read(text, card, keys_of(text))
         if not pairs:

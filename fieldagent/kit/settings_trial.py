@@ -31,6 +31,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.log_lines import complain
 from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
 from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.text_files import read_text_file
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import SettingsOffer, decode
 from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
@@ -105,7 +106,7 @@ def _begin(
             raise NotForThisKit(f"later ones were here before, number {last}")
         if why := kit_health.unsafe_to_stop(load(settings).api_port):
             raise NotForThisKit(why)
-        before = settings.read_text(encoding="utf-8")
+        before = read_text_file(settings)
         after, meant = changed(before, change, settings)
     except (NotForThisKit, NotAChange, NotSigned, InvalidSettings, UnicodeDecodeError) as wrong:
         complain(f"settings {number or ''} were refused, nothing was changed: {wrong}")
@@ -131,7 +132,7 @@ def _offer(offer: bytes) -> SettingsOffer:
 
 def _verified(text: str, signature: str, key: Path) -> SettingsChange:
     try:
-        keys = read_keys(key.read_text())
+        keys = read_keys(read_text_file(key))
     except FileNotFoundError:
         raise NotSigned(f"{key} is not there: put the operator's minisign key in it") from None
     verify(text.encode(), read_signature(signature), keys)

@@ -18,6 +18,7 @@ from fieldagent.system.minisign import (
     verify,
 )
 from fieldagent.system.signed_release import Release, taken_as
+from fieldagent.system.text_files import read_text_file
 
 
 def tell(text: str) -> None:
@@ -28,7 +29,7 @@ def tell(text: str) -> None:
 def keys_in(path: Path) -> list[TrustedKey]:
     """Read the trusted keys in the file. Raises NotTaken."""
     try:
-        return read_keys(path.read_text())
+        return read_keys(read_text_file(path))
     except FileNotFoundError:
         raise NotTaken(
             f"{path} is not there: put minisign's public key of who builds your programs in it"

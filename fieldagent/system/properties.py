@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.text_files import read_text_file
 
 
 class InvalidSettings(Exception):
@@ -157,7 +158,7 @@ def read_file(path: Path, *, required: bool) -> str:
     Raises InvalidSettings or OSError.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text_file(path)
     except FileNotFoundError:
         if required:
             raise FileNotFoundError(

@@ -19,6 +19,7 @@ from fieldagent.system.private import make_private_folder
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.scrypt import hash_password
 from fieldagent.system.terminal import escaped
+from fieldagent.system.text_files import read_text_file
 from fieldagent.system.wording import reason_of
 
 SHORTEST = 12
@@ -98,7 +99,7 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
 def _show_network(arguments: argparse.Namespace) -> int:
     """Show how a phone joins the kit's own network."""
     try:
-        network = network_of(arguments.wifi.read_text())
+        network = network_of(read_text_file(arguments.wifi))
     except (OSError, UnicodeDecodeError, NoNetwork) as error:
         complain(f"{arguments.wifi}: {reason_of(error)}")
         return MISSING

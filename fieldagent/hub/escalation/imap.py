@@ -24,6 +24,7 @@ from fieldagent.hub.escalation.contract import ContactAnswer, Inward, Own
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.text_files import first_line
 from fieldagent.system.wording import reason_of
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _open(own: Own) -> imaplib.IMAP4:
     try:
         if own["imap-tls"] == "starttls":
             connection.starttls(trust)
-        password = own["imap-password-file"].read_text().partition("\n")[0]
+        password = first_line(own["imap-password-file"])
         connection.login(own["imap-user"], password)
         state, said = connection.select(f'"{own["imap-folder"]}"')
         if state != "OK":

@@ -14,6 +14,7 @@ from fieldagent.hub.escalation.contract import ContactKind, Notice, Own
 from fieldagent.hub.escalation.language import say
 from fieldagent.system.properties import Key, WrongProperty, absolute_path, one_of, text, whole
 from fieldagent.system.sentence import sentence
+from fieldagent.system.text_files import first_line
 from fieldagent.system.wording import reason_of
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
@@ -75,7 +76,7 @@ def _refused(host: str, code: int, text: bytes | str, remedy: str) -> HandoverRe
 
 def password_in(path: Path | None) -> str:
     """Return the first line of the file. Raises OSError."""
-    return "" if path is None else path.read_text().partition("\n")[0]
+    return "" if path is None else first_line(path)
 
 
 def _written(own: Own, address: str, notice: Notice) -> EmailMessage:

@@ -46,6 +46,7 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.properties import Key, WrongProperty, absolute_path, text, url, whole
+from fieldagent.system.text_files import read_text_file
 from fieldagent.system.wording import reason_of
 from fieldagent.wire import cloudloop
 from fieldagent.wire.errors import RemoteProtocolError
@@ -109,7 +110,7 @@ class Cloudloop:
         """Return the JSON of an answer; `group` is a part of their API. Raises NotReached,
         RequestFailed, _Refused."""
         try:
-            token = self._token.read_text().strip()
+            token = read_text_file(self._token).strip()
         except (OSError, ValueError) as error:
             raise _Refused(401, reason_of(error)) from None
         body = json.dumps({"token": token, **members}).encode()

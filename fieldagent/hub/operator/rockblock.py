@@ -32,6 +32,7 @@ from fieldagent.hub.operator.failures import (
 )
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.properties import Key, absolute_path, text, url
+from fieldagent.system.text_files import read_text_file
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.jwt import PublicKey, read_public_key
 from fieldagent.wire.outcome import Outcome
@@ -171,7 +172,7 @@ def _routes(own: Own, host: OperatorHost) -> list[Route]:
 def public_key(own: Own) -> PublicKey:
     """Return what checks their tokens: the published key, unless the settings name another."""
     path = own["rockblock-public-key"]
-    return PUBLIC_KEY if path is None else read_public_key(path.read_text())
+    return PUBLIC_KEY if path is None else read_public_key(read_text_file(path))
 
 
 KIND = OperatorKind(

@@ -24,6 +24,7 @@ from psycopg.types.string import StrDumperUnknown
 
 from fieldagent.hub.store.contract import DatabaseOptions, without_nul
 from fieldagent.store.group import StoreUnavailable
+from fieldagent.system.text_files import first_line
 
 Connection = psycopg.Connection[Any]
 Cursor = psycopg.Cursor[Any]
@@ -216,7 +217,7 @@ def _cut(connection: Connection) -> None:
 def _password(path: Path) -> str:
     """Its first line. Raises StoreUnavailable."""
     try:
-        return path.read_text().partition("\n")[0]
+        return first_line(path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise StoreUnavailable(f"database-password-file {path} cannot be read: {why}") from None

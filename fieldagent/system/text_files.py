@@ -1,0 +1,16 @@
+"""Text files that people write. An editor may put a byte order mark first, which is no text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def read_text_file(path: Path) -> str:
+    """Return the text of a UTF-8 file without its byte order mark. Raises OSError,
+    UnicodeDecodeError."""
+    return path.read_text(encoding="utf-8-sig")
+
+
+def first_line(path: Path) -> str:
+    """Return the first line, such as a password. Raises OSError, UnicodeDecodeError."""
+    return read_text_file(path).partition("\n")[0]

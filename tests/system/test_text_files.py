@@ -1,0 +1,32 @@
+"""Text files that people write, also with the byte order mark of an editor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fieldagent.agent import settings as agent_settings
+from fieldagent.hub import settings as hub_settings
+from fieldagent.hub.escalation.mail import password_in
+from fieldagent.system.text_files import first_line, read_text_file
+
+MARK = b"\xef\xbb\xbf"
+WITH_MARK = MARK + b"api-port=9191\r\nsatellite-port=/dev/ttyUSB0\r\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    path = tmp_path / "agent.properties"
+    path.write_bytes(WITH_MARK)
+    settings = agent_settings.load(path)
+    assert settings.api_port == 9191
+    path.write_bytes(MARK + b"port=8091\r\n")
+    assert hub_settings.load(path).port == 8091
+
+
+@pytest.mark.parametrize("mark", [b"", MARK])
+def test_a_byte_order_mark_is_no_part_of_a_password(tmp_path: Path, mark: bytes) -> None:
+    path = tmp_path / "password"
+    path.write_bytes(mark + "Straße\r\nsecond line".encode())
+    assert (first_line(path), password_in(path)) == ("Straße", "Straße")
+    assert read_text_file(path) == "Straße\nsecond line"
