@@ -34,6 +34,8 @@ FAILURES = 2
 PROBE, PROBE_MOST = 300.0, 1800.0
 """Seconds from a failure to a probe: at first, and at the most."""
 
+UNREADABLE = "the stored payload cannot be read"
+
 LOOK_AGAIN = 3600.0
 """Seconds after which the clock is asked anew: it jumps when the network sets it."""
 
@@ -148,7 +150,12 @@ class _Dispatch:
         self.pause.cancel()
 
     async def hand_over(self, delivery: Delivery, early: bool = False) -> None:
-        result = await self.call(delivery)
+        try:
+            result = await self.call(delivery)
+        except (ValueError, LookupError, TypeError):
+            # It must not end the hook, behind which others' payloads wait.
+            log.exception("%s cannot read %s", self.name, delivery.request_id)
+            result = HandoverResult(HandoverOutcome.FAILED, UNREADABLE)
         await self.settle(delivery, result, early)
 
     async def settle(self, delivery: Delivery, result: HandoverResult, early: bool) -> None:

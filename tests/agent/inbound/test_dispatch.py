@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fieldagent.agent.inbound.dispatch import UNREADABLE
 from fieldagent.webhook import schedule
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.schedule import LONGEST, SCHEDULE, delay, wait
@@ -46,6 +48,27 @@ async def test_what_fails_holds_up_its_own_sender_and_no_other(
         await trio.sleep(600)
         assert hook.order[-2:] == ["a", "b"]
         assert hook.times("b")[0] >= 300
+
+
+class Reading(Hook):
+    """Reads each payload first; that of `a` is damaged."""
+
+    async def __call__(self, delivery: Delivery) -> HandoverResult:
+        if delivery.request_id == "a":
+            json.loads("{")
+        return await super().__call__(delivery)
+
+
+async def test_a_payload_that_cannot_be_read_holds_up_its_own_sender_and_no_other(
+    tmp_path: Path, clock: trio.testing.MockClock
+) -> None:
+    async with spooled(tmp_path) as s:
+        hook = Reading()
+        await s.arrive(*of("ada", "ab"), *of("bob", "xy"))
+        s.start(hook)
+        await trio.sleep(60)
+        assert hook.order == ["x", "y"]
+        assert (s.states()["a"], s.reason("a")) == ("waiting", UNREADABLE)
 
 
 async def test_an_sos_waits_for_nothing_that_the_hook_has_put_off(
