@@ -22,8 +22,8 @@ TOP = ["simulator", "drill", "kit", "cli", "__main__"]
 """Rooms that may import the ground, both programs and the rooms before them."""
 
 PURE = {
-    # It reads files of the package, which never change, as an import does.
     "system.clock_bounds",
+    # It reads files of the package, which never change, as an import does.
     "system.data_files",
     "system.lazy_dataclass",
     "system.lazy_named_tuple",
