@@ -53,7 +53,7 @@ def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None
         left.mouse.up()
         left.locator("#sos-text").fill("Leg broken")
         left.locator("#sos-send").click()
-        right.locator("#sos li.open").get_by_text("Leg broken").wait_for()
+        right.locator("#sos li.open .words", has_text="Leg broken").wait_for()
         assert right.title() == "1 SOS · fieldagent console"
         heard(right, 0)
         right.get_by_role("button", name="Acknowledge").click()

@@ -342,7 +342,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
             shown.locator("#items").get_by_text("(of 2026-01-02 03:04 UTC)").wait_for()
             kit.post("leg broken", priority=100)
             alarm = shown.locator("#sos li.open")
-            alarm.get_by_text("leg broken").wait_for()
+            alarm.locator(".words", has_text="leg broken").wait_for()
             assert shown.title() == "1 SOS · fieldagent console"
             assert shown.evaluate("window.noted") == ["SOS 1: Ada (kit-ada) leg broken"]
             kit.call("POST", "/api/sos", {"position": {"latitude": "45,9", "longitude": "7 36"}})
@@ -407,7 +407,7 @@ def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: P
             sign_in_as_olga(shown)
             shown.get_by_text("No SOS is open.").wait_for()
             ada.post("leg broken", priority=100)
-            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
             ada.kill()
             shown.route("**/api/events?*", lambda route: route.fulfill(status=502))
             running.kill()
@@ -429,7 +429,7 @@ def test_an_sos_that_another_has_is_taken_over(tmp_path: Path) -> None:
         with console(opened, running, "1280-light") as shown, agent(tmp_path, kit) as ada:
             sign_in_as_olga(shown)
             assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
-            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
             assert shown.get_by_role("button", name="Take it over").count() == 0
             administer(database, "sos", "acknowledge", "1", "--by", "Ben")
             shown.locator("#sos li.seen").get_by_text("Seen by Ben,").wait_for()
@@ -459,7 +459,7 @@ def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
             until(lambda: json.loads(call(running, "GET", "/api/sos?state=open", **mine)[2])["sos"])
             assert shown.locator("#sos li.open").count() == 0
             held.release()
-            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
 
 
 def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Path) -> None:
@@ -476,7 +476,7 @@ def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Pat
                 shown.locator("#away").get_by_text("The hub does not answer").wait_for()
                 assert ada.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
             shown.locator("#away").wait_for(state="hidden")
-            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
 
 
 class Held:
@@ -548,7 +548,7 @@ def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None
         shown.get_by_role("heading", name="SOS desk").wait_for()
         raise_sos("leg broken")
         held.release()
-        shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+        shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
         assert shown.title() == "1 SOS · fieldagent console"
         administer(database, "sos", "close", "1", "found", "--by", "Olga")
         shown.get_by_text("No SOS is open.").wait_for()
@@ -561,7 +561,7 @@ def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None
         held.wait()
         raise_sos("lost in fog")
         held.release()
-        shown.locator("#sos li.open").get_by_text("lost in fog").wait_for()
+        shown.locator("#sos li.open .words", has_text="lost in fog").wait_for()
 
 
 def test_two_looks_at_all_sos_lose_none_that_comes_between(tmp_path: Path) -> None:
@@ -578,11 +578,11 @@ def test_two_looks_at_all_sos_lose_none_that_comes_between(tmp_path: Path) -> No
                 shown.evaluate(look)
                 held.wait(many)
             ada.call("POST", "/api/sos", {"text": "leg broken"})
-            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
             held.release()
             # What was drawn of both stands before the next thing is asked.
             shown.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
-            assert shown.locator("#sos li.open").get_by_text("leg broken").is_visible()
+            assert shown.locator("#sos li.open .words", has_text="leg broken").is_visible()
 
 
 @contextmanager

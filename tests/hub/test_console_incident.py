@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,52 @@ def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
             shown.locator("#map .trail").wait_for(state="detached")
             shown.locator("#places", has_text="called off").wait_for(state="detached")
             assert not is_red(shown, "#map .spot", "fill"), "its positions were of an SOS"
+
+
+@pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
+def test_words_place_and_buttons_stay_first_when_97_kits_hear_it(
+    tmp_path: Path, screen: str
+) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, screen) as shown,
+    ):
+        sign_in_as_olga(shown)
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            place = {"latitude": 46.5, "longitude": 7.25}
+            kit.call("POST", "/api/sos", {"text": "leg broken", "position": place})
+            shown.locator("#sos .thread li", has_text="46.5, 7.25").wait_for()
+        with closing(sqlite3.connect(database, timeout=30)) as db, db:
+            step = "INSERT INTO sos_event (sos, at, event, name, detail) VALUES (1, 2e9, ?, ?, '')"
+            db.executemany(step, [("heard by", f"Kit {number}") for number in range(97)])
+        shown.reload()
+        shown.locator("#sos").get_by_text("(and 96 more)").wait_for()
+        card = shown.locator("#sos > li")
+        first = [
+            card.locator(".words", has_text="leg broken"),
+            card.get_by_text("Last seen: 46.5"),
+            card.get_by_role("button", name="Acknowledge"),
+        ]
+        card.scroll_into_view_if_needed()
+        tops = [each.bounding_box()["y"] - card.bounding_box()["y"] for each in first]
+        assert tops == sorted(tops), "text, place, button"
+        assert tops[-1] < 300
+        card.get_by_text("What happened").click()
+        card.locator("details").get_by_text("(and 96 more)").wait_for()
+        assert card.locator("#timeline-1 > li").count() < 9
+        browser.keep(shown, f"console-crowd-{screen}")
+        assert browser.faults(shown) == []
+        shown.goto(f"{running.address}/console/sos/1")
+        shown.locator("#sos .words", has_text="leg broken").wait_for()
+        card.get_by_label("Reason to close 1").fill("found well")
+        card.get_by_role("button", name="Close", exact=True).click()
+        shown.get_by_text("No SOS is open.").wait_for()
+        shown.goto(f"{running.address}/console/sos/1")
+        shown.locator("#named .words", has_text="leg broken").wait_for()
+        assert shown.locator("#named").get_by_text("(and 96 more)").count() == 2
 
 
 def has(entries: Any, many: int) -> bool:

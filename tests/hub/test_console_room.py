@@ -245,7 +245,7 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         assert "check-in late" in rows.nth(1).inner_text()
         shown.locator("#map .cluster").first.wait_for()
         shown.locator("#map .name span", has_text="SOS 1: Person 1").wait_for()
-        shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+        shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
         browser.keep(shown, f"console-room-{kits}-{screen}")
         assert browser.faults(shown) == []
         assert fits(shown, screen)

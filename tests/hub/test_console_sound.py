@@ -49,7 +49,7 @@ def test_after_a_reload_the_desk_says_that_it_is_silent_until_one_click(tmp_path
         silent.wait_for()
         with agent(tmp_path, kit_of(running, token)) as kit:
             kit.call("POST", "/api/sos", {"text": "leg broken"})
-            shown.locator("#sos li.open").get_by_text("leg broken").wait_for()
+            shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
             assert shown.title() == "1 SOS · fieldagent console"
             assert silent.is_visible() and shown.evaluate("heard") == 0
             red = "getComputedStyle(document.getElementById('silent')).backgroundColor"

@@ -610,3 +610,44 @@ async def test_what_is_said_in_the_second_of_its_end_opens_it_again(
         said = Entry(8, Message("once more"), int(alps.now) - before, True, 1)
         await alps.sends(1, said)
         assert await alps.rows("SELECT state FROM sos") == [(state,)]
+
+
+CROWD = 97
+
+
+async def test_no_crowd_hides_the_words_of_an_sos(store: Store) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        await hub.told("POST", "/api/sos/1/acknowledge", {"note": "heli is up"})
+
+        def crowd(db: Db) -> None:
+            for at in range(CROWD):
+                for event in ("heard by", "told", "not told", "webhook"):
+                    sos.note_event(db, 1, event, hub.alps.now + at, detail=f"{event} {at}")
+
+        await hub.alps.store.commit(crowd)
+        for number in range(60):
+            place = Location(46.5, 7.25 + number / 1000)
+            hub.alps.now += 1
+            await hub.alps.sends(1, Entry(8 + number, place, int(hub.alps.now)))
+        incident = await hub.told("GET", "/api/sos/1")
+        thread = incident["thread"]
+        first = next(each for each in thread if each["item"])
+        assert first["item"]["event"]["content"] == "leg broken"
+        assert [each["detail"] for each in thread if each["event"] == "seen"] == ["heli is up"]
+        counted = {each["event"]: (each["count"], each["detail"]) for each in thread}
+        for event in ("heard by", "told", "not told", "webhook"):
+            assert counted[event] == (CROWD, f"{event} {CROWD - 1}")
+        assert len([each for each in thread if each["count"] > 1]) == 4
+        assert incident["items"][0]["event"]["content"] == "leg broken"
+
+
+async def test_a_few_steps_of_machines_are_shown_one_by_one(store: Store) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+        for count in range(1, 5):
+            note = partial(sos.note_event, sos=1, event="told", now=hub.alps.now, detail="Ben")
+            await hub.alps.store.commit(note)
+            thread = (await hub.told("GET", "/api/sos/1"))["thread"]
+            steps = [each["count"] for each in thread if each["event"] == "told"]
+            assert steps == ([4] if count == 4 else [1] * count)

@@ -289,7 +289,7 @@ def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path
             )
             until(lambda: worker.evaluate("self.opened") == ["/console/sos/1"])
             shown.goto(f"{running.address}/console/sos/1")
-            shown.locator("#sos li.open").get_by_text("<b>leg broken</b>").wait_for()
+            shown.locator("#sos li.open .words", has_text="<b>leg broken</b>").wait_for()
         shown.get_by_role("button", name="Sign out").click()
         shown.get_by_role("button", name="Sign in").wait_for()
 

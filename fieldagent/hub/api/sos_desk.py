@@ -25,10 +25,16 @@ GRACE = 10.0
 """Seconds that the IP link has for words to the kit before a satellite message is paid for."""
 ANSWER_PRIORITY = SOS_PRIORITY - 1
 """Ahead of all else that people write; an SOS's own answer goes first."""
-THREAD_MAX = 100
-"""Steps of a thread, the newest."""
+STEPS_MAX = 100
+"""Steps of people in a thread, the newest."""
 SHOWN_ITEMS = 50
-"""Items of an incident, the newest."""
+"""Words of an incident, and as many positions beside them, the newest."""
+FEW = 3
+"""Steps of one kind by machines that a thread shows one by one. More are one step with a count."""
+BY_MACHINES = ("heard by", "told", "not told", "webhook", "escalated", "heard")
+"""Kinds of steps of which a crowd of kits or contacts makes any number."""
+BESIDE_ITEMS = ("item", "answered", "answer on the kit")
+"""Kinds of steps that a thread leaves out, because it holds the items themselves."""
 TEXT_MAX = 2_000
 """Characters of a note or reason."""
 
@@ -216,9 +222,10 @@ def _name(db: Db, member: int | None) -> str:
 def shown(db: Db, incident: Sos) -> dict[str, Any]:
     """Return an SOS as a dispatcher is told of it, with what was sent, and where the device was
     last."""
-    numbers = sos.items_of(db, incident.id, SHOWN_ITEMS)
-    first = [] if incident.item is None else reading.items(db, [incident.item])
-    thread = reading.items(db, numbers)[::-1]
+    raised = [] if incident.item is None else [incident.item]
+    first = reading.items(db, raised)
+    numbers = {*raised, *sos.items_of(db, incident.id, SHOWN_ITEMS)}
+    thread = reading.items(db, sorted(numbers))[::-1]
     said = [each for each in thread if each.device is not None]
     ((name, revoked, why, latitude, longitude, at),) = db.execute(
         "SELECT name, revoked, revoked_why, latitude, longitude, position_at FROM device"
@@ -264,13 +271,9 @@ _EVENT = (
 
 def _thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any]]:
     """Return what was said, both ways, and who did what, in its order, the newest last: each with
-    the item that it is, and how far that has come."""
-    rows = db.execute(
-        _EVENT + "sos = ? AND event NOT IN ('item', 'answered', 'answer on the kit')"
-        " ORDER BY sos_event.id DESC LIMIT ?",
-        *(incident.id, THREAD_MAX),
-    )
-    steps = [{**_event(*row), "item": None, "reached": []} for row in rows[::-1]]
+    the item that it is, and how far that has come. Nothing crowds out words: each kind of step has
+    a bound of its own."""
+    steps = [*_steps_of_people(db, incident.id), *_steps_of_machines(db, incident.id)]
     reached = _reached(db, [each.number for each in items if each.device is None])
     for each in items:
         own = each.device is not None
@@ -279,12 +282,38 @@ def _thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, 
             "event": "said" if own else "answered",
             "by": {"id": each.sender.id, "name": each.sender.name},
             "detail": "",
+            "count": 1,
             "item": each.as_json(),
             "reached": reached.get(each.number, []),
         }
         steps.append(step)
     # Where two are of one moment, what raised it stands after that it was raised.
-    return sorted(steps, key=lambda step: (step["at"], step["event"] == "said"))[-THREAD_MAX:]
+    return sorted(steps, key=lambda step: (step["at"], step["event"] == "said"))
+
+
+def _steps_of_people(db: Db, id_: int) -> list[dict[str, Any]]:
+    apart = (*BY_MACHINES, *BESIDE_ITEMS)
+    rows = db.execute(
+        _EVENT + f"sos = ? AND event NOT IN ({marks(apart)}) ORDER BY sos_event.id DESC LIMIT ?",
+        *(id_, *apart, STEPS_MAX),
+    )
+    return [_step(_event(*row), 1) for row in rows[::-1]]
+
+
+def _steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
+    """Return the steps of a kind one by one if there are few, or the newest with their count."""
+    rows = db.execute(
+        "SELECT id, many FROM (SELECT id, count(*) OVER (PARTITION BY event) AS many, row_number()"
+        " OVER (PARTITION BY event ORDER BY id DESC) AS place FROM sos_event WHERE sos = ?"
+        f" AND event IN ({marks(BY_MACHINES)})) AS counted"
+        " WHERE place = 1 OR many <= ? ORDER BY id",
+        *(id_, *BY_MACHINES, FEW),
+    )
+    return [_step(event_of(db, number), many if many > FEW else 1) for number, many in rows]
+
+
+def _step(event: dict[str, Any], count: int) -> dict[str, Any]:
+    return {**event, "count": count, "item": None, "reached": []}
 
 
 def _reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:

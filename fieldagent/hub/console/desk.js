@@ -113,17 +113,28 @@ const title = sos => `${KINDS[sos.kind]} ${sos.id}`
   + (sos.kind === "watch" ? "" : `: ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`);
 
 /** All that is known of one, with nothing to press: of one that is closed. */
-export const closedCard = sos => element("article", {}, lines(sos), element("ol", {}, sos.timeline.map(happened)));
+export const closedCard = sos => element("article", {}, lines(sos), thread(sos), element("ol", {}, happenings(sos.timeline)));
 
+/** Text, position and buttons come first: whatever happens, they stay where a dispatcher sees them. */
 const alarm = sos => element("li", { class: sos.calledOff ? `${sos.state} off` : sos.state }, lines(sos),
-  me.mayAnswer ? answerForm(sos) : "", deeds(sos), story(sos));
+  deeds(sos), me.mayAnswer ? answerForm(sos) : "", thread(sos), story(sos));
+
+const thread = sos => element("ol", { class: "thread", "aria-label": say("Thread of SOS {id}", { id: sos.id }) }, sos.thread.map(step));
+
+/** What its kit said first in words, and last where that is something else. */
+function wordsOf(sos) {
+  const items = [sos.item, ...sos.items].filter(Boolean);
+  const words = items.filter(each => each.event.type !== "Location");
+  const [first, last] = [words[0] ?? items[0], words.at(-1)];
+  if (!first) return [element("p", {}, say("Its kit names it as open; nothing that it said is here yet. Ask it."))];
+  return [first, ...last && last.id !== first.id ? [last] : []].map(each => element("p", { class: "words" }, worded(said(each.event))));
+}
 
 function lines(sos) {
   const kit = element("a", { href: `/console/kit/${sos.device.id}`, "data-place": true }, say("conversation with {kit}", { kit: sos.device.name }));
   const shown = [
     element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, say("{what}, since {time}", { what: title(sos), time: cameAt(sos.raised, sos.item?.event) }))),
-    sos.items.length ? "" : element("p", {}, sos.item ? worded(said(sos.item.event)) : say("Its kit names it as open; nothing that it said is here yet. Ask it.")),
-    element("ol", { class: "thread", "aria-label": say("Thread of SOS {id}", { id: sos.id }) }, sos.thread.map(step)),
+    ...wordsOf(sos),
     element("p", {}, `${say("Last seen: {where}", { where: where(sos.position) })} · `, kit),
   ];
   if (sos.revoked) shown.push(element("p", { class: "revoked" },
@@ -138,8 +149,8 @@ function lines(sos) {
 }
 
 /** Words of its kit, words to it with how far they have come, and what people and the hub did. */
-function step({ at, event, by: who, detail, item, reached }) {
-  if (!item) return element("li", {}, element("span", { class: "quiet" }, `${moment(at)} `), inWords(event, who, detail));
+function step({ at, event, by: who, detail, count, item, reached }) {
+  if (!item) return happened({ at, event, by: who, detail }, count);
   const came = reached.map(each => [howFar(each.state, each.device), each.ended && moment(each.ended)].filter(Boolean).join(" "));
   return element("li", { class: event },
     element("span", { class: "quiet" }, `${cameAt(at, item.event)} ${item.sender.name}: `),
@@ -277,12 +288,32 @@ const STEPS = {
   "handed over": say("handed over by"), note: say("noted by"), closed: say("closed by"),
 };
 
-const happened = ({ at, event, by: who, detail }) => element("li", {},
-  element("span", { class: "quiet" }, `${moment(at)} `), inWords(event, who, detail));
+function happened({ at, event, by: who, detail }, count = 1) {
+  const words = inWords(event, who, detail);
+  return element("li", {}, element("span", { class: "quiet" }, `${moment(at)} `),
+    count > 1 ? say("{step} (and {more} more)", { step: words, more: count - 1 }) : words);
+}
+
+/** What machines do in any number: more than a few in a row are one line, which opens. */
+const BY_MACHINES = new Set(["item", "heard by", "told", "not told", "webhook", "escalated", "heard", "answer on the kit"]);
+const FEW = 3;
+
+function happenings(timeline) {
+  const runs = [];
+  for (const each of timeline) {
+    const run = runs.at(-1);
+    if (run && BY_MACHINES.has(each.event) && run[0].event === each.event) run.push(each);
+    else runs.push([each]);
+  }
+  return runs.flatMap(run => run.length > FEW ? [crowd(run)] : run.map(each => happened(each)));
+}
+
+const crowd = run => element("li", {}, element("details", {},
+  element("summary", {}, ...happened(run.at(-1), run.length).childNodes), element("ol", {}, run.map(each => happened(each)))));
 
 async function showTimeline(id, list) {
   const now = await call("GET", `/api/sos/${id}`);
-  drawn(list, () => list.replaceChildren(...now.timeline.map(happened)));
+  drawn(list, () => list.replaceChildren(...happenings(now.timeline)));
 }
 
 /** `done` is called before it is drawn. */

@@ -260,9 +260,13 @@ def of_item(db: Db, item: int) -> list[Sos]:
 
 
 def items_of(db: Db, id_: int, limit: int) -> list[int]:
-    """Return the newest of its items, oldest first."""
-    sql = "SELECT id FROM item WHERE incident = ? ORDER BY id DESC LIMIT ?"
-    return [item for (item,) in db.execute(sql, id_, limit)][::-1]
+    """Return the newest `limit` positions of an incident, and as many of its other items, oldest
+    first."""
+    items: list[int] = []
+    for kind in ("= 'location'", "<> 'location'"):
+        sql = f"SELECT id FROM item WHERE incident = ? AND kind {kind} ORDER BY id DESC LIMIT ?"
+        items += [item for (item,) in db.execute(sql, id_, limit)]
+    return sorted(items)
 
 
 def named(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
